@@ -14,7 +14,7 @@ use tidings::app::App;
 use tidings::clock::{Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Address, Day, FollowKey, User, UserId};
-use tidings::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
+use tidings::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{Directory, FollowChange, Store, Summing};
 
@@ -210,7 +210,7 @@ impl Mailer for Nowhere {
         vec![(0..messages.len()).collect()]
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message], _leave: &Leave) -> Vec<Outcome> {
+    async fn send(&self, _reference: &str, messages: &[Message], _leave: &Permit) -> Vec<Outcome> {
         messages
             .iter()
             .map(|message| Outcome::Accepted {

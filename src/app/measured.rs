@@ -15,7 +15,7 @@ use futures::stream::BoxStream;
 use crate::clock::Clock;
 use crate::domain::delivery::{Cause, Transition};
 use crate::domain::{Delivery, DeliveryId, Fanout, Feedback, Id, Progress, User};
-use crate::email::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome};
+use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer};
 use crate::metrics::Metrics;
 use crate::store::{Accepted, Call, Intercept, Result, Store};
 
@@ -177,9 +177,9 @@ impl Mailer for MeasuredMailer {
         self.inner.calls(messages)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let began = Instant::now();
-        let outcomes = self.inner.send(reference, messages, leave).await;
+        let outcomes = self.inner.send(reference, messages, permit).await;
         self.metrics
             .called(began.elapsed(), outcomes.iter().map(name));
         outcomes
@@ -189,7 +189,7 @@ impl Mailer for MeasuredMailer {
         self.inner.certainty()
     }
 
-    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
+    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         self.inner.ask(reference, deliveries).await
     }
 

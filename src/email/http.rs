@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::permit::GuardedBody;
 use super::sign::Sign;
-use super::{Checked, Leave, Outcome, Sender};
+use super::{Checked, Outcome, Permit, Sender};
 use crate::domain::Secret;
 
 /// The account at a provider, and the settings that all of its calls share.
@@ -187,19 +187,19 @@ impl Api {
         &self,
         path: &str,
         body: Body,
-        leave: &Leave,
+        permit: &Permit,
     ) -> Result<Answer, NoAnswer> {
-        if let Some(reason) = leave.withheld() {
+        if let Some(reason) = permit.withheld() {
             return Err(NoAnswer::withheld(reason));
         }
-        self.call(Method::POST, path, Some((body, leave))).await
+        self.call(Method::POST, path, Some((body, permit))).await
     }
 
     async fn call(
         &self,
         method: Method,
         path: &str,
-        body: Option<(Body, &Leave)>,
+        body: Option<(Body, &Permit)>,
     ) -> Result<Answer, NoAnswer> {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
         for (name, value) in body.iter().flat_map(|(body, _)| &body.headers) {
@@ -210,10 +210,10 @@ impl Api {
         let bytes = body.as_ref().map_or(&[][..], |(body, _)| &body.bytes);
         self.signer.sign(&mut request, bytes, (self.now)());
         let mut aborted = None;
-        if let Some((body, leave)) = body {
-            let (bytes, flag) = GuardedBody::new(body.bytes, leave.clone());
+        if let Some((body, permit)) = body {
+            let (bytes, flag) = GuardedBody::new(body.bytes, permit.clone());
             *request.body_mut() = Some(reqwest::Body::wrap(bytes));
-            aborted = Some((flag, leave));
+            aborted = Some((flag, permit));
         }
         match self.client.execute(request).await {
             Ok(response) => Ok(Answer {
@@ -222,7 +222,7 @@ impl Api {
                 body: read(response, MOST_BYTES).await.ok(),
             }),
             Err(error) => Err(match aborted {
-                Some((flag, leave)) if flag.load(Ordering::SeqCst) => leave
+                Some((flag, permit)) if flag.load(Ordering::SeqCst) => leave
                     .over()
                     .map_or_else(|| no_answer(error), NoAnswer::withheld),
                 _ => no_answer(error),

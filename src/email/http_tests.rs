@@ -232,9 +232,9 @@ async fn every_request_is_signed_over_its_own_content_and_time() {
         heads
     };
     let called = async {
-        api.get("/server").await;
+        assert!(api.get("/server").await.is_ok());
         let body = Body::json(&serde_json::json!([1]));
-        api.post("/email", body, &Leave::always()).await;
+        assert!(api.post("/email", body, &Permit::always()).await.is_ok());
     };
 
     let (heads, ()) = tokio::join!(served, called);

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use super::content::in_text;
 use super::http::{Answer, Api, Body, outcomes};
 use super::mime::{headers, mailbox, message_id, one_line, recipient, tag};
-use super::{Leave, Message, Outcome, Sender};
+use super::{Message, Outcome, Permit, Sender};
 use crate::domain::Address;
 
 /// A valid message, with the fields that every API needs.
@@ -88,7 +88,7 @@ impl<'a> Letters<'a> {
     /// an answer means for this number of emails.
     pub(super) async fn post(
         messages: &'a [Message],
-        leave: &Leave,
+        permit: &Permit,
         (api, path): (&Api, &str),
         body: impl FnOnce(&[Letter<'a>]) -> Body,
         judge: impl FnOnce(&Answer, usize) -> Vec<Outcome>,
@@ -98,7 +98,7 @@ impl<'a> Letters<'a> {
         if mails == 0 {
             return letters.outcomes(Vec::new());
         }
-        let reply = api.post(path, body(&letters.ready), leave).await;
+        let reply = api.post(path, body(&letters.ready), permit).await;
         letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
     }
 

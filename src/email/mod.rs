@@ -31,7 +31,7 @@ pub use dkim::Dkim;
 pub use http::Account;
 pub use mime::tag;
 pub use outbox::Outbox;
-pub use permit::{Leave, Standing};
+pub use permit::{Permit, PermitState};
 pub use pinned::{Pinned, Unfetched};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
@@ -159,7 +159,7 @@ pub enum Outcome {
         /// The cause of the delay.
         reason: String,
     },
-    /// The send permit ([`Leave`]) ended before the message was complete, so it was certainly not
+    /// The send permit ([`Permit`]) ended before the message was complete, so it was certainly not
     /// accepted.
     Withheld {
         /// The reason why the permit ended.
@@ -203,15 +203,15 @@ pub enum Certainty {
 
 /// The result of a query for one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum QueryAnswer {
     /// The provider accepted the message.
-    Taken {
+    Accepted {
         /// The provider's id for the message, as in [`Outcome::Accepted`].
         provider_id: String,
     },
     /// The provider does not list the message. Lists lag behind, so this proves nothing soon after
     /// a call.
-    NotTaken,
+    NotAccepted,
     /// The query failed, or its answer cannot be read.
     Silent(Silence),
 }
@@ -284,29 +284,33 @@ pub trait Mailer: Send + Sync {
     /// Splits messages into calls that are no larger than the provider accepts. A call is a list of
     /// indices into `messages`; each index occurs once. The messages of a call are sent, and fail,
     /// together. Some providers accept many recipients only with equal content, so their calls have
-    /// equal content.
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>>;
+    /// equal content. By default, each message has a call, and so an outcome, of its own.
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        (0..messages.len()).map(|index| vec![index]).collect()
+    }
 
     /// Makes one call, for messages that [`Mailer::calls`] grouped, and returns an outcome for
     /// each, in order.
     ///
     /// `reference` identifies the call in the ledger: at most 64 ASCII letters, digits, `-` and
     /// `_`. It serves as the idempotency key, or as the key for [`Mailer::ask`]. A call that is
-    /// repeated under its reference must hold the same deliveries. Nothing is sent once `leave` is
+    /// repeated under its reference must hold the same deliveries. Nothing is sent once `permit` is
     /// over.
     ///
     /// If the future is dropped, all outcomes are unknown.
-    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome>;
+    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome>;
 
     /// Returns how an unknown outcome can be resolved.
-    fn certainty(&self) -> Certainty;
+    fn certainty(&self) -> Certainty {
+        Certainty::Never
+    }
 
     /// Queries the provider about a call whose answer was lost. `deliveries` are all or some of the
     /// call's messages; the results are in their order. Only called with [`Certainty::Ask`].
-    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
+    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let _ = reference;
         let reason = format!("{} cannot be asked", self.name());
-        vec![Answer::Silent(reason.into()); deliveries.len()]
+        vec![QueryAnswer::Silent(reason.into()); deliveries.len()]
     }
 
     /// Checks the configuration without sending an email: verifies the key at the provider, or

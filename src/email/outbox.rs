@@ -15,7 +15,7 @@ use std::thread;
 use async_trait::async_trait;
 
 use super::mime::{compose, tag};
-use super::{Certainty, Checked, Leave, Mailer, Message, Outcome, Sender};
+use super::{Certainty, Checked, Mailer, Message, Outcome, Permit, Sender};
 use crate::domain::DeliveryId;
 use crate::private;
 
@@ -128,8 +128,8 @@ impl Mailer for Outbox {
         vec![(0..messages.len()).collect()]
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
-        if let Some(reason) = leave.withheld() {
+    async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
+        if let Some(reason) = permit.withheld() {
             return vec![Outcome::Withheld { reason }; messages.len()];
         }
         let outbox = self.clone();

@@ -53,7 +53,7 @@ async fn an_email_is_written_to_a_file_in_a_new_folder() {
     let message = message("digest:ada:weekly:2014-W17");
 
     let outcomes = outbox
-        .send("call", std::slice::from_ref(&message), &Leave::always())
+        .send("call", std::slice::from_ref(&message), &Permit::always())
         .await;
 
     let name = &files(&folder)[0];
@@ -78,9 +78,9 @@ async fn sending_a_delivery_again_overwrites_its_file() {
     Arc::make_mut(&mut second.content).subject = "13 new works".into();
 
     outbox
-        .send("call", &[first.clone(), first.clone()], &Leave::always())
+        .send("call", &[first.clone(), first.clone()], &Permit::always())
         .await;
-    outbox.send("call", &[second], &Leave::always()).await;
+    outbox.send("call", &[second], &Permit::always()).await;
 
     assert_eq!(outbox.certainty(), Certainty::Repeat { within: None });
     assert_eq!(files(root.path()).len(), 1);
@@ -97,7 +97,7 @@ async fn outcomes_have_the_order_of_the_messages() {
         .further
         .push(("From".into(), "eve@example.org".into()));
 
-    let outcomes = outbox.send("call", &messages, &Leave::always()).await;
+    let outcomes = outbox.send("call", &messages, &Permit::always()).await;
 
     for (n, (message, outcome)) in messages.iter().zip(&outcomes).enumerate() {
         match outcome {
@@ -120,7 +120,7 @@ async fn sending_no_messages_creates_no_folder() {
 
     assert!(
         outbox(&folder)
-            .send("call", &[], &Leave::always())
+            .send("call", &[], &Permit::always())
             .await
             .is_empty()
     );
@@ -135,7 +135,7 @@ async fn an_unusable_folder_causes_a_retry_with_the_reason() {
     fs::write(&file, "in the way").unwrap();
 
     let outcomes = outbox(file.join("outbox"))
-        .send("call", &[message("a"), message("b")], &Leave::always())
+        .send("call", &[message("a"), message("b")], &Permit::always())
         .await;
 
     assert_eq!(outcomes.len(), 2);
@@ -156,7 +156,7 @@ async fn a_file_that_cannot_be_renamed_leaves_no_draft() {
     fs::create_dir(outbox.path(&message.delivery)).unwrap();
 
     let outcomes = outbox
-        .send("call", std::slice::from_ref(&message), &Leave::always())
+        .send("call", std::slice::from_ref(&message), &Permit::always())
         .await;
 
     assert!(matches!(&outcomes[0], Outcome::TryLater { reason, .. } if reason.contains("writing")));
@@ -241,7 +241,7 @@ async fn drafts_of_killed_processes_are_removed_and_drafts_in_use_are_kept() {
     other.lock().unwrap();
 
     let message = message("digest:ada:weekly:2014-W17");
-    outbox.send("call", &[message], &Leave::always()).await;
+    outbox.send("call", &[message], &Permit::always()).await;
 
     let left = files(folder.path());
     let draft = draft.file_name().unwrap().to_str().unwrap().to_owned();

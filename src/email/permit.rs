@@ -15,7 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 
 /// The state of a send permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum PermitState {
     /// Sending is allowed.
     Given,
     /// The process is shutting down. Calls that have started may finish; new ones must not start.
@@ -28,45 +28,45 @@ pub enum Standing {
 
 /// A send permit. A mailer checks it before it sends anything.
 #[derive(Clone)]
-pub struct Leave(Arc<dyn Fn() -> Standing + Send + Sync>);
+pub struct Permit(Arc<dyn Fn() -> PermitState + Send + Sync>);
 
-impl Leave {
-    /// Creates a permit that calls `standing` on each check.
-    pub fn new(standing: impl Fn() -> Standing + Send + Sync + 'static) -> Self {
-        Self(Arc::new(standing))
+impl Permit {
+    /// Creates a permit that calls `state` on each check.
+    pub fn new(state: impl Fn() -> PermitState + Send + Sync + 'static) -> Self {
+        Self(Arc::new(state))
     }
 
     /// Creates a permit that never ends, for emails that no other process can claim.
     pub fn always() -> Self {
-        Self::new(|| Standing::Given)
+        Self::new(|| PermitState::Given)
     }
 
     /// Returns the current state.
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> PermitState {
         (self.0)()
     }
 
     /// Returns the reason why nothing more may be sent, or `None` if sending may go on.
     pub fn over(&self) -> Option<String> {
-        (self.standing() == Standing::Over)
+        (self.state() == PermitState::Over)
             .then(|| "it was held up until others could take it over, and did not go out".into())
     }
 
     /// Returns the reason why no call may start, or `None` if one may.
     pub fn withheld(&self) -> Option<String> {
         let ending = || "it was not begun, as the process is to end".to_owned();
-        match self.standing() {
-            Standing::Given => None,
-            Standing::Ending => Some(ending()),
-            Standing::Stale => Some("it waited too long, and is checked again".into()),
-            Standing::Over => self.over().or_else(|| Some(ending())),
+        match self.state() {
+            PermitState::Given => None,
+            PermitState::Ending => Some(ending()),
+            PermitState::Stale => Some("it waited too long, and is checked again".into()),
+            PermitState::Over => self.over().or_else(|| Some(ending())),
         }
     }
 }
 
-impl std::fmt::Debug for Leave {
+impl std::fmt::Debug for Permit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Leave").field(&self.standing()).finish()
+        f.debug_tuple("Permit").field(&self.state()).finish()
     }
 }
 
@@ -79,17 +79,17 @@ const PIECE: usize = 16 * 1024;
 /// records that it was aborted, so that the caller does not mistake this for a lost answer.
 pub(super) struct GuardedBody {
     rest: Bytes,
-    leave: Leave,
+    permit: Permit,
     aborted: Arc<AtomicBool>,
 }
 
 impl GuardedBody {
     /// Returns the body and a flag that is set if the body is aborted.
-    pub(super) fn new(bytes: Vec<u8>, leave: Leave) -> (Self, Arc<AtomicBool>) {
+    pub(super) fn new(bytes: Vec<u8>, permit: Permit) -> (Self, Arc<AtomicBool>) {
         let aborted = Arc::new(AtomicBool::new(false));
         let body = Self {
             rest: bytes.into(),
-            leave,
+            permit,
             aborted: aborted.clone(),
         };
         (body, aborted)
@@ -107,7 +107,7 @@ impl Body for GuardedBody {
         if self.rest.is_empty() {
             return Poll::Ready(None);
         }
-        if let Some(reason) = self.leave.over() {
+        if let Some(reason) = self.permit.over() {
             self.aborted.store(true, Ordering::SeqCst);
             return Poll::Ready(Some(Err(std::io::Error::other(reason))));
         }

@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use self::reply::{Reply, ReplyMeaning};
 use super::http::{is_of, is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
-use super::{Certainty, Checked, Dkim, Leave, Mailer, Message, Outcome, Sender};
+use super::{Checked, Dkim, Mailer, Message, Outcome, Permit, Sender};
 use crate::domain::Secret;
 
 mod reply;
@@ -63,11 +63,11 @@ pub struct Smtp {
     dkim: Option<Arc<Dkim>>,
     tls: Option<TlsParameters>,
     hello: ClientId,
-    idle: Mutex<Vec<Line>>,
+    idle: Mutex<Vec<Connection>>,
 }
 
 /// An open connection, after the login.
-struct Line {
+struct Connection {
     connection: AsyncSmtpConnection,
     mails: u32,
     since: Instant,
@@ -88,7 +88,7 @@ enum Stage {
     End,
 }
 
-enum Trouble {
+enum Failure {
     Smtp(SmtpError),
     TimedOut,
     /// The send permit ended.
@@ -97,7 +97,7 @@ enum Trouble {
     NotWritable(String),
 }
 
-impl Trouble {
+impl Failure {
     /// Returns whether the connection is unusable. It stays usable after a negative reply, except
     /// 421, and after a send permit that ended before the content.
     fn is_over(&self, stage: Stage) -> bool {
@@ -181,7 +181,7 @@ impl Smtp {
     }
 
     /// Returns a kept connection that still works, or opens one.
-    async fn line(&self) -> Result<Line, Trouble> {
+    async fn line(&self) -> Result<Connection, Failure> {
         while let Some(mut line) = self.kept() {
             let unused = line.since.elapsed();
             if unused <= TRUSTED
@@ -194,20 +194,20 @@ impl Smtp {
             }
         }
         let connection = self.within(self.introduce()).await?;
-        Ok(Line {
+        Ok(Connection {
             connection,
             mails: 0,
             since: Instant::now(),
         })
     }
 
-    fn kept(&self) -> Option<Line> {
+    fn kept(&self) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.pop()
     }
 
     /// Keeps the connection for the next email, or closes it after [`MAILS`] emails.
-    async fn keep(&self, mut line: Line) {
+    async fn keep(&self, mut line: Connection) {
         line.mails += 1;
         line.since = Instant::now();
         if line.mails < MAILS {
@@ -219,7 +219,7 @@ impl Smtp {
     }
 
     /// Closes a connection and ignores the reply.
-    async fn quit(&self, mut line: Line) {
+    async fn quit(&self, mut line: Connection) {
         let _ = self.within(line.connection.command(Quit)).await;
     }
 
@@ -249,14 +249,14 @@ impl Smtp {
     async fn within<T>(
         &self,
         step: impl Future<Output = Result<T, SmtpError>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, Failure> {
         match timeout(self.relay.timeout, step).await {
-            Ok(done) => done.map_err(Trouble::Smtp),
-            Err(_) => Err(Trouble::TimedOut),
+            Ok(done) => done.map_err(Failure::Smtp),
+            Err(_) => Err(Failure::TimedOut),
         }
     }
 
-    async fn one(&self, message: &Message, leave: &Leave) -> Outcome {
+    async fn one(&self, message: &Message, permit: &Permit) -> Outcome {
         let prepared = self.mail(message).and_then(|mail| {
             let from = mailbox(&self.relay.sender.from, None)?.email;
             let to = mailbox(&message.to, None)?.email;
@@ -269,10 +269,10 @@ impl Smtp {
         loop {
             let mut line = match self.line().await {
                 Ok(line) => line,
-                Err(trouble) => return self.outcome(Stage::Introduction, &trouble),
+                Err(failure) => return self.outcome(Stage::Introduction, &failure),
             };
-            let spoken = self.converse(&mut line.connection, &from, &to, &mail, leave);
-            let (stage, trouble) = match spoken.await {
+            let spoken = self.converse(&mut line.connection, &from, &to, &mail, permit);
+            let (stage, failure) = match spoken.await {
                 Ok(_) => {
                     self.keep(line).await;
                     let id = message_id(&tag(&message.delivery), &self.relay.sender);
@@ -280,10 +280,10 @@ impl Smtp {
                         provider_id: id.trim_matches(['<', '>']).to_owned(),
                     };
                 }
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             };
-            let over = trouble.is_over(stage);
-            if line.mails > 0 && trouble.is_of_session(stage) {
+            let over = failure.is_over(stage);
+            if line.mails > 0 && failure.is_of_session(stage) {
                 if !over {
                     self.quit(line).await;
                 }
@@ -292,7 +292,7 @@ impl Smtp {
             if !over && self.within(line.connection.command(Rset)).await.is_ok() {
                 self.keep(line).await;
             }
-            return self.outcome(stage, &trouble);
+            return self.outcome(stage, &failure);
         }
     }
 
@@ -303,37 +303,37 @@ impl Smtp {
         from: &MailAddress,
         to: &MailAddress,
         mail: &[u8],
-        leave: &Leave,
-    ) -> Result<Response, (Stage, Trouble)> {
+        permit: &Permit,
+    ) -> Result<Response, (Stage, Failure)> {
         let able = |extension| connection.server_info().supports_feature(extension);
         let mut parameters = Vec::new();
         // Domains are in Punycode, so only a local part can need SMTPUTF8.
         if !(from.user().is_ascii() && to.user().is_ascii()) {
             if !able(Extension::SmtpUtfEight) {
                 let reason = "the server does not support SMTPUTF8, which the address needs";
-                return Err((Stage::Sender, Trouble::NotWritable(reason.to_owned())));
+                return Err((Stage::Sender, Failure::NotWritable(reason.to_owned())));
             }
             parameters.push(MailParameter::SmtpUtfEight);
         }
         if !mail.is_ascii() && able(Extension::EightBitMime) {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
-        if let Some(reason) = leave.withheld() {
-            return Err((Stage::Sender, Trouble::Withheld(reason)));
+        if let Some(reason) = permit.withheld() {
+            return Err((Stage::Sender, Failure::Withheld(reason)));
         }
         self.within(connection.command(Mail::new(Some(from.clone()), parameters)))
             .await
-            .map_err(|trouble| (Stage::Sender, trouble))?;
+            .map_err(|failure| (Stage::Sender, failure))?;
         self.within(connection.command(Rcpt::new(to.clone(), Vec::new())))
             .await
-            .map_err(|trouble| (Stage::Recipient, trouble))?;
+            .map_err(|failure| (Stage::Recipient, failure))?;
         self.within(connection.command(Data))
             .await
-            .map_err(|trouble| (Stage::Recipient, trouble))?;
-        if let Some(reason) = leave.over() {
+            .map_err(|failure| (Stage::Recipient, failure))?;
+        if let Some(reason) = permit.over() {
             // DATA cannot be canceled. Closing the connection before the last line keeps the server
             // from accepting the email.
-            return Err((Stage::Content, Trouble::Withheld(reason)));
+            return Err((Stage::Content, Failure::Withheld(reason)));
         }
         // lettre asks for the next part once it has written the content. After that it writes the
         // last line.
@@ -344,23 +344,23 @@ impl Smtp {
         });
         let parts = std::iter::once(mail).chain(end);
         let said = self.within(connection.message_iter(parts)).await;
-        said.map_err(|trouble| {
-            let whole = written.load(Ordering::SeqCst) && !trouble.is_broken_pipe();
-            (if whole { Stage::End } else { Stage::Content }, trouble)
+        said.map_err(|failure| {
+            let whole = written.load(Ordering::SeqCst) && !failure.is_broken_pipe();
+            (if whole { Stage::End } else { Stage::Content }, failure)
         })
     }
 
-    fn outcome(&self, stage: Stage, trouble: &Trouble) -> Outcome {
-        match trouble {
-            Trouble::TimedOut => silence(
+    fn outcome(&self, stage: Stage, failure: &Failure) -> Outcome {
+        match failure {
+            Failure::TimedOut => silence(
                 stage,
                 format!("no answer within {} s", self.relay.timeout.as_secs_f32()),
             ),
-            Trouble::Smtp(error) => meaning(stage, error),
-            Trouble::Withheld(reason) => Outcome::Withheld {
+            Failure::Smtp(error) => meaning(stage, error),
+            Failure::Withheld(reason) => Outcome::Withheld {
                 reason: reason.clone(),
             },
-            Trouble::NotWritable(reason) => Outcome::Unsendable {
+            Failure::NotWritable(reason) => Outcome::Unsendable {
                 reason: reason.clone(),
             },
         }
@@ -408,37 +408,27 @@ fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
 
 #[async_trait]
 impl Mailer for Smtp {
-    /// Puts one email into each call, so that each has an outcome of its own and waits for no
-    /// other.
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        (0..messages.len()).map(|place| vec![place]).collect()
-    }
-
-    async fn send(&self, _reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+    async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
-            outcomes.push(self.one(message, leave).await);
+            outcomes.push(self.one(message, permit).await);
         }
         outcomes
-    }
-
-    fn certainty(&self) -> Certainty {
-        Certainty::Never
     }
 
     async fn check(&self) -> Checked {
         let Relay { host, port, .. } = &self.relay;
         let mut connection = match self.within(self.introduce()).await {
             Ok(connection) => connection,
-            Err(Trouble::TimedOut) => {
+            Err(Failure::TimedOut) => {
                 return Checked::Unreached {
                     reason: format!("{host}:{port} does not answer"),
                 };
             }
-            Err(Trouble::Withheld(reason) | Trouble::NotWritable(reason)) => {
+            Err(Failure::Withheld(reason) | Failure::NotWritable(reason)) => {
                 return Checked::Unreached { reason };
             }
-            Err(Trouble::Smtp(error)) => {
+            Err(Failure::Smtp(error)) => {
                 let why = words(&error.to_string());
                 let is_reached = error.status().is_some()
                     || error.is_client()

@@ -17,7 +17,7 @@ use crate::domain::preferences::Title;
 use crate::domain::{
     Address, BatchState, BrandName, DeliveryId, FollowKey, Occasion, Stop, Subject, User, UserId,
 };
-use crate::email::{Content, Leave, Message, Outcome, Place, Text};
+use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService, leads};
 use crate::engine::delivery::identity::mailer;
 use crate::engine::delivery::{Compose, Headers, Prospect};
@@ -373,7 +373,7 @@ pub async fn send_test(
         further: Headers::new(config, brand).of_test(sheet.kind == Kind::Digest),
         at: now,
     };
-    let (reference, permit) = (format!("test-{id}"), Leave::always());
+    let (reference, permit) = (format!("test-{id}"), Permit::always());
     let mut sent = mailer.send(&reference, &[message], &permit).await;
     Ok(sent.pop().unwrap_or_else(|| Outcome::Unknown {
         reason: "the mailer gave no answer".into(),

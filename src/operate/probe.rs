@@ -21,7 +21,7 @@ pub struct Web(Client);
 
 /// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum WebResponse {
     /// A response, with any status.
     Answered {
         /// The HTTP status.
@@ -67,18 +67,18 @@ impl Web {
     }
 
     /// Requests a page. Does not follow redirects.
-    pub async fn get(&self, url: &str) -> Heard {
+    pub async fn get(&self, url: &str) -> WebResponse {
         hear(self.0.get(url)).await
     }
 
     /// Posts a form.
-    pub async fn post(&self, url: &str, form: &'static str) -> Heard {
+    pub async fn post(&self, url: &str, form: &'static str) -> WebResponse {
         let kind = "application/x-www-form-urlencoded";
         hear(self.0.post(url).header(CONTENT_TYPE, kind).body(form)).await
     }
 }
 
-async fn hear(request: RequestBuilder) -> Heard {
+async fn hear(request: RequestBuilder) -> WebResponse {
     let mut response = match request.send().await {
         Ok(response) => response,
         // The URL may contain a token.
@@ -93,14 +93,14 @@ async fn hear(request: RequestBuilder) -> Heard {
     {
         bytes.extend_from_slice(&chunk);
     }
-    Heard::Answered {
+    WebResponse::Answered {
         status,
         location,
         body: String::from_utf8_lossy(&bytes).into_owned(),
     }
 }
 
-fn silence(error: &(dyn Error + 'static)) -> Heard {
+fn silence(error: &(dyn Error + 'static)) -> WebResponse {
     let (mut next, mut reason) = (Some(error), String::new());
     let (mut is_refused, mut is_untrusted) = (false, false);
     while let Some(cause) = next {
@@ -115,9 +115,9 @@ fn silence(error: &(dyn Error + 'static)) -> Heard {
         };
     }
     match (is_refused, is_untrusted) {
-        (true, _) => Heard::Refused { reason },
-        (false, true) => Heard::Untrusted { reason },
-        (false, false) => Heard::Silent { reason },
+        (true, _) => WebResponse::Refused { reason },
+        (false, true) => WebResponse::Untrusted { reason },
+        (false, false) => WebResponse::Silent { reason },
     }
 }
 

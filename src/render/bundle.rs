@@ -97,7 +97,7 @@ pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
         other if other % 10 == 0 => 10.min(count),
         other => other % 10,
     };
-    let alike = match language {
+    let equivalent = match language {
         Some("ar" | "ars") if count >= 100 => match count % 100 {
             rest @ 3..=99 => rest,
             _ => 100,
@@ -116,10 +116,10 @@ pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
     };
     let options = FluentNumberOptions {
         // Set only if needed: a number with options never matches an exact variant such as `[2]`.
-        minimum_integer_digits: usize::try_from(count).ok().filter(|_| alike != count),
+        minimum_integer_digits: usize::try_from(count).ok().filter(|_| equivalent != count),
         ..FluentNumberOptions::default()
     };
-    FluentNumber::new(alike as f64, options)
+    FluentNumber::new(equivalent as f64, options)
 }
 
 /// Returns the locale, then the locale without its last part, and so on.

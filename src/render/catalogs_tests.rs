@@ -1,4 +1,6 @@
 //! Tests of catalogs: completeness, plurals, fallbacks, and errors in a folder's own catalogs.
+//!
+//! Long because the plural forms and the errors are lists of cases.
 
 use fluent_bundle::FluentResource;
 

@@ -266,16 +266,8 @@ fn level(counts: &mut [usize], most: usize) {
         counts.iter().map(|count| (*count).min(height)).sum()
     };
     let highest = counts.iter().copied().max().unwrap_or(0);
-    // Search for the greatest height at which the sum fits.
-    let (mut fits, mut too_high) = (0, highest + 1);
-    while too_high - fits > 1 {
-        let middle = fits + (too_high - fits) / 2;
-        if sum_at(counts, middle) <= most {
-            fits = middle;
-        } else {
-            too_high = middle;
-        }
-    }
+    let fits = (0..highest).take_while(|height| sum_at(counts, height + 1) <= most);
+    let fits = fits.count();
     let mut left = most.saturating_sub(sum_at(counts, fits));
     for count in counts {
         if *count > fits {

@@ -102,29 +102,16 @@ impl Pages {
         let own = own.filter(|own| self.catalogs().nearest(own).is_some());
         let voice = self.catalogs().voice(own.or(locale));
         let template = match page {
-            Page::Stop(Stopping {
-                stop: Stop::All, ..
-            }) => UNSUBSCRIBE,
-            Page::Stop(Stopping {
-                stop: Stop::Subject(..),
-                ..
-            }) => MUTE,
-            Page::Stop(_) => STOP,
-            Page::Stopped {
-                stopping: Stopping {
-                    stop: Stop::All, ..
-                },
-                ..
-            } => UNSUBSCRIBED,
-            Page::Stopped {
-                stopping:
-                    Stopping {
-                        stop: Stop::Subject(..),
-                        ..
-                    },
-                ..
-            } => MUTED,
-            Page::Stopped { .. } => STOPPED,
+            Page::Stop(stopping) => match stopping.stop {
+                Stop::All => UNSUBSCRIBE,
+                Stop::Subject(..) => MUTE,
+                _ => STOP,
+            },
+            Page::Stopped { stopping, .. } => match stopping.stop {
+                Stop::All => UNSUBSCRIBED,
+                Stop::Subject(..) => MUTED,
+                _ => STOPPED,
+            },
             Page::Preferences { .. } => PREFERENCES,
             Page::Notice(_) => NOTICE,
         };
@@ -134,9 +121,9 @@ impl Pages {
     fn try_out(&self) -> Result<(), Error> {
         let token = "sample";
         let (subject, title) = (Subject::stored(token), Title::cut("Sample"));
-        let mut nobody = User::new(UserId::stored(token));
+        let mut sample = User::new(UserId::stored(token));
         let (epoch, hour) = (DateTime::UNIX_EPOCH, TimeDelta::hours(1));
-        let mutes = &mut nobody.mutes;
+        let mutes = &mut sample.mutes;
         mutes.mute(subject.clone(), None, title.clone(), epoch);
         mutes.mute(Subject::stored("other"), Some(epoch + hour), None, epoch);
         let [own, digest, all] = ["sample-2", "sample-3", token].map(str::to_owned);
@@ -149,7 +136,7 @@ impl Pages {
         };
         let unsubscribed = User {
             unsubscribed: Some(DateTime::UNIX_EPOCH),
-            ..nobody.clone()
+            ..sample.clone()
         };
         for notice in [Notice::Expired, Notice::QuietHours] {
             self.render(&Page::Notice(notice), None)?;
@@ -163,7 +150,7 @@ impl Pages {
             (EventType::stored("Sample"), Policy::default()),
             (EventType::stored("Mandatory"), mandatory),
         ]);
-        for user in [&nobody, &unsubscribed] {
+        for user in [&sample, &unsubscribed] {
             let types = Stop::of_types([&EventType::stored("Sample")]);
             let follow = Stop::Follow(FollowKey::stored("sample:1"));
             let muting = Stop::Subject(subject.clone(), title.clone());
@@ -185,7 +172,7 @@ impl Pages {
                     again: true,
                 };
                 self.render(&Page::Stop(stopping), None)?;
-                let befores = [(None, Others::Offered), (Some(&nobody), Others::Ended)];
+                let befores = [(None, Others::Offered), (Some(&sample), Others::Ended)];
                 for (before, others) in befores {
                     let stopped = Page::Stopped {
                         stopping,

@@ -53,11 +53,11 @@ pub(super) fn of_cadence(cadence: Cadence) -> Occasion {
 pub(super) fn digests(
     mut try_out: impl FnMut(&Mail<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let nobody = User::new(UserId::stored("sample"));
-    let somebody = User {
+    let anonymous = User::new(UserId::stored("sample"));
+    let named = User {
         name: Some("Ada".into()),
         locale: Some("en-GB".into()),
-        ..nobody.clone()
+        ..anonymous.clone()
     };
     let full = |n: u32| Object {
         title: Some(format!("Sample {n}")),
@@ -78,9 +78,9 @@ pub(super) fn digests(
         ],
     );
     for (user, content, cadence, links) in [
-        (&nobody, &bares, Cadence::Never, Links::default()),
-        (&somebody, &one, Cadence::Daily, links()),
-        (&somebody, &many, Cadence::Weekly, links()),
+        (&anonymous, &bares, Cadence::Never, Links::default()),
+        (&named, &one, Cadence::Daily, links()),
+        (&named, &many, Cadence::Weekly, links()),
     ] {
         let occasion = of_cadence(cadence);
         try_out(&Mail {
@@ -192,7 +192,7 @@ pub(super) fn digest<'a>(
     at: DateTime<Utc>,
     sections: impl IntoIterator<Item = (&'a str, &'a str, Vec<Object>, usize)>,
 ) -> Content {
-    let nobody = People::Named(Vec::new());
+    let no_one = People::Named(Vec::new());
     let group = |(index, object): (usize, Object)| {
         let id = object.key.parts().map_or(object.key.as_str(), |(_, id)| id);
         let item = Item {
@@ -203,7 +203,7 @@ pub(super) fn digest<'a>(
         };
         Group {
             about: About::Itself,
-            people: nobody.clone(),
+            people: no_one.clone(),
             items: vec![item],
             total: 1,
         }
@@ -213,7 +213,7 @@ pub(super) fn digest<'a>(
         heading: heading.to_owned(),
         phrase: None,
         mandate: None,
-        people: nobody.clone(),
+        people: no_one.clone(),
         abouts: objects.len() + more,
         total: (objects.len() + more) as u64,
         not_kept: 0,

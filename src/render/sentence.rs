@@ -92,12 +92,12 @@ impl SentenceView {
         })
     }
 
-    /// Returns a sentence without topics; `told` is the number of events that it covers.
+    /// Returns a sentence without topics; `covered` is the number of events that it covers.
     fn of(
         voice: &Voice,
         section: &Section,
         people: &People,
-        told: u64,
+        covered: u64,
         total: u64,
     ) -> Option<Self> {
         let phrase = section.phrase.as_ref()?;
@@ -117,8 +117,8 @@ impl SentenceView {
             about: Vec::new(),
             elsewhere: 0,
             url: None,
-            total: told,
-            rest: total - told,
+            total: covered,
+            rest: total - covered,
             whole: false,
         })
     }

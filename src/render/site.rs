@@ -81,11 +81,9 @@ impl Color {
         if digits.len() != 6 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(refuse());
         }
-        let mut channels = [0; 3];
-        for (channel, at) in channels.iter_mut().zip([0, 2, 4]) {
-            *channel = u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| refuse())?;
-        }
-        Ok(Self(channels))
+        let value = u32::from_str_radix(digits, 16).map_err(|_| refuse())?;
+        let [_, red, green, blue] = value.to_be_bytes();
+        Ok(Self([red, green, blue]))
     }
 
     /// Returns this color, or the nearest shade of it that is legible on the background.

@@ -26,7 +26,7 @@ use crate::email::letter::{Letter, Letters, from, share};
 use crate::email::mime::tag;
 use crate::email::sign::Proof;
 use crate::email::{
-    Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Place, Silence,
+    Certainty, Checked, Mailer, Message, Outcome, Permit, Place, QueryAnswer, Silence,
 };
 
 /// The option that names the sending domain at Mailgun.
@@ -209,34 +209,34 @@ impl Mailer for Mailgun {
         share(messages, self.account.per_call(MOST))
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let path = format!("/v3/{}/messages", self.domain);
         let body = |ready: &[Letter<'_>]| form(reference, &self.fields(reference, ready));
-        Letters::post(messages, leave, (&self.api, &path), body, judge).await
+        Letters::post(messages, permit, (&self.api, &path), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
         Certainty::Ask
     }
 
-    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Found> {
+    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let message_id = self.message_id(reference);
         let tags = match self.accepted(&message_id).await {
             Ok(tags) => tags,
-            Err(silence) => return vec![Found::Silent(silence); deliveries.len()],
+            Err(silence) => return vec![QueryAnswer::Silent(silence); deliveries.len()],
         };
         let found = |delivery: &DeliveryId| {
             if tags.contains(&tag(delivery)) {
-                return Found::Taken {
+                return QueryAnswer::Accepted {
                     provider_id: message_id.clone(),
                 };
             }
             if tags.is_empty() {
-                return Found::NotTaken;
+                return QueryAnswer::NotAccepted;
             }
             // Mailgun accepts a call as a whole, so it accepted this email too. Its event is not
             // listed yet.
-            Found::Silent("Mailgun took the call, and does not list this mail yet".into())
+            QueryAnswer::Silent("Mailgun took the call, and does not list this mail yet".into())
         };
         deliveries.iter().map(found).collect()
     }

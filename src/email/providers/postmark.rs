@@ -18,7 +18,7 @@ use crate::email::http::{Account, Answer, Api, Body, all, unexpected, unreached,
 use crate::email::letter::{Letter, Letters, cut, from};
 use crate::email::mime::tag;
 use crate::email::sign::Proof;
-use crate::email::{Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
+use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
 
 /// The option that names the message stream.
 pub(super) const STREAM: &str = "mail.stream";
@@ -132,23 +132,23 @@ impl Mailer for Postmark {
         cut(messages, self.account.per_call(MOST), MOST_BYTES)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
-        Letters::post(messages, leave, (&self.api, "/email/batch"), body, judge).await
+        Letters::post(messages, permit, (&self.api, "/email/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
         Certainty::Ask
     }
 
-    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Found> {
+    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let path = format!(
             "/messages/outbound?count={MOST}&offset=0&messagestream={}&metadata_call={reference}",
             self.stream
         );
         match self.api.get(&path).await {
             Ok(answer) => found(&answer, reference, deliveries),
-            Err(failed) => vec![Found::Silent(failed.into()); deliveries.len()],
+            Err(failed) => vec![QueryAnswer::Silent(failed.into()); deliveries.len()],
         }
     }
 
@@ -237,8 +237,8 @@ fn meaning(item: &Item, reason: String) -> Outcome {
 }
 
 /// Interprets the list of sent emails for some deliveries of a call.
-fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Found> {
-    let silent = |silence: Silence| vec![Found::Silent(silence); deliveries.len()];
+fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
+    let silent = |silence: Silence| vec![QueryAnswer::Silent(silence); deliveries.len()];
     if answer.status != 200 {
         return silent(Silence {
             reason: format!("Postmark: {}", answer.said()),
@@ -261,11 +261,11 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Fou
         .filter_map(|mail| Some((mail.metadata.get("delivery")?.as_str(), &*mail.message_id)))
         .collect();
     let answer = |delivery: &DeliveryId| match ids.get(tag(delivery).as_str()) {
-        Some(id) => Found::Taken {
+        Some(id) => QueryAnswer::Accepted {
             provider_id: (*id).to_owned(),
         },
-        None if whole => Found::NotTaken,
-        None => Found::Silent("Postmark's list of sent mails is longer than it shows".into()),
+        None if whole => QueryAnswer::NotAccepted,
+        None => QueryAnswer::Silent("Postmark's list of sent mails is longer than it shows".into()),
     };
     deliveries.iter().map(answer).collect()
 }

@@ -33,7 +33,7 @@ fn each_email_of_a_call_is_complete_and_separate() {
 #[test]
 fn each_email_of_a_call_has_its_own_outcome() {
     let body = r#"[{"ErrorCode":0,"MessageID":"m-1","Message":"OK"},
-        {"ErrorCode":406,"Message":"Found inactive addresses: ben@example.org."},
+        {"ErrorCode":406,"Message":"QueryAnswer inactive addresses: ben@example.org."},
         {"ErrorCode":300,"Message":"Invalid 'To'"},{"Message":"?"}]"#;
     let outcomes = judge(&answer(200, &[], body), 4);
     let kinds: Vec<_> = outcomes.iter().map(kind).collect();
@@ -99,7 +99,7 @@ fn an_invalid_token_signature_or_account_stops_the_sender() {
 }
 
 /// Returns the results for the emails of ada and ben in this list.
-fn lookup(body: &str) -> Vec<Found> {
+fn lookup(body: &str) -> Vec<QueryAnswer> {
     let deliveries = [mail("ada", "x").delivery, mail("ben", "x").delivery];
     found(&answer(200, &[], body), "ref-1", &deliveries)
 }
@@ -118,22 +118,28 @@ fn the_list_shows_for_each_email_whether_it_was_accepted() {
     let provider_id = "id-ben".to_owned();
     assert_eq!(
         lookup(&body),
-        [Found::NotTaken, Found::Taken { provider_id }]
+        [
+            QueryAnswer::NotAccepted,
+            QueryAnswer::Accepted { provider_id }
+        ]
     );
 }
 
 #[test]
 fn an_empty_list_means_that_no_email_was_accepted() {
     let empty = r#"{"TotalCount":0,"Messages":[]}"#;
-    assert_eq!(lookup(empty), [Found::NotTaken, Found::NotTaken]);
+    assert_eq!(
+        lookup(empty),
+        [QueryAnswer::NotAccepted, QueryAnswer::NotAccepted]
+    );
 }
 
 #[test]
 fn a_response_to_another_query_is_ignored() {
-    let silent = |answers: Vec<Found>| {
+    let silent = |answers: Vec<QueryAnswer>| {
         answers
             .iter()
-            .all(|answer| matches!(answer, Found::Silent(_)))
+            .all(|answer| matches!(answer, QueryAnswer::Silent(_)))
     };
     let others = format!(
         r#"{{"TotalCount":1,"Messages":[{}]}}"#,

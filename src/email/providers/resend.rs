@@ -23,7 +23,7 @@ use crate::email::hooks::{
 use crate::email::http::{Account, Answer, Api, Body, all, unexpected, unreached, usual, words};
 use crate::email::letter::{Letter, Letters, cut, from};
 use crate::email::sign::Proof;
-use crate::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
+use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 
 /// The maximum number of emails in a call.
 const MOST: usize = 100;
@@ -129,7 +129,7 @@ impl Mailer for Resend {
         cut(messages, self.account.per_call(MOST), MOST_BYTES)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let body = |ready: &[Letter<'_>]| {
             let mut body = Body::json(&self.body(ready));
             let key = ("idempotency-key", reference.to_owned());
@@ -137,7 +137,7 @@ impl Mailer for Resend {
             body
         };
         let judge = |answer: &Answer, mails| judge(answer, reference, mails);
-        Letters::post(messages, leave, (&self.api, "/emails/batch"), body, judge).await
+        Letters::post(messages, permit, (&self.api, "/emails/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {

@@ -26,7 +26,7 @@ use crate::email::http::{
 use crate::email::letter::{Letter, Letters, share};
 use crate::email::mime::one_line;
 use crate::email::sign::Proof;
-use crate::email::{Certainty, Checked, Content, Leave, Mailer, Message, Outcome, Place};
+use crate::email::{Checked, Content, Mailer, Message, Outcome, Permit, Place};
 
 /// The maximum number of recipients in a call.
 const MOST: usize = 1000;
@@ -136,8 +136,8 @@ impl Keys {
         let mut n = 0;
         loop {
             let keys = numbered(n);
-            let taken = |words: &&str| keys.0.iter().any(|key| words.contains(key));
-            if !said.iter().any(taken) {
+            let is_used = |words: &&str| keys.0.iter().any(|key| words.contains(key));
+            if !said.iter().any(is_used) {
                 return keys;
             }
             n += 1;
@@ -155,13 +155,9 @@ impl Mailer for SendGrid {
         share(messages, self.account.per_call(MOST))
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
-        Letters::post(messages, leave, (&self.api, "/v3/mail/send"), body, judge).await
-    }
-
-    fn certainty(&self) -> Certainty {
-        Certainty::Never
+        Letters::post(messages, permit, (&self.api, "/v3/mail/send"), body, judge).await
     }
 
     async fn check(&self) -> Checked {

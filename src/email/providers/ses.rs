@@ -15,10 +15,10 @@ use crate::email::content::in_text;
 use crate::email::http::{
     Account, Answer, Api, Body, all, unexpected, unreached, usual, without_id, words,
 };
-use crate::email::letter::{Letter, Letters, cut};
+use crate::email::letter::{Letter, Letters};
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::sign::Aws;
-use crate::email::{Certainty, Checked, Leave, Mailer, Message, Outcome};
+use crate::email::{Checked, Mailer, Message, Outcome, Permit};
 
 /// The option that names the access key whose secret is `mail.key`.
 pub(super) const KEY_ID: &str = "mail.access_key_id";
@@ -145,7 +145,7 @@ impl Ses {
         body
     }
 
-    async fn one(&self, message: &Message, leave: &Leave) -> Outcome {
+    async fn one(&self, message: &Message, permit: &Permit) -> Outcome {
         let to = match Self::to(message) {
             Ok(to) => to,
             Err(reason) => return Outcome::Unsendable { reason },
@@ -155,7 +155,7 @@ impl Ses {
         let judge =
             |answer: &Answer, mails: usize| all(judge(answer, &self.account.sender.from), mails);
         let message = std::slice::from_ref(message);
-        let outcomes = Letters::post(message, leave, api, body, judge).await;
+        let outcomes = Letters::post(message, permit, api, body, judge).await;
         outcomes.into_iter().next().unwrap_or(Outcome::Unknown {
             reason: "SES did not answer for it".into(),
         })
@@ -249,20 +249,12 @@ fn identities(domain: &str, address: &str) -> Vec<String> {
 
 #[async_trait]
 impl Mailer for Ses {
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        cut(messages, 1, usize::MAX)
-    }
-
-    async fn send(&self, _reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+    async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
-            outcomes.push(self.one(message, leave).await);
+            outcomes.push(self.one(message, permit).await);
         }
         outcomes
-    }
-
-    fn certainty(&self) -> Certainty {
-        Certainty::Never
     }
 
     async fn check(&self) -> Checked {

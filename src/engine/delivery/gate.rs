@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::domain::{Lease, Pause, Sending};
-use crate::email::{Leave, Standing};
+use crate::email::{Permit, PermitState};
 use crate::engine::Result;
 use crate::wire::digest::Ended;
 
@@ -89,7 +89,7 @@ impl Gate {
     /// Checks that a call may start now. Returns the reason and the wait if it may not.
     pub(super) async fn before_send(
         &self,
-        permit: &Leave,
+        permit: &Permit,
     ) -> std::result::Result<(), (String, Option<DateTime<Utc>>)> {
         if let Some(reason) = permit.withheld() {
             return Err((reason, None));
@@ -147,27 +147,27 @@ impl Gate {
     /// The permit ends half a lease from now, so the clocks of several machines may differ. It also
     /// ends one lease after `tried`, because [`super::retry`] relies on that. It checks the wall
     /// clock and the monotonic clock, so a process that was suspended notices it.
-    pub(super) fn send_permit(&self, tried: DateTime<Utc>) -> Leave {
+    pub(super) fn send_permit(&self, tried: DateTime<Utc>) -> Permit {
         let (now, lease) = (self.context.clock.now(), self.settings.lease);
         let until = (now + lease / 2).min(tried + lease);
         let (begun, span) = (Instant::now(), (until - now).to_std().unwrap_or_default());
         let (clock, account) = (self.context.clock.clone(), self.account.clone());
-        Leave::new(move || {
+        Permit::new(move || {
             if clock.now() >= until || begun.elapsed() >= span {
-                Standing::Over
+                PermitState::Over
             } else if account.is_ending() {
-                Standing::Ending
+                PermitState::Ending
             } else {
-                Standing::Given
+                PermitState::Given
             }
         })
     }
 
     /// Returns the same permit, which also becomes stale [`FRESH`] after the checks.
-    pub(super) fn fresh_permit(&self, permit: Leave, checked: DateTime<Utc>) -> Leave {
+    pub(super) fn fresh_permit(&self, permit: Permit, checked: DateTime<Utc>) -> Permit {
         let clock = self.context.clock.clone();
-        Leave::new(move || match permit.standing() {
-            Standing::Given if clock.now() - checked > FRESH => Standing::Stale,
+        Permit::new(move || match permit.state() {
+            PermitState::Given if clock.now() - checked > FRESH => PermitState::Stale,
             state => state,
         })
     }

@@ -42,8 +42,6 @@ const ENOUGH: usize = 3;
 const ODD: TimeDelta = TimeDelta::seconds(2);
 /// If clocks differ by more, a lease of one machine looks expired to another.
 const HARMFUL: TimeDelta = TimeDelta::seconds(30);
-/// The finding if the clocks cannot be compared.
-const NO_TIME: &str = "the database does not say what time it has";
 /// The most pending emails that are read, newest first.
 const DELIVERIES: usize = 10_000;
 /// The most users that are read for unreadable fields and for shared addresses.
@@ -68,15 +66,16 @@ impl Doctor {
         let after = self.clock.now();
         let clock = match (server.time, &server.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
-            (None, Engine::Mongo { .. }) => Some(Judgment::unchecked(NO_TIME)),
+            (None, Engine::Mongo { .. }) => Some(Judgment::unchecked(
+                "the database does not say what time it has",
+            )),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let clock = async { clock.map(|clock| clock.of(CLOCK)) };
         let mut findings = judge_engine(&server.engine);
         let checks: [BoxFuture<'_, Option<Finding>>; 12] = [
             self.ask(SCHEMA, schema(store)).boxed(),
             self.ask(INDEXES, indexes(store)).boxed(),
-            clock.boxed(),
+            async { clock.map(|clock| clock.of(CLOCK)) }.boxed(),
             self.ask(WRITING, writing(store)).boxed(),
             self.ask(SENDING, sending(store)).boxed(),
             self.ask(REPORTS, self.reports(store)).boxed(),
@@ -178,8 +177,9 @@ fn unreached(finding: Finding) -> Vec<Finding> {
     let others = [SCHEMA, INDEXES, WRITING, SENDING, UNKNOWN];
     let others = others.into_iter().filter(|check| *check != finding.check);
     let why = "the database was not opened, or holds nothing yet";
-    let others = others.map(|check| Judgment::unchecked(why).of(check));
-    let others: Vec<Finding> = others.collect();
+    let others: Vec<Finding> = others
+        .map(|check| Judgment::unchecked(why).of(check))
+        .collect();
     [vec![finding], others].concat()
 }
 
@@ -306,13 +306,12 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
 /// Counts the emails that wait for each brand that is not configured.
 async fn pending_by_brand(store: &Arc<dyn Store>) -> Result<BTreeMap<BrandName, u64>, Error> {
     let state = DeliveryFilter::State(DeliveryState::Pending);
-    let rows = store.find_deliveries(&state, DELIVERIES).await?;
     let mut pending: BTreeMap<BrandName, u64> = BTreeMap::new();
-    for brand in rows
-        .iter()
-        .filter_map(|row| BrandName::awaited(row.outcome.reason.as_deref()?))
-    {
-        *pending.entry(brand).or_default() += 1;
+    for row in store.find_deliveries(&state, DELIVERIES).await? {
+        let reason = row.outcome.reason.as_deref();
+        if let Some(brand) = reason.and_then(BrandName::awaited) {
+            *pending.entry(brand).or_default() += 1;
+        }
     }
     Ok(pending)
 }

@@ -11,7 +11,7 @@ use futures::future::join_all;
 
 use super::{Doctor, Finding, Judgment, LEFT, Severity};
 use crate::config::Transport;
-use crate::engine::delivery::mailer;
+use crate::engine::delivery::identity;
 use crate::operate::probe::Names;
 
 const SPF: &str = "SPF";
@@ -61,7 +61,7 @@ impl Doctor {
     /// named, or else the configured one.
     pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
         // A key that cannot be used is reported with the mailer.
-        if let Ok(Some(key)) = mailer::dkim(&self.config.mail) {
+        if let Ok(Some(key)) = identity::dkim(&self.config.mail) {
             let (place, record) = (key.name(), key.record());
             let look_up = async |names: &Names| {
                 Ok(judge_own_key(&place, &names.texts(&place).await?, &record))

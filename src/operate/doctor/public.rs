@@ -5,7 +5,7 @@
 //! tested too, because a page that accepts every request would otherwise pass.
 
 use super::{Doctor, Finding, Judgment, LEFT, chain};
-use crate::operate::probe::Heard;
+use crate::operate::probe::WebResponse;
 
 const PAGES: &str = "public pages";
 const ONE_CLICK: &str = "one-click";
@@ -27,7 +27,7 @@ impl Doctor {
             Ok(web) => web,
             Err(why) => return unchecked(why).to_vec(),
         };
-        let silent = |reason| Heard::Silent { reason };
+        let silent = |reason| WebResponse::Silent { reason };
         let health = format!("{url}/healthz");
         let page = async { judge_page(url, self.within(web.get(&health), silent).await) };
         let click = async {
@@ -55,31 +55,31 @@ impl Doctor {
 }
 
 /// The finding for a request without a response.
-fn unanswered(heard: Heard) -> Judgment {
-    match heard {
-        Heard::Refused { reason } => Judgment::error(
+fn unanswered(response: WebResponse) -> Judgment {
+    match response {
+        WebResponse::Refused { reason } => Judgment::error(
             format!("nothing listens at server.public_url ({reason})"),
             "start `tidings serve`, and the proxy in front of it",
         ),
-        Heard::Untrusted { reason } => Judgment::error(
+        WebResponse::Untrusted { reason } => Judgment::error(
             format!("the connection to server.public_url cannot be trusted ({reason})"),
             "give the proxy a valid certificate for that name",
         ),
-        Heard::Silent { reason } => Judgment::unchecked(format!(
+        WebResponse::Silent { reason } => Judgment::unchecked(format!(
             "server.public_url was not reached from here ({reason})"
         )),
-        Heard::Answered { status, .. } => Judgment::unchecked(format!("answered {status}")),
+        WebResponse::Answered { status, .. } => Judgment::unchecked(format!("answered {status}")),
     }
 }
 
-fn judge_page(url: &str, heard: Heard) -> Judgment {
-    let Heard::Answered {
+fn judge_page(url: &str, response: WebResponse) -> Judgment {
+    let WebResponse::Answered {
         status,
         location,
         body,
-    } = heard
+    } = response
     else {
-        return unanswered(heard);
+        return unanswered(response);
     };
     match status {
         200 if body.contains("\"status\":\"ok\"") => Judgment::ok(format!("{url} answers")),
@@ -95,14 +95,17 @@ fn judge_page(url: &str, heard: Heard) -> Judgment {
 }
 
 /// Compares the responses to a valid link and to a forged one.
-fn judge_click(genuine: Heard, forged: &Heard) -> Judgment {
-    let Heard::Answered {
+fn judge_click(genuine: WebResponse, forged: &WebResponse) -> Judgment {
+    let WebResponse::Answered {
         status, location, ..
     } = genuine
     else {
         return unanswered(genuine);
     };
-    let is_accepted = |heard: &Heard| matches!(heard, Heard::Answered { status, .. } if (200..300).contains(status));
+    let is_accepted = |response: &WebResponse| match response {
+        WebResponse::Answered { status, .. } => (200..300).contains(status),
+        _ => false,
+    };
     match status {
         200..=299 if is_accepted(forged) => Judgment::error(
             "a link that is not ours was taken as well, so it is not tidings that answers",
@@ -146,8 +149,8 @@ mod tests {
     use super::super::Severity;
     use super::*;
 
-    fn answered(status: u16, location: Option<&str>) -> Heard {
-        Heard::Answered {
+    fn answered(status: u16, location: Option<&str>) -> WebResponse {
+        WebResponse::Answered {
             status,
             location: location.map(str::to_owned),
             body: String::new(),
@@ -177,9 +180,12 @@ mod tests {
     fn an_unreachable_server_is_reported_with_the_reason() {
         let reason = || "why".to_owned();
         for (response, expected) in [
-            (Heard::Refused { reason: reason() }, Severity::Error),
-            (Heard::Untrusted { reason: reason() }, Severity::Error),
-            (Heard::Silent { reason: reason() }, Severity::Unchecked),
+            (WebResponse::Refused { reason: reason() }, Severity::Error),
+            (WebResponse::Untrusted { reason: reason() }, Severity::Error),
+            (
+                WebResponse::Silent { reason: reason() },
+                Severity::Unchecked,
+            ),
         ] {
             let forged = answered(404, None);
             assert_eq!(judge_click(response.clone(), &forged).severity, expected);
@@ -192,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_foreign_page_causes_a_warning_and_a_redirect_an_error() {
-        let ours = Heard::Answered {
+        let ours = WebResponse::Answered {
             status: 200,
             location: None,
             body: "{\"status\":\"ok\"}".into(),

@@ -326,9 +326,9 @@ fn groups(user: &User, policies: &Policies, voice: &Voice) -> Vec<Value> {
 
 /// Returns the muted subjects, by name.
 fn mutes(user: &User, tz: chrono_tz::Tz, voice: &Voice) -> Vec<Value> {
-    let name = |(subject, mute): &(&Subject, &Mute)| {
+    fn name<'a>((subject, mute): &(&'a Subject, &'a Mute)) -> &'a str {
         mute.title.as_ref().map_or(subject.as_str(), Title::as_str)
-    };
+    }
     let mut mutes: Vec<(&Subject, &Mute)> = user.mutes.all().collect();
     mutes.sort_by(|a, b| name(a).cmp(name(b)));
     let mute = |one: &(&Subject, &Mute)| {

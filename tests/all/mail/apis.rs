@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidings::config::Config;
-use tidings::email::{Checked, Leave, Outcome, tag};
+use tidings::email::{Checked, Outcome, Permit, tag};
 use tidings::engine::delivery::identity::mailer as configured;
 use tokio::net::TcpListener;
 
@@ -18,7 +18,7 @@ async fn requests_have_the_form_that_each_provider_documents() {
         let provider = Provider::start(dialect).await;
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &call_of(dialect, 2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Permit::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
@@ -99,7 +99,7 @@ async fn many_emails_share_a_call_and_each_has_one_recipient() {
         for (n, call) in calls.iter().enumerate() {
             let together: Vec<_> = call.iter().map(|place| all[*place].clone()).collect();
             let outcomes = mailer
-                .send(&format!("ref-{n}"), &together, &Leave::always())
+                .send(&format!("ref-{n}"), &together, &Permit::always())
                 .await;
             assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}");
         }
@@ -129,7 +129,7 @@ async fn a_failed_connection_is_unreachable() {
     drop(listener);
     for dialect in ALL {
         let outcomes = mailer(dialect, &url, PATIENT)
-            .send("ref-1", &call_of(dialect, 2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Permit::always())
             .await;
         assert_eq!(
             kinds(&outcomes),
@@ -147,7 +147,7 @@ async fn a_call_without_an_answer_is_unknown_and_not_repeated() {
             provider.then([next.clone()]);
 
             let outcomes = mailer(dialect, &provider.url, PATIENT)
-                .send("ref-1", &call_of(dialect, 2), &Leave::always())
+                .send("ref-1", &call_of(dialect, 2), &Permit::always())
                 .await;
 
             assert_eq!(
@@ -168,7 +168,7 @@ async fn a_late_answer_is_unknown() {
         let hasty = mailer(dialect, &provider.url, Duration::from_millis(300));
 
         let outcomes = hasty
-            .send("ref-1", &call_of(dialect, 2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Permit::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?}: {outcomes:?}");
@@ -188,7 +188,7 @@ async fn an_unreadable_success_is_unknown() {
             provider.then([next.clone()]);
 
             let outcomes = mailer(dialect, &provider.url, PATIENT)
-                .send("ref-1", &call_of(dialect, 2), &Leave::always())
+                .send("ref-1", &call_of(dialect, 2), &Permit::always())
                 .await;
 
             assert_eq!(
@@ -208,7 +208,7 @@ async fn a_429_is_retried_after_the_requested_delay() {
         provider.then([Next::Answer(429, wait, "{}".into())]);
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &call_of(dialect, 2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Permit::always())
             .await;
 
         for outcome in outcomes {
@@ -229,7 +229,7 @@ async fn a_redirect_is_not_followed() {
         provider.then([Next::Answer(307, location, String::new())]);
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &call_of(dialect, 2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Permit::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["stop"], "{dialect:?}: {outcomes:?}");
@@ -247,7 +247,7 @@ async fn an_unsendable_email_does_not_block_the_others() {
             .push(("Bcc".into(), "eve@example.org".into()));
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &three, &Leave::always())
+            .send("ref-1", &three, &Permit::always())
             .await;
 
         assert_eq!(
@@ -265,7 +265,7 @@ async fn an_inactive_recipient_does_not_affect_the_others() {
     let three = [mail("ada"), mail("inactive"), mail("cem")];
 
     let outcomes = mailer(Dialect::Postmark, &provider.url, PATIENT)
-        .send("ref-1", &three, &Leave::always())
+        .send("ref-1", &three, &Permit::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["accepted", "undeliverable", "accepted"]);
@@ -428,7 +428,7 @@ async fn the_configured_provider_receives_the_emails() {
 
         let calls = mailer.calls(&three);
         let first = &three[..calls[0].len()];
-        let outcomes = mailer.send("ref-1", first, &Leave::always()).await;
+        let outcomes = mailer.send("ref-1", first, &Permit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{name}: {outcomes:?}");
         match dialect {

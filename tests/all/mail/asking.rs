@@ -1,18 +1,18 @@
 //! P5: unknown outcomes, and queries to the providers that can resolve them.
 
-use tidings::email::{Answer, Certainty, Leave, tag};
+use tidings::email::{Certainty, Permit, QueryAnswer, tag};
 
 use super::provider::{Dialect, Next, Provider};
 use super::{PATIENT, kinds, mailer, mails};
 
 /// Returns the kind of each answer.
-fn answer_kinds(answers: &[Answer]) -> Vec<&'static str> {
+fn answer_kinds(answers: &[QueryAnswer]) -> Vec<&'static str> {
     answers
         .iter()
         .map(|answer| match answer {
-            Answer::Taken { .. } => "taken",
-            Answer::NotTaken => "not taken",
-            Answer::Silent(_) => "silent",
+            QueryAnswer::Accepted { .. } => "taken",
+            QueryAnswer::NotAccepted => "not taken",
+            QueryAnswer::Silent(_) => "silent",
         })
         .collect()
 }
@@ -25,11 +25,11 @@ async fn a_query_finds_accepted_emails_after_a_lost_answer() {
         let (lost, reset) = (mails(3), mails(5).split_off(3));
         provider.then([Next::Lose, Next::Reset]);
         assert_eq!(
-            kinds(&mailer.send("ref-1", &lost, &Leave::always()).await),
+            kinds(&mailer.send("ref-1", &lost, &Permit::always()).await),
             ["unknown"]
         );
         assert_eq!(
-            kinds(&mailer.send("ref-2", &reset, &Leave::always()).await),
+            kinds(&mailer.send("ref-2", &reset, &Permit::always()).await),
             ["unknown"]
         );
 
@@ -63,7 +63,7 @@ async fn mailgun_events_are_read_in_pages_and_only_from_its_own_url() {
     let mailer = mailer(Dialect::Mailgun, &provider.url, PATIENT);
     let all = mails(700);
     provider.then([Next::Lose]);
-    mailer.send("ref-1", &all, &Leave::always()).await;
+    mailer.send("ref-1", &all, &Permit::always()).await;
 
     let ids: Vec<_> = all.iter().map(|mail| mail.delivery.clone()).collect();
     let answers = mailer.ask("ref-1", &ids).await;
@@ -83,7 +83,7 @@ async fn mailgun_events_are_read_in_pages_and_only_from_its_own_url() {
         elsewhere.url
     );
     let page = format!(r#"{{"items":[{items}],"paging":{{"next":"{next}"}}}}"#);
-    provider.then([Next::Answer(200, vec![], page)]);
+    provider.then([Next::QueryAnswer(200, vec![], page)]);
     let answers = mailer.ask("ref-1", &ids[..1]).await;
     assert_eq!(answer_kinds(&answers), ["taken"]);
     assert!(elsewhere.requests().is_empty());
@@ -94,7 +94,7 @@ async fn an_email_missing_from_its_listed_call_stays_unresolved() {
     let provider = Provider::start(Dialect::Mailgun).await;
     let mailer = mailer(Dialect::Mailgun, &provider.url, PATIENT);
     let three = mails(3);
-    mailer.send("ref-1", &three[..2], &Leave::always()).await;
+    mailer.send("ref-1", &three[..2], &Permit::always()).await;
 
     let ids: Vec<_> = three.iter().map(|mail| mail.delivery.clone()).collect();
     let answers = mailer.ask("ref-1", &ids).await;
@@ -111,8 +111,8 @@ async fn a_failed_or_unreadable_query_is_silence() {
         for next in [
             Next::Reset,
             Next::Garble,
-            Next::Answer(500, vec![], String::new()),
-            Next::Answer(
+            Next::QueryAnswer(500, vec![], String::new()),
+            Next::QueryAnswer(
                 200,
                 vec![],
                 r#"{"items":[{}],"paging":{},"TotalCount":1,"Messages":[{}]}"#.into(),
@@ -137,20 +137,20 @@ async fn a_repeated_resend_call_under_its_key_sends_nothing_twice() {
     provider.then([Next::Lose, Next::Garble]);
 
     assert_eq!(
-        kinds(&mailer.send("ref-1", &two, &Leave::always()).await),
+        kinds(&mailer.send("ref-1", &two, &Permit::always()).await),
         ["unknown"]
     );
     assert_eq!(
-        kinds(&mailer.send("ref-1", &two, &Leave::always()).await),
+        kinds(&mailer.send("ref-1", &two, &Permit::always()).await),
         ["unknown"]
     );
     assert_eq!(
-        kinds(&mailer.send("ref-1", &two, &Leave::always()).await),
+        kinds(&mailer.send("ref-1", &two, &Permit::always()).await),
         ["accepted"]
     );
     // Resend rejects a changed body under a used key, which shows that the first call was accepted.
     assert_eq!(
-        kinds(&mailer.send("ref-1", &mails(1), &Leave::always()).await),
+        kinds(&mailer.send("ref-1", &mails(1), &Permit::always()).await),
         ["accepted"]
     );
 
@@ -179,13 +179,13 @@ async fn a_rate_limited_query_returns_the_requested_delay() {
     for dialect in [Dialect::Mailgun, Dialect::Postmark] {
         let provider = Provider::start(dialect).await;
         let wait = vec![("Retry-After", "7".to_owned())];
-        provider.then([Next::Answer(429, wait, "{}".into())]);
+        provider.then([Next::QueryAnswer(429, wait, "{}".into())]);
 
         let answers = mailer(dialect, &provider.url, PATIENT)
             .ask("ref-1", &[mails(1)[0].delivery.clone()])
             .await;
 
-        let Answer::Silent(silence) = &answers[0] else {
+        let QueryAnswer::Silent(silence) = &answers[0] else {
             panic!("{dialect:?}: {answers:?}")
         };
         assert_eq!(silence.after, Some(std::time::Duration::from_secs(7)));

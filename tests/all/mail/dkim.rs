@@ -14,7 +14,7 @@ use mail_auth::{
 };
 use tidings::config::Config;
 use tidings::domain::Secret;
-use tidings::email::{Content, Dkim, Leave, Message};
+use tidings::email::{Content, Dkim, Message, Permit};
 use tidings::engine::delivery::identity::mailer;
 
 use super::server::Server;
@@ -67,7 +67,7 @@ async fn sent(file: &str, message: Message) -> String {
     ));
     let mailer = mailer(&config.unwrap()).unwrap();
 
-    let outcomes = mailer.send("ref", &[message], &Leave::always()).await;
+    let outcomes = mailer.send("ref", &[message], &Permit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["accepted"], "{outcomes:?}");
     server.mails().remove(0).replace('\n', "\r\n")

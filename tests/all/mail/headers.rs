@@ -1,6 +1,6 @@
 //! The headers of an email reach every recipient unchanged, through each provider and over SMTP.
 
-use tidings::email::{Leave, Mailer, Message};
+use tidings::email::{Mailer, Message, Permit};
 
 use super::provider::Provider;
 use super::received::{Received, by_smtp, received};
@@ -44,7 +44,7 @@ async fn every_provider_receives_the_headers_for_each_recipient() {
         let mailer = mailer(dialect, &provider.url, PATIENT);
         let mails = on_a_thread(call_of(dialect, 2));
 
-        let outcomes = mailer.send("ref-1", &mails, &Leave::always()).await;
+        let outcomes = mailer.send("ref-1", &mails, &Permit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
         let requests = provider.requests();
@@ -62,7 +62,7 @@ async fn an_email_over_smtp_has_the_headers() {
     let server = Server::start().await;
 
     smtp(&server)
-        .send("ref", &on_a_thread(super::mails(1)), &Leave::always())
+        .send("ref", &on_a_thread(super::mails(1)), &Permit::always())
         .await;
 
     assert_headers("SMTP", &by_smtp(&server.mails()[0]));

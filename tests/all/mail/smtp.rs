@@ -8,7 +8,7 @@ use mail_parser::MessageParser;
 use tidings::config::Config;
 use tidings::domain::{Address, Secret};
 use tidings::email::{
-    Certainty, Checked, Leave, Mailer, Message, Outcome, Relay, Security, Sender, Smtp,
+    Certainty, Checked, Mailer, Message, Outcome, Permit, Relay, Security, Sender, Smtp,
 };
 use tidings::engine::delivery::identity::mailer;
 
@@ -36,7 +36,7 @@ async fn after(command: &'static str, say: Say) -> (Vec<&'static str>, usize) {
     let server = Server::start().await;
     server.then(command, say);
     let outcomes = smtp(&server)
-        .send("ref", &[mail("ada")], &Leave::always())
+        .send("ref", &[mail("ada")], &Permit::always())
         .await;
     (kinds(&outcomes), server.mails().len())
 }
@@ -46,7 +46,7 @@ async fn emails_arrive_complete_over_one_connection() {
     let server = Server::start().await;
     let smtp = smtp(&server);
 
-    let outcomes = smtp.send("ref", &mails(3), &Leave::always()).await;
+    let outcomes = smtp.send("ref", &mails(3), &Permit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["accepted"]);
     assert_eq!((server.connections(), server.mails().len()), (1, 3));
@@ -134,7 +134,9 @@ async fn a_session_that_accepts_no_more_emails_is_replaced_at_once() {
             (accepted == 2 && line.starts_with(command)).then_some(reply)
         });
 
-        let outcomes = smtp(&server).send("ref", &mails(5), &Leave::always()).await;
+        let outcomes = smtp(&server)
+            .send("ref", &mails(5), &Permit::always())
+            .await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{command} {reply}");
         assert_eq!((server.connections(), server.mails().len()), (3, 5));
@@ -149,7 +151,9 @@ async fn a_reply_on_a_new_connection_is_final() {
             .then_some("452 4.5.3 too many messages")
     });
 
-    let outcomes = smtp(&server).send("ref", &mails(2), &Leave::always()).await;
+    let outcomes = smtp(&server)
+        .send("ref", &mails(2), &Permit::always())
+        .await;
 
     assert_eq!(kinds(&outcomes), ["later"]);
     assert!(server.connections() <= 3, "{}", server.connections());
@@ -176,7 +180,7 @@ async fn a_non_ascii_domain_is_sent_in_punycode() {
 
     let outcomes = Smtp::new(relay)
         .unwrap()
-        .send("ref", &[mail_to("mara@bücher.example")], &Leave::always())
+        .send("ref", &[mail_to("mara@bücher.example")], &Permit::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["accepted"], "{outcomes:?}");
@@ -204,9 +208,13 @@ async fn a_non_ascii_local_part_needs_a_server_with_smtputf8() {
         let smtp = smtp(&server);
 
         let special = smtp
-            .send("ref", &[mail_to("jürgen@bücher.example")], &Leave::always())
+            .send(
+                "ref",
+                &[mail_to("jürgen@bücher.example")],
+                &Permit::always(),
+            )
             .await;
-        let plain = smtp.send("ref", &[mail("ben")], &Leave::always()).await;
+        let plain = smtp.send("ref", &[mail("ben")], &Permit::always()).await;
 
         assert_eq!(
             (kinds(&special), kinds(&plain)),
@@ -275,7 +283,7 @@ async fn a_connection_lost_within_the_content_is_unreachable() {
     let mut long = mail("ada");
     Arc::make_mut(&mut long.content).text = "A line of many.\n".repeat(3 << 17).into();
 
-    let outcomes = smtp(&server).send("ref", &[long], &Leave::always()).await;
+    let outcomes = smtp(&server).send("ref", &[long], &Permit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["unreachable"]);
 }
@@ -296,7 +304,7 @@ async fn a_timeout_means_the_same_as_a_lost_connection() {
 
         let outcomes = hasty
             .unwrap()
-            .send("ref", &[mail("ada")], &Leave::always())
+            .send("ref", &[mail("ada")], &Permit::always())
             .await;
 
         assert_eq!(kinds(&outcomes), [expected], "{command}");
@@ -308,7 +316,9 @@ async fn after_a_rejection_the_connection_is_reused() {
     let server = Server::start().await;
     server.then("RCPT", Say::Reply("550 5.1.1 no such user"));
 
-    let outcomes = smtp(&server).send("ref", &mails(2), &Leave::always()).await;
+    let outcomes = smtp(&server)
+        .send("ref", &mails(2), &Permit::always())
+        .await;
 
     assert_eq!(kinds(&outcomes), ["undeliverable", "accepted"]);
     assert_eq!(server.connections(), 1);
@@ -319,10 +329,10 @@ async fn a_reused_connection_that_the_server_closed_loses_no_email() {
     for goodbye in [Say::HangUp, Say::Reply("421 4.4.2 timed out")] {
         let server = Server::start().await;
         let smtp = smtp(&server);
-        smtp.send("ref", &[mail("ada")], &Leave::always()).await;
+        smtp.send("ref", &[mail("ada")], &Permit::always()).await;
         server.then("MAIL", goodbye);
 
-        let outcomes = smtp.send("ref", &[mail("ben")], &Leave::always()).await;
+        let outcomes = smtp.send("ref", &[mail("ben")], &Permit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{goodbye:?}");
         assert_eq!((server.connections(), server.mails().len()), (2, 2));
@@ -339,7 +349,7 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
     .unwrap();
 
     let first = authorized
-        .send("ref", &[mail("ada")], &Leave::always())
+        .send("ref", &[mail("ada")], &Permit::always())
         .await;
     server.then("AUTH", Say::Reply("535 5.7.8 who are you"));
     let check = format!("{:?}", authorized.check().await);
@@ -351,7 +361,7 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
     });
     let second = rejected
         .unwrap()
-        .send("ref", &[mail("ada")], &Leave::always())
+        .send("ref", &[mail("ada")], &Permit::always())
         .await;
 
     assert_eq!(
@@ -382,7 +392,7 @@ async fn a_server_without_tls_receives_no_password() {
     })
     .unwrap();
 
-    let outcomes = careful.send("ref", &[mail("ada")], &Leave::always()).await;
+    let outcomes = careful.send("ref", &[mail("ada")], &Permit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["stop"], "{outcomes:?}");
     assert!(
@@ -405,7 +415,7 @@ async fn the_configured_server_receives_the_emails() {
 
     assert_eq!(mailer.calls(&two), [[0], [1]]);
     assert_eq!(
-        kinds(&mailer.send("ref", &two[..1], &Leave::always()).await),
+        kinds(&mailer.send("ref", &two[..1], &Permit::always()).await),
         ["accepted"]
     );
     let check = mailer.check().await;

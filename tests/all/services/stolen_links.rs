@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use tidings::domain::Object;
-use tidings::email::{Leave, Mailer, Message, Place, Relay, Security, Smtp};
+use tidings::email::{Mailer, Message, Permit, Place, Relay, Security, Smtp};
 use tidings::engine::Silent;
 
 use crate::mail::provider::Provider;
@@ -92,7 +92,7 @@ async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
                 let mailer = mailer(dialect, &provider.url, PATIENT);
                 for call in mailer.calls(&mails) {
                     let call: Vec<Message> = call.iter().map(|n| mails[*n].clone()).collect();
-                    mailer.send("ref-1", &call, &Leave::always()).await;
+                    mailer.send("ref-1", &call, &Permit::always()).await;
                 }
 
                 let requests = provider.requests();
@@ -102,7 +102,7 @@ async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
                 check_links(&format!("{dialect:?} {route}"), all.collect(), &mails);
             }
             let server = Server::start().await;
-            smtp(&server).send("ref-1", &mails, &Leave::always()).await;
+            smtp(&server).send("ref-1", &mails, &Permit::always()).await;
             let all = server.mails();
             check_links(
                 &format!("SMTP {route}"),

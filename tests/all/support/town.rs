@@ -19,7 +19,7 @@ use tidings::domain::{
     Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
 };
 use tidings::email::{
-    Answer, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence, Standing,
+    Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, QueryAnswer, Silence,
 };
 use tidings::engine::Silent;
 use tidings::engine::ingest::notify::Request;
@@ -121,8 +121,8 @@ impl Mailer for Postbox {
         places.chunks(size).map(<[usize]>::to_vec).collect()
     }
 
-    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
-        if let Some(reason) = leave.withheld() {
+    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
+        if let Some(reason) = permit.withheld() {
             return vec![Outcome::Withheld { reason }; messages.len()];
         }
         let meanwhile = self.meanwhile.lock().unwrap().take();
@@ -135,8 +135,8 @@ impl Mailer for Postbox {
         }
         // The call has begun. It stops only if the lease may be lost or the process is shutting
         // down.
-        if leave.standing() != Standing::Stale
-            && let Some(reason) = leave.withheld()
+        if permit.state() != PermitState::Stale
+            && let Some(reason) = permit.withheld()
         {
             return vec![Outcome::Withheld { reason }; messages.len()];
         }
@@ -184,7 +184,7 @@ impl Mailer for Postbox {
         self.certainty
     }
 
-    async fn ask(&self, _reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
+    async fn ask(&self, _reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         self.clock.advance(*self.ask_takes.lock().unwrap());
         let silent = self
             .silent
@@ -194,15 +194,15 @@ impl Mailer for Postbox {
                 reason: "the search is down".into(),
                 after: *self.after.lock().unwrap(),
             };
-            return vec![Answer::Silent(silence); deliveries.len()];
+            return vec![QueryAnswer::Silent(silence); deliveries.len()];
         }
         let mails = self.mails.lock().unwrap();
         let answer = |delivery: &DeliveryId| {
             if mails.iter().any(|mail| mail.delivery == *delivery) {
                 let provider_id = format!("p:{delivery}");
-                Answer::Taken { provider_id }
+                QueryAnswer::Accepted { provider_id }
             } else {
-                Answer::NotTaken
+                QueryAnswer::NotAccepted
             }
         };
         deliveries.iter().map(answer).collect()

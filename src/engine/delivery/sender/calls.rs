@@ -21,7 +21,7 @@ use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Suppression};
-use crate::email::{Certainty, Leave, Message, Outcome};
+use crate::email::{Certainty, Message, Outcome, Permit};
 use crate::engine::{Result, came_to, crash};
 
 /// Emails that were checked and built together.
@@ -329,7 +329,7 @@ impl Sender {
         reference: &str,
         mails: &[Mail],
         attempt: Attempt,
-        permit: &Leave,
+        permit: &Permit,
     ) -> Result<Concluded> {
         if mails.is_empty() {
             return Ok(Concluded::default());

@@ -15,7 +15,7 @@ use super::super::retry::{Attempt, Decision};
 use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
-use crate::email::{Answer, Certainty, Leave, Silence};
+use crate::email::{Certainty, Permit, QueryAnswer, Silence};
 use crate::engine::{Result, crash};
 use crate::store::Claim;
 
@@ -72,7 +72,7 @@ impl Sender {
         call: &str,
         rows: Vec<Delivery>,
         now: DateTime<Utc>,
-        permit: Leave,
+        permit: Permit,
     ) -> Result<Concluded> {
         let certainty = self.retry.certainty;
         // Another account does not know the call.
@@ -103,7 +103,7 @@ impl Sender {
         call: &str,
         mut rows: Vec<Delivery>,
         (tried, now): (DateTime<Utc>, DateTime<Utc>),
-        permit: Leave,
+        permit: Permit,
     ) -> Result<Concluded> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         let built = self
@@ -156,7 +156,7 @@ impl Sender {
         let next = self.retry.next_check(tried, now);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let asking = async {
-            self.gate.before_send(&Leave::always()).await?;
+            self.gate.before_send(&Permit::always()).await?;
             Ok::<_, (String, Option<DateTime<Utc>>)>(self.mailer.ask(call, &ids).await)
         };
         let answers = match self.ledger.holding(&ids, asking).await {
@@ -168,18 +168,18 @@ impl Sender {
         crash::point("after-ask");
         let mut wait = None;
         let silence =
-            std::iter::repeat_with(|| Answer::Silent("the provider said nothing of it".into()));
-        let decide = |(row, answer): (&Delivery, Answer)| match answer {
-            Answer::Taken { provider_id } => Decision::sent(row, row.outcome.items, provider_id),
-            Answer::NotTaken if now >= self.retry.believed(tried) => {
+            std::iter::repeat_with(|| QueryAnswer::Silent("the provider said nothing of it".into()));
+        let decide = |(row, answer): (&Delivery, QueryAnswer)| match answer {
+            QueryAnswer::Accepted { provider_id } => Decision::sent(row, row.outcome.items, provider_id),
+            QueryAnswer::NotAccepted if now >= self.retry.believed(tried) => {
                 let reason = "the provider never heard of it";
                 Decision::defer(row, DeliveryState::Pending, now, reason)
             }
-            Answer::NotTaken => {
+            QueryAnswer::NotAccepted => {
                 let reason = "the provider has not heard of it yet";
                 Decision::defer(row, DeliveryState::Sending, next, reason)
             }
-            Answer::Silent(Silence { reason, after }) => {
+            QueryAnswer::Silent(Silence { reason, after }) => {
                 let after = after.and_then(|after| TimeDelta::from_std(after).ok());
                 let until = after.map(|after| answered + after);
                 wait = wait.max(until);
