@@ -222,7 +222,7 @@ impl Api {
                 body: read(response, MOST_BYTES).await.ok(),
             }),
             Err(error) => Err(match aborted {
-                Some((flag, permit)) if flag.load(Ordering::SeqCst) => leave
+                Some((flag, permit)) if flag.load(Ordering::SeqCst) => permit
                     .over()
                     .map_or_else(|| no_answer(error), NoAnswer::withheld),
                 _ => no_answer(error),
