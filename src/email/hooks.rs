@@ -12,6 +12,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -197,6 +198,11 @@ impl Refused {
         Self::Unreadable(why.to_string())
     }
 
+    /// A report lacks a field that every report has.
+    pub(super) fn incomplete() -> Self {
+        Self::unreadable("the report does not have the documented form")
+    }
+
     /// Names the line and column in the JSON, without a value.
     pub(super) fn undocumented(error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
@@ -271,6 +277,19 @@ pub(super) fn failed<'a>(
         Some(FailureKind::Soft) => ReportKind::Delayed,
         Some(FailureKind::Refused) => ReportKind::Refused,
         None => otherwise,
+    }
+}
+
+/// Returns the time in this value, if it has the form of RFC 3339.
+pub(super) fn time_in(value: &Value) -> Option<DateTime<Utc>> {
+    value.as_str()?.parse().ok()
+}
+
+/// Returns the text in this list, if it is the only one.
+pub(super) fn only_text(list: &Value) -> Option<&str> {
+    match list.as_array().map(Vec::as_slice) {
+        Some([only]) => only.as_str(),
+        _ => None,
     }
 }
 

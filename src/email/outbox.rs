@@ -217,21 +217,15 @@ fn page_name(delivery: &DeliveryId) -> String {
 /// Returns a name that is unique and valid on any file system: the readable part of the id, and the
 /// tag.
 fn file_name(delivery: &DeliveryId) -> String {
-    let mut name = String::with_capacity(READABLE + 45);
-    for c in delivery.as_str().chars() {
-        if name.len() == READABLE {
-            break;
-        }
-        if c.is_ascii_alphanumeric() {
-            name.push(c.to_ascii_lowercase());
-        } else if !name.is_empty() && !name.ends_with('-') {
-            name.push('-');
-        }
-    }
-    if !name.is_empty() && !name.ends_with('-') {
-        name.push('-');
-    }
-    name + &tag(delivery) + ".eml"
+    let words = delivery
+        .as_str()
+        .split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let mut name = words.join("-").to_ascii_lowercase();
+    name.truncate(READABLE);
+    let name = name.trim_end_matches('-');
+    let dash = if name.is_empty() { "" } else { "-" };
+    format!("{name}{dash}{}.eml", tag(delivery))
 }
 
 /// Writes a file atomically. It replaces an earlier file with this name.

@@ -114,17 +114,22 @@ fn tag_len(text: &str) -> usize {
         Some(b'#') => return text.find("#}").map_or(1, |at| at + 2),
         _ => return 1,
     };
+    after_unquoted(text, 2, end).unwrap_or(1)
+}
+
+/// Returns the position after `end`, which is outside quotes and not in the first characters.
+fn after_unquoted(text: &str, first: usize, end: &str) -> Option<usize> {
     let mut quote = None;
-    for (at, c) in text.char_indices().skip(2) {
+    for (at, c) in text.char_indices().skip(first) {
         match quote {
             Some(open) if c == open => quote = None,
             Some(_) => {}
             None if c == '"' || c == '\'' => quote = Some(c),
-            None if text[at..].starts_with(end) => return at + end.len(),
+            None if text[at..].starts_with(end) => return Some(at + end.len()),
             None => {}
         }
     }
-    1
+    None
 }
 
 /// A part of an HTML text.
@@ -159,7 +164,8 @@ fn pieces(html: &str) -> impl Iterator<Item = Piece<'_>> {
             )
         } else if begins_element(rest) {
             raw = raw_content(rest);
-            (Piece::Element, end_of_element(rest))
+            let end = after_unquoted(rest, 0, ">");
+            (Piece::Element, end.unwrap_or(rest.len()))
         } else {
             let next = rest.char_indices().skip(1).find(|(at, c)| {
                 *c == '<' && (rest[*at..].starts_with("<!") || begins_element(&rest[*at..]))
@@ -176,20 +182,6 @@ fn begins_element(text: &str) -> bool {
     text.strip_prefix('<')
         .map(|after| after.strip_prefix('/').unwrap_or(after))
         .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
-}
-
-fn end_of_element(text: &str) -> usize {
-    let mut quote = None;
-    for (at, c) in text.char_indices() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-            None if c == '"' || c == '\'' => quote = Some(c),
-            None if c == '>' => return at + 1,
-            None => {}
-        }
-    }
-    text.len()
 }
 
 /// Returns the name of the element at the start of the text, with a leading `/` for an end tag.

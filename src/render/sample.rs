@@ -103,23 +103,20 @@ pub(super) fn batches(
         ..Policy::default()
     };
     let policies = Policies::new([(EventType::stored("Comment"), phrased)]);
-    let known = |n: usize| {
-        Object {
+    let about = serde_json::json!({"title": "Sample", "url": "https://example.org/sample"});
+    let known = |n: usize| Object {
         title: Some(format!("Sample {}", n % 2)),
         url: Some(format!("https://example.org/sample#{n}")),
         image: Some("https://example.org/sample.jpg".into()),
         by: Some(format!("Somebody {n}")),
         at: Some(now()),
         data: match n % 3 {
-            0 => {
-                serde_json::json!({"about": {"title": "Sample", "url": "https://example.org/sample"}})
-            }
+            0 => serde_json::json!({"about": about}),
             1 => serde_json::json!({"place": "Somewhere"}),
             _ => serde_json::Value::Null,
         }
         .into(),
         ..bare(0)
-    }
     };
     let key = BatchKey::Chosen(ChosenKey::new("sample")?);
     let user = User::new(UserId::stored("sample"));

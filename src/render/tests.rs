@@ -415,14 +415,7 @@ fn one_renderer_serves_all_threads() {
 
 #[test]
 fn an_email_with_more_items_is_larger_until_it_does_not_fit() {
-    let site = Site {
-        name: "Art".into(),
-        url: None,
-        logo: None,
-        postal_address: None,
-        accent: "#1f4e79".into(),
-    };
-    let renderer = Renderer::new(site, None).unwrap();
+    let renderer = renderer();
 
     let weights = [1, 40, 600].map(|items| renderer.weigh(items).unwrap());
 

@@ -278,26 +278,16 @@ impl Voice {
     /// Uses only bundles in the locale's own language, because these words become parts of its
     /// sentences.
     fn of_type(&self, kind: &EventType, what: &str, count: Option<(&str, u64)>) -> Option<String> {
-        self.of_type_by(&self.bundles[..self.own], kind, what, count)
-    }
-
-    fn of_type_by(
-        &self,
-        bundles: &[Arc<Bundle>],
-        kind: &EventType,
-        what: &str,
-        count: Option<(&str, u64)>,
-    ) -> Option<String> {
         let count = count.map(|(name, count)| (name, Filled::Count(count)));
-        let id = message_of(kind, what);
-        let said = self.say_by(bundles, &id, count.as_slice(), Medium::Text)?;
+        let (own, id) = (&self.bundles[..self.own], message_of(kind, what));
+        let said = self.say_by(own, &id, count.as_slice(), Medium::Text)?;
         words(&said, NAME)
     }
 
     /// Returns the heading of a type: from the catalogs including the English fallback, else from
     /// the configuration.
     pub(super) fn heading(&self, configured: &str, kind: &EventType) -> String {
-        let said = self.of_type_by(&self.bundles, kind, "", None);
+        let said = words(&self.text_of(&message_of(kind, "")), NAME);
         said.unwrap_or_else(|| heading_of(configured, kind))
     }
 
@@ -339,13 +329,10 @@ impl Voice {
     /// Returns the reason why the user cannot turn the type off.
     pub(super) fn reason(&self, kind: &EventType, mandate: &Mandate) -> String {
         let said = self.of_type(kind, ".reason", None);
-        said.or_else(|| {
-            let usual = *mandate == Mandate::default();
-            usual
-                .then(|| self.say("locked", &[], Medium::Text))
-                .flatten()
-        })
-        .unwrap_or_else(|| mandate.as_str().to_owned())
+        let is_usual = *mandate == Mandate::default();
+        let usual = || self.say("locked", &[], Medium::Text).filter(|_| is_usual);
+        said.or_else(usual)
+            .unwrap_or_else(|| mandate.as_str().to_owned())
     }
 }
 

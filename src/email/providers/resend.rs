@@ -18,7 +18,8 @@ use sha2::Sha256;
 use super::ses_hook::by_type;
 use crate::domain::{EnhancedStatus, ReportKind};
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, wrong_signature,
+    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, only_text, time_in,
+    wrong_signature,
 };
 use crate::email::http::{Account, Answer, Api, Body, all, unexpected, unreached, usual, words};
 use crate::email::letter::{Letter, Letters, cut, from};
@@ -241,50 +242,6 @@ const OLDEST: TimeDelta = TimeDelta::minutes(5);
 /// The maximum number of signatures to try. There are several while the key is rotated.
 const MOST_SIGNATURES: usize = 8;
 
-#[derive(Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: String,
-    created_at: Option<DateTime<Utc>>,
-    #[serde(default)]
-    data: Data,
-}
-
-#[derive(Deserialize, Default)]
-struct Data {
-    email_id: Option<String>,
-    #[serde(default)]
-    to: Vec<String>,
-    #[serde(default)]
-    tags: Value,
-    bounce: Option<Bounce>,
-    suppressed: Option<Suppressed>,
-}
-
-#[derive(Deserialize)]
-struct Bounce {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    #[serde(rename = "subType")]
-    sub_kind: Option<String>,
-    /// The replies of the recipients' servers.
-    #[serde(default, rename = "diagnosticCode")]
-    replies: Value,
-}
-
-impl Bounce {
-    fn replies(&self) -> impl Iterator<Item = &str> {
-        let list = self.replies.as_array();
-        let list = list.map_or(std::slice::from_ref(&self.replies), Vec::as_slice);
-        list.iter().filter_map(Value::as_str)
-    }
-}
-
-#[derive(Deserialize)]
-struct Suppressed {
-    reason: Option<String>,
-}
-
 /// Decodes the part after `whsec_`.
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
     let key = STANDARD.decode(text.trim_start_matches("whsec_")).ok();
@@ -317,52 +274,55 @@ pub(super) fn read(
     }
     fresh(timestamp, now, OLDEST)?;
 
-    let report = report(id, parse(posted.body)?, now);
+    let report = report(id, &parse(posted.body)?, now)?;
     Ok(Verified::of(report))
 }
 
-fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {
-    let bounce = event.data.bounce.as_ref();
-    let kind = bounce.and_then(|bounce| bounce.kind.as_deref());
-    let sub_kind = bounce.and_then(|bounce| bounce.sub_kind.as_deref());
-    let news = match event.kind.as_str() {
+fn report(id: &str, event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+    let event_type = event["type"].as_str().ok_or_else(Refused::incomplete)?;
+    let data = &event["data"];
+    let bounce = &data["bounce"];
+    let (kind, sub_kind) = (bounce["type"].as_str(), bounce["subType"].as_str());
+    // The replies of the recipients' servers, or a single one.
+    let replies = &bounce["diagnosticCode"];
+    let replies = replies
+        .as_array()
+        .map_or(std::slice::from_ref(replies), Vec::as_slice);
+    let replies: Vec<&str> = replies.iter().filter_map(Value::as_str).collect();
+    let status = replies.first().copied().and_then(EnhancedStatus::in_reply);
+    let status = status.map(|status| status.to_string());
+    let news = match event_type {
         "email.delivered" => ReportKind::Delivered,
         "email.delivery_delayed" => ReportKind::Delayed,
-        "email.bounced" => {
-            let replies = bounce.into_iter().flat_map(Bounce::replies).map(Some);
-            failed(replies, by_type(kind.or(Some("Permanent")), sub_kind))
-        }
+        "email.bounced" => failed(
+            replies.into_iter().map(Some),
+            by_type(kind.or(Some("Permanent")), sub_kind),
+        ),
         // Resend did not try, because the address is on its suppression list.
-        "email.suppressed" => match event.data.suppressed.as_ref() {
-            Some(Suppressed {
-                reason: Some(reason),
-            }) if reason == "previous_complaint" => ReportKind::Complained,
-            _ => ReportKind::Bounced,
-        },
+        "email.suppressed" if data["suppressed"]["reason"] == "previous_complaint" => {
+            ReportKind::Complained
+        }
+        "email.suppressed" => ReportKind::Bounced,
         // Resend did not try, because of a quota or the account.
         "email.failed" => ReportKind::Refused,
         "email.complained" => ReportKind::Complained,
-        _ => return None,
+        _ => return Ok(None),
     };
-    let reply = bounce.and_then(|bounce| bounce.replies().next());
-    let status = reply.and_then(EnhancedStatus::in_reply);
-    let status = status.map(|status| status.to_string());
-    let tags = &event.data.tags;
-    let named = |tag: &&Value| tag["name"] == "delivery";
+    let tags = &data["tags"];
     let tag = match tags.as_array() {
-        Some(list) => list.iter().find(named).map(|tag| &tag["value"]),
-        None => Some(&tags["delivery"]),
+        Some(list) => {
+            let ours = list.iter().find(|tag| tag["name"] == "delivery");
+            ours.and_then(|tag| tag["value"].as_str())
+        }
+        None => tags["delivery"].as_str(),
     };
-    let recipient = match event.data.to.as_slice() {
-        [only] => Some(only.as_str()),
-        _ => None,
-    };
-    let tag = tag.and_then(Value::as_str);
-    Some(Report {
-        provider_ids: event.data.email_id.iter().cloned().collect(),
+    let (recipient, at) = (only_text(&data["to"]), time_in(&event["created_at"]));
+    let known_as = data["email_id"].as_str();
+    Ok(Some(Report {
+        provider_ids: known_as.map(str::to_owned).into_iter().collect(),
         detail: detail([kind, sub_kind, status.as_deref()]),
-        ..Report::of(id.to_owned(), news, tag, recipient, event.created_at, now)
-    })
+        ..Report::of(id.to_owned(), news, tag, recipient, at, now)
+    }))
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ use x509_parser::pem::parse_x509_pem;
 use super::ses::domain_in;
 use crate::domain::ReportKind;
 use crate::email::hooks::{
-    PinnedUrl, Posted, Refused, Report, Verified, detail, failed, wrong_signature, young,
+    PinnedUrl, Posted, Refused, Report, Verified, detail, failed, only_text, time_in,
+    wrong_signature, young,
 };
 
 /// SNS retries for an hour. The rest is a margin.
@@ -209,64 +210,11 @@ impl Envelope {
 
     /// Reads the report in the message; `None` if it is not SES's.
     fn report(&self, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
-        let Ok(event) = serde_json::from_str::<Value>(&self.message) else {
-            return Ok(None);
-        };
-        let event: Event =
-            serde_json::from_value(event).map_err(|error| Refused::undocumented(&error))?;
-        Ok(event.report(&self.message_id, now))
+        match serde_json::from_str(&self.message) {
+            Ok(event) => report(&event, &self.message_id, now),
+            Err(_) => Ok(None),
+        }
     }
-}
-
-/// A report of SES. Events of a configuration set and notifications of an identity differ only in
-/// the name of `event_type`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Event {
-    #[serde(alias = "notificationType")]
-    event_type: String,
-    #[serde(default)]
-    mail: EventMail,
-    #[serde(default)]
-    bounce: Details,
-    #[serde(default)]
-    complaint: Details,
-    #[serde(default)]
-    delivery: Details,
-    #[serde(default)]
-    delivery_delay: Details,
-    #[serde(default)]
-    subscription: Details,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct EventMail {
-    message_id: Option<String>,
-    #[serde(default)]
-    destination: Vec<String>,
-    /// The email's tags, each with a list of values. Present only with a configuration set.
-    #[serde(default)]
-    tags: Value,
-}
-
-/// The details of an event. Each kind of event has its own field of this type.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct Details {
-    timestamp: Option<DateTime<Utc>>,
-    #[serde(
-        alias = "bounceType",
-        alias = "complaintFeedbackType",
-        alias = "delayType"
-    )]
-    kind: Option<String>,
-    #[serde(alias = "bounceSubType", alias = "complaintSubType")]
-    sub_kind: Option<String>,
-    #[serde(default, alias = "bouncedRecipients", alias = "delayedRecipients")]
-    recipients: Vec<Value>,
-    #[serde(default)]
-    new_topic_preferences: Value,
 }
 
 /// Returns what a bounce type of SES means if no status is stated. Resend uses the same types.
@@ -280,57 +228,71 @@ pub(super) fn by_type(kind: Option<&str>, sub_kind: Option<&str>) -> ReportKind 
     }
 }
 
-impl Details {
-    /// Returns this field for each recipient that has it, as stated by the recipient's server.
-    fn stated<'a>(&'a self, field: &'a str) -> impl Iterator<Item = &'a str> {
-        let recipients = self.recipients.iter();
-        recipients.filter_map(move |recipient| recipient[field].as_str())
-    }
+/// Returns this field of each recipient that has it, as stated by the recipient's server.
+fn stated<'a>(details: &'a Value, field: &'a str) -> impl Iterator<Item = &'a str> {
+    let lists = ["bouncedRecipients", "delayedRecipients"].into_iter();
+    let recipients = lists.filter_map(|list| details[list].as_array()).flatten();
+    recipients.filter_map(move |recipient| recipient[field].as_str())
 }
 
-impl Event {
-    fn report(self, id: &str, now: DateTime<Utc>) -> Option<Report> {
-        let (news, part) = match self.event_type.as_str() {
-            "Delivery" => (ReportKind::Delivered, self.delivery),
-            "DeliveryDelay" => (ReportKind::Delayed, self.delivery_delay),
-            "Bounce" => {
-                let (kind, sub_kind) =
-                    (self.bounce.kind.as_deref(), self.bounce.sub_kind.as_deref());
-                let news = match sub_kind {
-                    Some("UnsubscribedRecipient") => ReportKind::Unsubscribed,
-                    // SES did not try, because the address is on its suppression list.
-                    Some("Suppressed" | "OnAccountSuppressionList") => ReportKind::Bounced,
-                    _ => {
-                        let stated = self.bounce.stated("status");
-                        let stated = stated.chain(self.bounce.stated("diagnosticCode"));
-                        failed(stated.map(Some), by_type(kind, sub_kind))
-                    }
-                };
-                (news, self.bounce)
+/// Reads an event of a configuration set or a notification of an identity. They differ only in the
+/// name of the event's type. Each type has details in a field of its own.
+fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+    let event_type = event["eventType"].as_str();
+    let event_type = event_type.or(event["notificationType"].as_str());
+    let event_type = event_type.ok_or_else(Refused::incomplete)?;
+    let (bounce, complaint) = (&event["bounce"], &event["complaint"]);
+    let (news, details) = match event_type {
+        "Delivery" => (ReportKind::Delivered, &event["delivery"]),
+        "DeliveryDelay" => (ReportKind::Delayed, &event["deliveryDelay"]),
+        "Bounce" => {
+            let (kind, sub_kind) = (
+                bounce["bounceType"].as_str(),
+                bounce["bounceSubType"].as_str(),
+            );
+            let news = match sub_kind {
+                Some("UnsubscribedRecipient") => ReportKind::Unsubscribed,
+                // SES did not try, because the address is on its suppression list.
+                Some("Suppressed" | "OnAccountSuppressionList") => ReportKind::Bounced,
+                _ => {
+                    let stated = stated(bounce, "status").chain(stated(bounce, "diagnosticCode"));
+                    failed(stated.map(Some), by_type(kind, sub_kind))
+                }
+            };
+            (news, bounce)
+        }
+        // A recipient reported that the email was not spam.
+        "Complaint" if complaint["complaintFeedbackType"] == "not-spam" => return Ok(None),
+        "Complaint" => (ReportKind::Complained, complaint),
+        // SES rejected the content. The mailbox may be fine.
+        "Reject" => (ReportKind::Refused, &event["reject"]),
+        "Subscription" => {
+            let subscription = &event["subscription"];
+            if subscription["newTopicPreferences"]["unsubscribeAll"] != true {
+                return Ok(None);
             }
-            // A recipient reported that the email was not spam.
-            "Complaint" if self.complaint.kind.as_deref() == Some("not-spam") => return None,
-            "Complaint" => (ReportKind::Complained, self.complaint),
-            // SES rejected the content. The mailbox may be fine.
-            "Reject" => (ReportKind::Refused, Details::default()),
-            "Subscription" if self.subscription.new_topic_preferences["unsubscribeAll"] == true => {
-                (ReportKind::Unsubscribed, self.subscription)
-            }
-            _ => return None,
-        };
-        let tag = &self.mail.tags["delivery"];
-        let tag = tag.get(0).unwrap_or(tag).as_str();
-        let recipient = match self.mail.destination.as_slice() {
-            [only] => Some(only.as_str()),
-            _ => None,
-        };
-        let status = part.stated("status").next();
-        Some(Report {
-            provider_ids: self.mail.message_id.iter().cloned().collect(),
-            detail: detail([part.kind.as_deref(), part.sub_kind.as_deref(), status]),
-            ..Report::of(id.to_owned(), news, tag, recipient, part.timestamp, now)
-        })
-    }
+            (ReportKind::Unsubscribed, subscription)
+        }
+        _ => return Ok(None),
+    };
+    let mail = &event["mail"];
+    // A list with a configuration set.
+    let tag = &mail["tags"]["delivery"];
+    let tag = tag.get(0).unwrap_or(tag).as_str();
+    let (recipient, at) = (
+        only_text(&mail["destination"]),
+        time_in(&details["timestamp"]),
+    );
+    let kinds = ["bounceType", "complaintFeedbackType", "delayType"];
+    let kind = kinds.iter().find_map(|name| details[*name].as_str());
+    let sub_kinds = ["bounceSubType", "complaintSubType"];
+    let sub_kind = sub_kinds.iter().find_map(|name| details[*name].as_str());
+    let known_as = mail["messageId"].as_str();
+    Ok(Some(Report {
+        provider_ids: known_as.map(str::to_owned).into_iter().collect(),
+        detail: detail([kind, sub_kind, stated(details, "status").next()]),
+        ..Report::of(id.to_owned(), news, tag, recipient, at, now)
+    }))
 }
 
 #[cfg(test)]

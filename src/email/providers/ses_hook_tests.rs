@@ -180,8 +180,7 @@ fn a_subscription_is_confirmed_at_the_topics_host_only() {
 
 /// Returns the kind and the details of the report in an event.
 fn report_in(event: Value) -> Option<(ReportKind, Option<String>)> {
-    let event: Event = serde_json::from_value(event).unwrap();
-    let report = event.report("1", noon())?;
+    let report = report(&event, "1", noon()).unwrap()?;
     Some((report.news, report.detail))
 }
 
@@ -194,9 +193,8 @@ fn events_and_notifications_give_the_same_report() {
     for name in ["eventType", "notificationType"] {
         let mut event = json!({"bounce": bounce, "mail": {"destination": ["ada@example.org"]}});
         event[name] = "Bounce".into();
-        let event: Event = serde_json::from_value(event).unwrap();
 
-        let report = event.report("1", noon()).unwrap();
+        let report = report(&event, "1", noon()).unwrap().unwrap();
 
         assert_eq!(report.news, ReportKind::Bounced);
         assert_eq!(report.detail.as_deref(), Some("Permanent General 5.1.1"));
@@ -209,11 +207,8 @@ fn events_and_notifications_give_the_same_report() {
 fn a_tag_is_returned_as_a_list() {
     let tag = "0123456789012345678901234567890123456789";
     let event = json!({"eventType": "Delivery", "mail": {"tags": {"delivery": [tag], "ses:operation": ["SendEmail"]}}});
-    let event: Event = serde_json::from_value(event).unwrap();
-    assert_eq!(
-        event.report("1", noon()).unwrap().tag.unwrap().to_string(),
-        tag
-    );
+    let report = report(&event, "1", noon()).unwrap().unwrap();
+    assert_eq!(report.tag.unwrap().to_string(), tag);
 }
 
 #[test]
