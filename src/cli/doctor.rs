@@ -136,7 +136,9 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     }
     screen.table(&table)?;
     let count = |severity| {
-        let of = findings.iter().filter(|finding| finding.severity == severity);
+        let of = findings
+            .iter()
+            .filter(|finding| finding.severity == severity);
         let (n, one) = (of.count() as u64, word(severity).0);
         let many = match severity {
             Severity::Warning => "warnings",

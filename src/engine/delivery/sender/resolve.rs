@@ -167,10 +167,13 @@ impl Sender {
         let answered = self.context.clock.now();
         crash::point("after-ask");
         let mut wait = None;
-        let silence =
-            std::iter::repeat_with(|| QueryAnswer::Silent("the provider said nothing of it".into()));
+        let silence = std::iter::repeat_with(|| {
+            QueryAnswer::Silent("the provider said nothing of it".into())
+        });
         let decide = |(row, answer): (&Delivery, QueryAnswer)| match answer {
-            QueryAnswer::Accepted { provider_id } => Decision::sent(row, row.outcome.items, provider_id),
+            QueryAnswer::Accepted { provider_id } => {
+                Decision::sent(row, row.outcome.items, provider_id)
+            }
             QueryAnswer::NotAccepted if now >= self.retry.believed(tried) => {
                 let reason = "the provider never heard of it";
                 Decision::defer(row, DeliveryState::Pending, now, reason)
