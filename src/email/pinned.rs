@@ -1,8 +1,8 @@
 //! Fetches what webhooks need: a signing certificate, or the page that confirms a subscription.
 //!
 //! Anyone can post to a hook, so requests go only to hosts that follow from our configuration
-//! ([`PinnedUrl`]). They use HTTPS, follow no redirects, and have limits on time, size and number. A
-//! certificate is cached only after it has verified a request, so a bad answer is never cached.
+//! ([`PinnedUrl`]). They use HTTPS, follow no redirects, and have limits on time, size and number.
+//! A certificate is cached only after it has verified a request, so a bad answer is never cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
