@@ -83,7 +83,7 @@ async fn mailgun_events_are_read_in_pages_and_only_from_its_own_url() {
         elsewhere.url
     );
     let page = format!(r#"{{"items":[{items}],"paging":{{"next":"{next}"}}}}"#);
-    provider.then([Next::QueryAnswer(200, vec![], page)]);
+    provider.then([Next::Answer(200, vec![], page)]);
     let answers = mailer.ask("ref-1", &ids[..1]).await;
     assert_eq!(answer_kinds(&answers), ["taken"]);
     assert!(elsewhere.requests().is_empty());
@@ -111,8 +111,8 @@ async fn a_failed_or_unreadable_query_is_silence() {
         for next in [
             Next::Reset,
             Next::Garble,
-            Next::QueryAnswer(500, vec![], String::new()),
-            Next::QueryAnswer(
+            Next::Answer(500, vec![], String::new()),
+            Next::Answer(
                 200,
                 vec![],
                 r#"{"items":[{}],"paging":{},"TotalCount":1,"Messages":[{}]}"#.into(),
@@ -179,7 +179,7 @@ async fn a_rate_limited_query_returns_the_requested_delay() {
     for dialect in [Dialect::Mailgun, Dialect::Postmark] {
         let provider = Provider::start(dialect).await;
         let wait = vec![("Retry-After", "7".to_owned())];
-        provider.then([Next::QueryAnswer(429, wait, "{}".into())]);
+        provider.then([Next::Answer(429, wait, "{}".into())]);
 
         let answers = mailer(dialect, &provider.url, PATIENT)
             .ask("ref-1", &[mails(1)[0].delivery.clone()])
