@@ -11,7 +11,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::bulk::{Delete, Verb, Write};
+use super::bulk::{Verb, Write, delete_one};
 use super::grouped::{TOGETHER, update_of};
 use super::reads::in_order_of;
 use super::{ACCUMULATORS, BATCHES, Mongo, Replacement, date, in_order, oid, put, read_or_written};
@@ -75,7 +75,7 @@ impl Batches for Mongo {
         let mut done: HashSet<&AccumulatorId> = replaced.map(|(one, _)| &one.id).collect();
         let remove = |accumulator: &&Accumulator| {
             let stamp = accumulator.revision.map_or(Bson::Null, oid);
-            Delete::one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp})
+            delete_one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp})
         };
         let removed = self.write(doing, Verb::Delete, ACCUMULATORS, gone.iter().map(remove));
         removed.await?.complete(doing)?;

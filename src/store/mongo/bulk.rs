@@ -8,12 +8,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use bson::{Bson, Document, RawDocumentBuf};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde::Serialize;
 
-use super::encode::{STATEMENTS, Writer};
+use super::codec::{STATEMENTS, Writer};
 use super::patience::{DUPLICATE, Failure, TOO_SLOW};
 use super::{MAJORITY, Mongo, Replacement};
 use crate::domain::Defect;
@@ -59,17 +59,9 @@ pub(super) struct Write<U> {
     pub upsert: bool,
 }
 
-/// A statement that deletes one document.
-#[derive(Serialize)]
-pub(super) struct Delete<Q> {
-    q: Q,
-    limit: i32,
-}
-
-impl<Q> Delete<Q> {
-    pub(super) fn one(q: Q) -> Self {
-        Self { q, limit: 1 }
-    }
+/// Returns a statement that deletes one matching document.
+pub(super) fn delete_one(q: Document) -> Document {
+    doc! {"q": q, "limit": 1}
 }
 
 /// Encodes statements as BSON.

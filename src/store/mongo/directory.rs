@@ -14,7 +14,7 @@ use chrono_tz::Tz;
 use mongodb::options::Collation;
 use sha2::{Digest, Sha256};
 
-use super::bulk::{Delete, Verb, Write};
+use super::bulk::{Verb, Write, delete_one};
 use super::reads::{document, in_order_of};
 use super::schema::any_case;
 use super::{FOLLOWS, INBOXES, Mongo, Replacement, USERS, ids_in_order, put};
@@ -95,7 +95,7 @@ impl Directory for Mongo {
             }
             FollowChange::Unfollow => {
                 let doing = "forgetting follows";
-                let deleted = self.write(doing, Verb::Delete, FOLLOWS, records.map(Delete::one));
+                let deleted = self.write(doing, Verb::Delete, FOLLOWS, records.map(delete_one));
                 deleted.await?.complete(doing).map(drop)
             }
         }

@@ -1,26 +1,31 @@
-//! The journal of accepted events.
+//! The journal of accepted events, and long audiences: named users that do not fit into the fan-out's
+//! document.
 //!
-//! Accepting an event is one durable insert, and the unique key decides which of several requests
-//! is first. Each conditional write leaves a revision in the document. After a lost reply, a read
-//! of the revision shows whether the write took effect.
+//! Accepting an event is one durable insert, and the unique key decides which of several requests is
+//! first. Each conditional write leaves a revision, which shows after a lost reply whether it took
+//! effect. All parts of an audience are written before the fan-out that counts them (P1). A crash may
+//! leave parts without a fan-out, whose event was never accepted; they are removed later.
 
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
-use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::oid::ObjectId;
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
+use compact_str::CompactString;
 use mongodb::options::FindOptions;
 use serde::Deserialize;
 
-use super::audiences::parts;
 use super::bulk::{Verb, encode};
 use super::grouped::Change;
-use super::{FANOUTS, Mongo, date, in_order, oid, put};
+use super::{AUDIENCES, FANOUTS, Mongo, date, in_order, oid, put};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, UserId};
+use crate::domain::{
+    ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, Selector, UserId,
+};
 use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
+use crate::store::record::fields::Oid;
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
 
@@ -94,7 +99,7 @@ impl Journal for Mongo {
         until: DateTime<Utc>,
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>> {
-        let save = |(id, progress): &(Id, Progress), revision: Oid| {
+        let save = |(id, progress): &(Id, Progress), revision: ObjectId| {
             let (mut set, mut unset) = (doc! {"stamp": revision}, Document::new());
             let mut own = doc! {"counts": counts_of(progress.counts)};
             let cursor = progress.cursor.as_ref().map(UserId::as_str);
@@ -126,11 +131,11 @@ impl Journal for Mongo {
     }
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
-        let doing = "reading a fan-out";
-        let found = self.find_by_id(doing, FANOUTS, [oid(id)]).await?;
-        let read = found.iter().map(|raw| read_bson::<FanoutRecord>(raw));
-        let read = read.collect::<Result<_>>()?;
-        Ok(self.fanouts_of(doing, read).await?.pop())
+        let found = self.find_by_id("reading a fan-out", FANOUTS, [oid(id)]);
+        match found.await?.first() {
+            Some(raw) => self.whole_fanout(raw).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
@@ -255,6 +260,13 @@ impl Mongo {
         Ok(ids)
     }
 
+    /// Reads a fan-out with an audience that may be in parts.
+    pub(super) async fn whole_fanout(&self, raw: &RawDocument) -> Result<Fanout> {
+        let found = vec![read_bson::<FanoutRecord>(raw)?];
+        let mut fanouts = self.fanouts_of("reading a fan-out", found).await?;
+        Ok(fanouts.remove(0))
+    }
+
     /// Adds the users that are stored in parts to these fan-outs. Each comes with its number of
     /// parts.
     async fn fanouts_of(
@@ -316,4 +328,157 @@ fn counts_of(counts: Counts) -> Document {
     // BSON integers are signed. No count gets that far.
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     doc! {"people": count(counts.people), "pushed": count(counts.pushed), "capped": count(counts.capped)}
+}
+
+/// The approximate number of bytes of users per document. A longer audience has several parts. A
+/// command takes 8 MB.
+const PART: usize = 6 << 20;
+/// The bytes that a user takes besides the id: type, array index, length and terminators.
+const EACH: usize = 14;
+
+/// Splits a fan-out's users into parts. Returns none if they fit into its own document.
+pub(super) fn parts(fanout: &Fanout) -> Vec<&[UserId]> {
+    let Selector::Users(users) = &fanout.audience.to else {
+        return Vec::new();
+    };
+    let (mut parts, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (index, user) in users.iter().enumerate() {
+        let more = user.as_str().len() + EACH;
+        if bytes + more > PART {
+            parts.push(&users[begin..index]);
+            (begin, bytes) = (index, 0);
+        }
+        bytes += more;
+    }
+    if !parts.is_empty() {
+        parts.push(&users[begin..]);
+    }
+    parts
+}
+
+fn part_id(fanout: &Bson, n: i32) -> Bson {
+    Bson::Document(doc! {"f": fanout, "n": n})
+}
+
+/// Some of the users of a fan-out.
+#[derive(Deserialize)]
+struct Part {
+    #[serde(rename = "_id")]
+    id: PartId,
+    users: Vec<CompactString>,
+}
+
+#[derive(Deserialize)]
+struct PartId {
+    f: Oid,
+}
+
+impl Mongo {
+    /// Writes the parts of these fan-outs, before the fan-outs themselves. Can be repeated.
+    pub(super) async fn put_audiences<'a>(
+        &self,
+        doing: &str,
+        fanouts: impl Iterator<Item = &'a Fanout>,
+    ) -> Result<()> {
+        let records = fanouts.flat_map(|fanout| {
+            let parts = parts(fanout).into_iter().enumerate();
+            parts.map(|(n, users)| {
+                let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
+                doc! {"_id": part_id(&oid(fanout.id), n as i32), "users": users}
+            })
+        });
+        let records: Vec<Document> = records.collect();
+        let written = self.write(doing, Verb::Insert, AUDIENCES, records);
+        // A duplicate is the same part, sent again.
+        written.await?.duplicates(doing)?;
+        Ok(())
+    }
+
+    /// Removes the parts of fan-outs that were not accepted.
+    pub(super) async fn remove_audiences(&self, doing: &str, fanouts: &[Bson]) -> Result<u64> {
+        if fanouts.is_empty() {
+            return Ok(0);
+        }
+        let one = |fanout: &Bson| {
+            let (from, to) = (part_id(fanout, 0), part_id(fanout, i32::MAX));
+            doc! {"_id": {"$gte": from, "$lte": to}}
+        };
+        let filter = doc! {"$or": fanouts.iter().map(one).collect::<Vec<_>>()};
+        self.delete_matching(doing, AUDIENCES, &filter).await
+    }
+
+    /// Adds the users to these fan-outs. `counted` has the number of parts of each. Returns the
+    /// fan-outs with missing parts.
+    pub(super) async fn fill_audiences(
+        &self,
+        doing: &str,
+        fanouts: &mut [Fanout],
+        counted: &HashMap<Id, usize>,
+    ) -> Result<Vec<(Id, Error)>> {
+        if counted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<Bson> = counted
+            .iter()
+            .flat_map(|(id, parts)| (0..*parts).map(|n| part_id(&oid(*id), n as i32)))
+            .collect();
+        let (filter, order) = (doc! {"_id": {"$in": ids}}, doc! {"_id": 1});
+        let all = in_order(order, usize::MAX);
+        let found = self.find_raw(doing, AUDIENCES, &filter, all).await?;
+        let mut people: HashMap<Id, (usize, Vec<UserId>)> = HashMap::with_capacity(counted.len());
+        for part in &found {
+            match read_fields::<Part>("audience", part) {
+                Ok(part) => {
+                    let (parts, all) = people.entry(part.id.f.0).or_default();
+                    *parts += 1;
+                    all.extend(part.users.into_iter().map(UserId::stored));
+                }
+                // An unreadable part counts as missing.
+                Err(error) => tracing::warn!(%error, "a part of an audience is passed over"),
+            }
+        }
+        let mut lost = Vec::new();
+        for fanout in fanouts {
+            let Some(counted) = counted.get(&fanout.id) else {
+                continue;
+            };
+            match people.remove(&fanout.id) {
+                Some((parts, users)) if parts == *counted => {
+                    fanout.audience.to = Selector::Users(users);
+                }
+                found => {
+                    let parts = found.map_or(0, |(parts, _)| parts);
+                    let why = format!("{parts} of its {counted} parts were found");
+                    let what = format!("the audience of fan-out {}", fanout.id);
+                    lost.push((fanout.id, Error::corrupt(what, why)));
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Removes parts of events from before this time that were never accepted. Returns how many.
+    pub(super) async fn forget_audiences(
+        &self,
+        before: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<u64> {
+        let doing = "looking for audiences that were never accepted";
+        let end = part_id(&oid(Id::at(before, [0; 8])), 0);
+        // Parts are deleted if their fan-out is missing, so reads must be current.
+        self.caught_up().await?;
+        let pipeline = [
+            doc! {"$match": {"_id": {"$lt": end}}},
+            doc! {"$group": {"_id": "$_id.f"}},
+            doc! {"$lookup": {"from": FANOUTS, "localField": "_id", "foreignField": "_id", "as": "accepted"}},
+            doc! {"$match": {"accepted": []}},
+            doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
+        ];
+        let found = self
+            .aggregate(doing, Some(AUDIENCES), &pipeline, None)
+            .await?;
+        let id = |group: &RawDocumentBuf| Bson::try_from(group.get("_id").ok()??).ok();
+        let ids: Vec<Bson> = found.iter().filter_map(id).collect();
+        self.remove_audiences("forgetting audiences", &ids).await
+    }
 }

@@ -15,6 +15,7 @@ use super::journal::DONE;
 use super::patience::{DUPLICATE, Failure};
 use super::{
     BATCHES, DELIVERIES, FANOUTS, INBOXES, LEASES, Mongo, NOTES, RETRACTIONS, date, in_order, oid,
+    put,
 };
 use crate::domain::coordination::furthest_lease_of;
 use crate::domain::{DeliveryState, Id, Lease};
@@ -152,43 +153,31 @@ fn text(doing: &str, note: &RawDocument) -> Result<String> {
 #[async_trait]
 impl Retention for Mongo {
     async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        let before_id = || doc! {"$lt": oid(Id::at(before, [0; 8]))};
         let (collection, time) = match what {
             Forgettable::Unaccepted => return self.forget_audiences(before, limit).await,
-            Forgettable::Events => {
-                let old = doc! {"state": DONE, "_id": before_id()};
-                return self.forget_oldest(FANOUTS, "_id", &old, limit).await;
-            }
-            Forgettable::Retractions => {
-                let old = doc! {"at": before_id()};
-                return self.forget_oldest(RETRACTIONS, "at", &old, limit).await;
-            }
+            Forgettable::Events => (FANOUTS, "_id"),
+            Forgettable::Retractions => (RETRACTIONS, "at"),
             Forgettable::Batches => (BATCHES, "settled"),
             Forgettable::Deliveries => (DELIVERIES, "settled"),
             Forgettable::Inboxes => (INBOXES, "changed"),
         };
-        let mut old = doc! {time: {"$lt": date(before)}};
-        if what == Forgettable::Deliveries {
-            old.insert("state", doc! {"$ne": DeliveryState::Unknown.as_str()});
-            old.insert("slot", doc! {"$exists": false});
+        let end = match what {
+            Forgettable::Events | Forgettable::Retractions => oid(Id::at(before, [0; 8])),
+            _ => date(before),
+        };
+        let mut old = doc! {time: {"$lt": end}};
+        match what {
+            Forgettable::Events => put(&mut old, "state", Some(DONE)),
+            Forgettable::Deliveries => {
+                old.insert("state", doc! {"$ne": DeliveryState::Unknown.as_str()});
+                old.insert("slot", doc! {"$exists": false});
+            }
+            _ => {}
         }
-        self.forget_oldest(collection, time, &old, limit).await
-    }
-}
-
-impl Mongo {
-    /// Removes up to `limit` of these records, earliest first. Returns how many.
-    async fn forget_oldest(
-        &self,
-        collection: &str,
-        time: &str,
-        old: &Document,
-        limit: usize,
-    ) -> Result<u64> {
         let doing = format!("forgetting {collection}");
-        let oldest = doc! {time: 1};
+        let earliest = doc! {time: 1};
         let ids = self
-            .find_ids(&doing, collection, old, oldest, limit)
+            .find_ids(&doing, collection, &old, earliest, limit)
             .await?;
         if !ids.is_empty() {
             // A record that was found to be old is deleted only if it is still old.

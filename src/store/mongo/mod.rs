@@ -19,16 +19,14 @@ use tokio::sync::{OnceCell, oneshot};
 use super::{Error, Result};
 use crate::domain::{Day, Id, Lease, ModelName};
 
-mod audiences;
 mod batches;
 mod bulk;
 mod change_notices;
+mod codec;
 mod days;
-mod decode;
 mod deliveries;
 mod diagnostics;
 mod directory;
-mod encode;
 mod feedback;
 mod grouped;
 mod inboxes;

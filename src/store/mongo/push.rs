@@ -14,8 +14,8 @@ use mongodb::options::FindOptions;
 
 use super::Mongo;
 use super::bulk::{Outcome, Verb, defect};
-use super::decode::RawStack;
-use super::encode::{STATEMENTS, Writer};
+use super::codec::RawStack;
+use super::codec::{STATEMENTS, Writer};
 use super::reads::at_once;
 use crate::domain::{Day, Defect, Entry, Event, Id, Stack, StackId, UserId};
 use crate::store::{Pushed, Pushes, Result};

@@ -8,7 +8,7 @@ use bson::{Bson, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, 
 use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
-use super::{Mongo, decode, encode};
+use super::{Mongo, codec};
 use crate::domain::{Day, Entry, Event, Marker};
 use crate::store::days::{Append, Exported, entries_to_append};
 use crate::store::{Error, Meeting, Result, extjson};
@@ -149,7 +149,7 @@ fn parts(document: &RawDocument) -> Option<Parts<'_>> {
 
 fn decoded(entry: &RawBson) -> Entry {
     match entry {
-        RawBson::Document(entry) => decode::element(entry),
+        RawBson::Document(entry) => codec::element(entry),
         _ => Entry::Other,
     }
 }
@@ -184,7 +184,7 @@ fn entries_behind(
     let entry = |append| match append {
         Append::Entry(index) => Some(ours[index].clone()),
         Append::Marker(index, covers) => moved(&ours[index], |_| covers),
-        Append::Note(note) => Some(RawBson::Document(encode::mailed_document(&note))),
+        Append::Note(note) => Some(RawBson::Document(codec::mailed_document(&note))),
     };
     Some(append.map(entry).collect())
 }

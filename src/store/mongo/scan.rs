@@ -14,7 +14,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 
-use super::decode::{Malformed, RawStack};
+use super::codec::{Malformed, RawStack};
 use super::patience::Failure;
 use super::reads::Resuming;
 use super::{Mongo, oid, put};

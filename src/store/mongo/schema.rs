@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
 use super::bulk::Verb;
-use super::encode::STATEMENTS;
+use super::codec::STATEMENTS;
 use super::patience::{self, Failure, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND};
 use super::{
     ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS, RETRACTIONS,

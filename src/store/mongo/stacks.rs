@@ -11,7 +11,7 @@ use bson::doc;
 use futures::stream::BoxStream;
 
 use super::bulk::{Verb, defect};
-use super::encode::Writer;
+use super::codec::Writer;
 use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::push::Push;
 use super::scan::Range;

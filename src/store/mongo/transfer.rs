@@ -1,16 +1,14 @@
 //! Exports collections as lines and imports lines, for a whole store.
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 use bson::{Bson, RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use super::audiences::parts;
 use super::batches::accumulator_id;
 use super::bulk::Write;
 use super::directory::revised;
+use super::journal::parts;
 use super::{Mongo, objects};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::record::delivery::DeliveryRecord;
@@ -73,7 +71,9 @@ impl Mongo {
         let mut page = Page::default();
         for line in documents {
             let read = match extjson::from_line(&line) {
-                Ok(raw) if kind == Kind::Fanouts => self.whole_fanout(&raw).await,
+                Ok(raw) if kind == Kind::Fanouts => {
+                    self.whole_fanout(&raw).await.map(AnyRecord::from)
+                }
                 Ok(raw) => read_record(kind, &raw),
                 Err(why) => Err(Error::corrupt(format!("one of {}", kind.as_str()), why)),
             };
@@ -84,19 +84,6 @@ impl Mongo {
             }
         }
         Ok(page)
-    }
-
-    /// Reads a fan-out with an audience that may be in parts.
-    async fn whole_fanout(&self, raw: &RawDocument) -> Result<AnyRecord> {
-        let (fanout, parts) = read_bson::<FanoutRecord>(raw)?;
-        let counted = parts.map(|parts| (fanout.id, parts));
-        let (mut fanout, counted) = ([fanout], HashMap::from_iter(counted));
-        let filled = self.fill_audiences("exporting fanouts", &mut fanout, &counted);
-        let [fanout] = match filled.await?.pop() {
-            Some((_, error)) => return Err(error),
-            None => fanout,
-        };
-        Ok(AnyRecord::Fanout(Box::new(fanout)))
     }
 }
 

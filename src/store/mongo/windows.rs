@@ -13,7 +13,7 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
-use super::decode::RawStack;
+use super::codec::RawStack;
 use super::directory::known;
 use super::reads::at_once;
 use super::scan::Range;

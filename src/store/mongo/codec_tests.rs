@@ -1,4 +1,5 @@
-//! Tests with stacks of older writers and other programs, and with corrupt bytes.
+//! Tests that written documents equal those of the BSON library, and that stacks of older writers,
+//! of other programs and with corrupt bytes are readable.
 
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
@@ -197,7 +198,7 @@ proptest::proptest! {
             .into_iter()
             .map(|(t, o, i)| Event { t: EventType::stored(t), o: ObjectId::stored(o), i: Some(Id::from_bytes(i)) })
             .collect();
-        let mut writer = crate::store::mongo::encode::Writer::new();
+        let mut writer = Writer::new();
         writer.text("_id", "alice");
         writer.array("events");
         for (index, event) in events.iter().enumerate() {
@@ -208,4 +209,65 @@ proptest::proptest! {
         let events: Vec<Entry> = events.into_iter().map(Entry::Event).collect();
         proptest::prop_assert_eq!(stack.entries().unwrap().unwrap(), events);
     }
+}
+
+fn written_event() -> Event {
+    Event {
+        t: EventType::stored("NearbyShow"),
+        o: ObjectId::stored("0"),
+        i: Some(Id::from_bytes([7; 12])),
+    }
+}
+
+#[test]
+fn a_written_document_equals_that_of_the_bson_library() {
+    let mut writer = Writer::new();
+    writer.text("update", "ünïcode\0x");
+    writer.array("list");
+    for index in [0, 9, 10, 123_456] {
+        writer.document(index);
+        writer.int("n", -1);
+        writer.flag("yes", true);
+        writer.close();
+    }
+    writer.close();
+    writer.event("e", &written_event());
+    writer.document("m");
+    writer.marker(Id::from_bytes([1; 12]), 3);
+    writer.close();
+    writer.encoded("copy", &bson::serialize_to_vec(&doc! {"a": 1}).unwrap());
+
+    let written = Document::try_from(writer.finish()).unwrap();
+    let item = doc! {"n": -1, "yes": true};
+    let expected = doc! {
+        "update": "ünïcode\0x",
+        "list": [item.clone(), item.clone(), item.clone(), item],
+        "e": {"t": "NearbyShow", "o": "0", "i": Oid::from_bytes([7; 12])},
+        "m": {"flushed": Oid::from_bytes([1; 12]), "n": 3},
+        "copy": {"a": 1},
+    };
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn truncated_output_leaves_no_trace() {
+    let mut writer = Writer::new();
+    writer.int("kept", 1);
+    let len = writer.len();
+    writer.event("dropped", &written_event());
+    writer.truncate(len);
+    assert_eq!(
+        Document::try_from(writer.finish()).unwrap(),
+        doc! {"kept": 1}
+    );
+}
+
+#[test]
+fn the_same_event_always_has_the_same_bytes() {
+    let bytes = |event: &Event| {
+        let mut writer = Writer::new();
+        writer.event("e", event);
+        writer.finish()
+    };
+    assert_eq!(bytes(&written_event()), bytes(&written_event().clone()));
 }
