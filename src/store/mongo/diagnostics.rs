@@ -1,8 +1,8 @@
 //! Reports the server's version, topology and time, and counts records and outstanding work.
 //!
-//! It only uses commands that every user may run (`hello`, `buildInfo`), on the primary. Outstanding
-//! work is counted from indexes alone and up to a limit, so monitoring stays cheap while a backlog
-//! grows.
+//! It only uses commands that every user may run (`hello`, `buildInfo`), on the primary.
+//! Outstanding work is counted from indexes alone and up to a limit, so monitoring stays cheap
+//! while a backlog grows.
 
 use async_trait::async_trait;
 use bson::{Document, RawBsonRef, doc};

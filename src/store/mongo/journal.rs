@@ -1,10 +1,9 @@
-//! The journal of accepted events, and long audiences: named users that do not fit into the fan-out's
-//! document.
+//! The journal of accepted events, and audiences that do not fit into the fan-out's document.
 //!
-//! Accepting an event is one durable insert, and the unique key decides which of several requests is
-//! first. Each conditional write leaves a revision, which shows after a lost reply whether it took
-//! effect. All parts of an audience are written before the fan-out that counts them (P1). A crash may
-//! leave parts without a fan-out, whose event was never accepted; they are removed later.
+//! Accepting an event is one durable insert, and the unique key decides which of several requests
+//! is first. Each conditional write leaves a revision, which shows whether it took effect. All
+//! parts of an audience are written before the fan-out that counts them (P1). A crash may leave
+//! parts without a fan-out, whose event was never accepted; they are removed later.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! The MongoDB store, for production: one collection per day for the stacks, one each for the rest.
 //!
 //! A majority acknowledges every write. Reads return majority-committed data that is never older
-//! than data this process has seen ([`fresh`]). Every method can be repeated, so lost connections
+//! than data this process has seen ([`reads`]). Every method can be repeated, so lost connections
 //! and elections are waited out here ([`patience`]). Start with [`stacks`].
 
 use std::collections::HashMap;

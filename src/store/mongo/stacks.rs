@@ -14,6 +14,7 @@ use super::bulk::{Verb, defect};
 use super::codec::Writer;
 use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::push::Push;
+use super::reads::at_once;
 use super::scan::Range;
 use super::{KnownDay, Layout, Mongo};
 use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, StackId, UserId, Window};
@@ -53,26 +54,18 @@ impl Stacks for Mongo {
     }
 
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
-        let doing = "marking stacks";
         let mut entries: Vec<NewEntry<'_>> = markers.iter().flat_map(entries_of).collect();
         entries.sort_by_key(|(stack, ..)| *stack);
+        let days: Vec<_> = entries.chunk_by(|a, b| a.0.day == b.0.day).collect();
         let mut bad = Vec::new();
-        for entries in entries.chunk_by(|a, b| a.0.day == b.0.day) {
-            let day = entries[0].0.day;
-            let (name, all) = (day.collection(), (0..entries.len()).collect());
-            let encode = |writer: &mut Writer, item: usize| encode(writer, entries[item]);
-            let outcome = self.bulk(doing, Verb::Update, &name, all, |_| 1, encode);
-            for refused in outcome.await?.refused {
-                let user = user_of(entries[refused.item].1).clone();
-                match defect(&refused.failure) {
-                    Some(reason) => bad.push(BadStack { user, day, reason }),
-                    None => return Err(Error::database(doing, refused.failure)),
-                }
-            }
-        }
+        let mark = |day: usize| self.mark_day(days[day]);
+        at_once(DAYS_AT_ONCE, 0..days.len(), mark, |part| bad.extend(part)).await?;
         Ok(bad)
     }
 }
+
+/// The number of days whose stacks are marked at the same time.
+const DAYS_AT_ONCE: usize = 2;
 
 /// A stack, the marker to append to it, and the number of entries that it covers.
 type NewEntry<'a> = (StackId, &'a NewMarker, u32);
@@ -119,6 +112,23 @@ fn encode(writer: &mut Writer, (stack, marker, n): NewEntry<'_>) {
 }
 
 impl Mongo {
+    /// Appends markers to the stacks of one day. Returns the stacks that could not take one.
+    async fn mark_day(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
+        let (doing, day) = ("marking stacks", entries[0].0.day);
+        let (name, all) = (day.collection(), (0..entries.len()).collect());
+        let encode = |writer: &mut Writer, item: usize| encode(writer, entries[item]);
+        let outcome = self.bulk(doing, Verb::Update, &name, all, |_| 1, encode);
+        let mut bad = Vec::new();
+        for refused in outcome.await?.refused {
+            let user = user_of(entries[refused.item].1).clone();
+            match defect(&refused.failure) {
+                Some(reason) => bad.push(BadStack { user, day, reason }),
+                None => return Err(Error::database(doing, refused.failure)),
+            }
+        }
+        Ok(bad)
+    }
+
     /// Creates a clustered day collection before the first write to it. An existing one keeps its
     /// layout.
     pub(super) async fn create_day(&self, day: Day) -> Result<()> {
