@@ -343,11 +343,14 @@ fn libraries_are_imported_only_where_allowed() {
 
 /// The profiler of MongoDB omits these commands, so the tests of fresh reads cannot check them.
 #[test]
-fn collections_are_listed_only_through_mongo_listed() {
+fn collections_are_listed_only_through_find_collections() {
     let mut files = rust(&["src/store/mongo"]);
     files.retain(|file| file.code().contains("list_collections("));
     let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
-    assert_none("files that list collections past `Mongo::listed`", &found);
+    assert_none(
+        "files that list collections past `Mongo::find_collections`",
+        &found,
+    );
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Mongo {
     }
 
     async fn create_notices(&self) -> Result<()> {
-        let listed = self.list_collections(doc! {"name": CHANGE_NOTICES}).await?;
+        let listed = self.find_collections(doc! {"name": CHANGE_NOTICES}).await?;
         let options = listed
             .first()
             .and_then(|of| of.get_document("options").ok());

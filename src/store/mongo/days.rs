@@ -191,7 +191,7 @@ impl Mongo {
     /// Returns the names of the collections that match a pattern, without views.
     async fn collections(&self, pattern: &str) -> Result<Vec<String>> {
         let filter = doc! {"name": {"$regex": pattern}, "type": {"$ne": "view"}};
-        let listed = self.list_collections(filter).await?;
+        let listed = self.find_collections(filter).await?;
         let name = |listed: &Document| listed.get_str("name").ok().map(str::to_owned);
         Ok(listed.iter().filter_map(name).collect())
     }

@@ -252,7 +252,7 @@ impl Mongo {
     }
 
     /// Lists the collections that match a filter, as the primary knows them.
-    pub(super) async fn list_collections(&self, filter: Document) -> Result<Vec<Document>> {
+    pub(super) async fn find_collections(&self, filter: Document) -> Result<Vec<Document>> {
         let mut list = doc! {"listCollections": 1, "filter": filter};
         if let Some(time) = self.floor() {
             let concern = doc! {"level": "local", "afterClusterTime": Bson::Timestamp(time)};

@@ -187,7 +187,7 @@ impl Mongo {
             .map(Day::collection)
             .collect();
         if !unknown.is_empty() {
-            let listed = self.list_collections(doc! {"name": {"$in": unknown}});
+            let listed = self.find_collections(doc! {"name": {"$in": unknown}});
             for collection in listed.await? {
                 let name = collection.get_str("name").unwrap_or_default();
                 let options = collection.get_document("options");
