@@ -326,7 +326,7 @@ contract! {
         /// Acquires or extends the named lease, unless another owner holds it at `now`. Returns
         /// whether it succeeded.
         ///
-        /// A lease that ends later than any valid one can ([`crate::domain::lease`]) counts as
+        /// A lease that ends later than any valid one can ([`crate::domain::coordination`]) counts as
         /// free. All other methods treat leases in the same way.
         fn lease(name: &str, lease: &Lease, now: DateTime<Utc>) -> bool;
 

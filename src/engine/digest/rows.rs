@@ -1,6 +1,6 @@
 //! Chooses the ledger row of each due digest: a new one, or a failed one of the same period.
 //!
-//! A period has one row (P2), which [`crate::domain::digest_row`] finds. Users who have one are
+//! A period has one row (P2), which [`crate::domain::digest`] finds. Users who have one are
 //! excluded, unless it failed and its retry is due.
 
 use std::collections::HashMap;
