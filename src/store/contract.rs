@@ -326,8 +326,8 @@ contract! {
         /// Acquires or extends the named lease, unless another owner holds it at `now`. Returns
         /// whether it succeeded.
         ///
-        /// A lease that ends later than any valid one can ([`crate::domain::coordination`]) counts as
-        /// free. All other methods treat leases in the same way.
+        /// A lease that ends later than any valid one can ([`crate::domain::coordination`]) counts
+        /// as free. All other methods treat leases in the same way.
         fn lease(name: &str, lease: &Lease, now: DateTime<Utc>) -> bool;
 
         /// Releases the lease if this owner holds it.
