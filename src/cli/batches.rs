@@ -38,19 +38,38 @@ enum Verb {
     /// List batches, newest first
     List(List),
     /// Show a batch and its events
-    Show(Show),
+    Show {
+        id: Id,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Close open batches now
     ///
     /// They accept no more events, and a worker sends them in its next round.
-    Close(Which),
+    Close {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<Id>,
+    },
     /// Cancel open batches
     ///
     /// Feeds do not change, and the next event opens a new batch.
-    Cancel(Which),
+    Cancel {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<Id>,
+    },
     /// Remove events from all open batches
     ///
     /// Feeds and digests do not change. Events that are counted but no longer kept stay counted.
-    TakeOut(TakeOut),
+    TakeOut {
+        #[arg(value_name = "TYPE")]
+        kind: EventType,
+        #[arg(required = true, value_name = "OBJECT")]
+        objects: Vec<ObjectId>,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Arguments)]
@@ -72,36 +91,11 @@ struct List {
     json: bool,
 }
 
-#[derive(Debug, Arguments)]
-struct Show {
-    id: Id,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Arguments)]
-struct Which {
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<Id>,
-}
-
-#[derive(Debug, Arguments)]
-struct TakeOut {
-    #[arg(value_name = "TYPE")]
-    kind: EventType,
-    #[arg(required = true, value_name = "OBJECT")]
-    objects: Vec<ObjectId>,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.verb {
-            None | Some(Verb::List(_) | Verb::Show(_)) => Access::Read,
-            Some(Verb::Close(_) | Verb::Cancel(_) | Verb::TakeOut(_)) => Access::Write,
+            None | Some(Verb::List(_) | Verb::Show { .. }) => Access::Read,
+            Some(_) => Access::Write,
         }
     }
 
@@ -109,10 +103,28 @@ impl Args {
         match &self.verb {
             None => self.list.run(app, screen).await,
             Some(Verb::List(list)) => list.run(app, screen).await,
-            Some(Verb::Show(show)) => show.run(app, screen).await,
-            Some(Verb::Close(which)) => which.end(End::Close, app, screen).await,
-            Some(Verb::Cancel(which)) => which.end(End::Cancel, app, screen).await,
-            Some(Verb::TakeOut(out)) => out.run(app, screen).await,
+            Some(Verb::Show { id, json }) => show(*id, *json, app, screen).await,
+            Some(Verb::Close { ids }) => end(ids, End::Close, app, screen).await,
+            Some(Verb::Cancel { ids }) => end(ids, End::Cancel, app, screen).await,
+            Some(Verb::TakeOut {
+                kind,
+                objects,
+                json,
+            }) => {
+                let policies = &app.config.policies;
+                let objects = objects.iter().cloned();
+                let objects = objects.map(|object| policies.object_id(kind, object));
+                let objects: Vec<ObjectId> = objects.collect();
+                let out = app.batches().take_out(kind, &objects, None).await?;
+                if *json {
+                    screen.json(&out)?;
+                    return Ok(Exit::Done);
+                }
+                let events = words::events(out.taken);
+                screen.line(format!("take-out: {events} taken out of open batches"))?;
+                note_not_kept(screen, out)?;
+                Ok(Exit::Done)
+            }
         }
     }
 }
@@ -147,39 +159,37 @@ fn no_such(id: Id) -> Usage {
     Usage::new(format!("there is no batch {id}")).instead("tidings batches, which lists them")
 }
 
-impl Show {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let book = app.batches();
-        let found = book.batch(self.id).await?;
-        let view = book.view(found.ok_or_else(|| no_such(self.id))?).await?;
-        if self.json {
-            screen.json(&view)?;
-            return Ok(Exit::Done);
-        }
-        let id = screen.ink(Ink::Strong, view.id);
-        screen.line(format!("{id}  {}  {}", view.user, view.key))?;
-        screen.line(format!("  {}", state(&view)))?;
-        let mut heading = "";
-        match &view.lead {
-            Some(LeadView::Waiting(lead)) => {
-                screen.text("\nIts lead, which a worker mails in its next round:")?;
-                show_events(lead, screen)?;
-                heading = "\nGathered since:";
-            }
-            Some(LeadView::Mailed) => {
-                screen.line("  what opened it was mailed at once, as a batch of its own")?;
-            }
-            None => {}
-        }
-        if view.contents.count > 0 {
-            match heading {
-                "" => screen.line("")?,
-                heading => screen.text(heading)?,
-            }
-            show_events(&view.contents, screen)?;
-        }
-        Ok(Exit::Done)
+async fn show(id: Id, json: bool, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let book = app.batches();
+    let found = book.batch(id).await?;
+    let view = book.view(found.ok_or_else(|| no_such(id))?).await?;
+    if json {
+        screen.json(&view)?;
+        return Ok(Exit::Done);
     }
+    let strong_id = screen.ink(Ink::Strong, view.id);
+    screen.line(format!("{strong_id}  {}  {}", view.user, view.key))?;
+    screen.line(format!("  {}", state(&view)))?;
+    let mut heading = "";
+    match &view.lead {
+        Some(LeadView::Waiting(lead)) => {
+            screen.text("\nIts lead, which a worker mails in its next round:")?;
+            show_events(lead, screen)?;
+            heading = "\nGathered since:";
+        }
+        Some(LeadView::Mailed) => {
+            screen.line("  what opened it was mailed at once, as a batch of its own")?;
+        }
+        None => {}
+    }
+    if view.contents.count > 0 {
+        match heading {
+            "" => screen.line("")?,
+            heading => screen.text(heading)?,
+        }
+        show_events(&view.contents, screen)?;
+    }
+    Ok(Exit::Done)
 }
 
 /// Describes the state, such as `open since 2014-04-19 10:00, closes 2014-04-19 10:05 UTC`.
@@ -252,55 +262,33 @@ fn show_events(contents: &ContentsView, screen: &mut Screen) -> anyhow::Result<(
     Ok(())
 }
 
-impl Which {
-    async fn end(&self, how: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let book = app.batches();
-        let (mut good, mut bad) = (0, 0);
-        for id in &self.ids {
-            let why = match book.end(*id, how).await {
-                Ok(Some(_)) => {
-                    good += 1;
-                    screen.line(match how {
-                        End::Close => {
-                            format!("{id} is closing; a worker mails it in its next round")
-                        }
-                        End::Cancel => format!("{id} is canceled"),
-                    })?;
-                    continue;
-                }
-                Ok(None) => no_such(*id).to_string(),
-                Err(Error::Conflict(why)) => why,
-                Err(error) => return Err(error.into()),
-            };
-            bad += 1;
-            screen.note(why)?;
-        }
-        Ok(match Exit::of(good, bad) {
-            // Nothing was changed, so this is a wrong request.
-            Exit::Failed => Exit::Usage,
-            exit => exit,
-        })
+async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let book = app.batches();
+    let (mut good, mut bad) = (0, 0);
+    for id in ids {
+        let why = match book.end(*id, how).await {
+            Ok(Some(_)) => {
+                good += 1;
+                screen.line(match how {
+                    End::Close => {
+                        format!("{id} is closing; a worker mails it in its next round")
+                    }
+                    End::Cancel => format!("{id} is canceled"),
+                })?;
+                continue;
+            }
+            Ok(None) => no_such(*id).to_string(),
+            Err(Error::Conflict(why)) => why,
+            Err(error) => return Err(error.into()),
+        };
+        bad += 1;
+        screen.note(why)?;
     }
-}
-
-impl TakeOut {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let policies = &app.config.policies;
-        let objects: Vec<ObjectId> = self
-            .objects
-            .iter()
-            .map(|object| policies.object_id(&self.kind, object.clone()))
-            .collect();
-        let out = app.batches().take_out(&self.kind, &objects, None).await?;
-        if self.json {
-            screen.json(&out)?;
-            return Ok(Exit::Done);
-        }
-        let events = words::events(out.taken);
-        screen.line(format!("take-out: {events} taken out of open batches"))?;
-        note_not_kept(screen, out)?;
-        Ok(Exit::Done)
-    }
+    Ok(match Exit::of(good, bad) {
+        // Nothing was changed, so this is a wrong request.
+        Exit::Failed => Exit::Usage,
+        exit => exit,
+    })
 }
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.

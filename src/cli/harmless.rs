@@ -1,9 +1,9 @@
 //! Makes text safe to print: it cannot move the cursor, turn the direction of a line, or start a
 //! new one.
 //!
-//! All output and all log messages pass through here, in [`super::screen`], [`super::exit`] and
-//! [`super::process`], so no command has to do it. A visible sign replaces each unsafe character. The
-//! program's own colors are safe because [`super::screen`] adds them last.
+//! All output and all log messages pass through here, in [`super::screen`], [`super::table`],
+//! [`super::exit`] and [`super::process`], so no command has to do it. A visible sign replaces each
+//! unsafe character. The program's own colors are safe because they are added last.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -43,9 +43,19 @@ enum Verb {
     /// List keys by name; the keys themselves are not stored
     List(List),
     /// Create a key and print it once
-    Create(Create),
+    Create {
+        /// Name of the key, such as the application that uses it
+        name: KeyName,
+        /// Permissions: read (everything), write (also events, users, follows, objects and batches)
+        /// or admin (also suppressions)
+        #[arg(long)]
+        scope: Scope,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Revoke a key
-    Revoke(Revoke),
+    Revoke { name: KeyName },
 }
 
 #[derive(Debug, Arguments)]
@@ -55,30 +65,12 @@ struct List {
     json: bool,
 }
 
-#[derive(Debug, Arguments)]
-struct Create {
-    /// Name of the key, such as the application that uses it
-    name: KeyName,
-    /// Permissions: read (everything), write (also events, users, follows, objects and batches) or
-    /// admin (also suppressions)
-    #[arg(long)]
-    scope: Scope,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Arguments)]
-struct Revoke {
-    name: KeyName,
-}
-
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.verb {
             None | Some(Verb::List(_)) => Access::Read,
-            Some(Verb::Create(_)) => Access::Create,
-            Some(Verb::Revoke(_)) => Access::Write,
+            Some(Verb::Create { .. }) => Access::Create,
+            Some(Verb::Revoke { .. }) => Access::Write,
         }
     }
 
@@ -86,8 +78,19 @@ impl Args {
         match &self.verb {
             None => self.list.run(app, screen).await,
             Some(Verb::List(list)) => list.run(app, screen).await,
-            Some(Verb::Create(create)) => create.run(app, screen).await,
-            Some(Verb::Revoke(revoke)) => revoke.run(app, screen).await,
+            Some(Verb::Create { name, scope, json }) => {
+                create(name, *scope, *json, app, screen).await
+            }
+            Some(Verb::Revoke { name }) => {
+                if !app.keys().revoke(name).await? {
+                    let usage = Usage::new(format!("no server key is called {name:?}"));
+                    return Err(usage.instead("tidings keys, which lists them").into());
+                }
+                screen.line(format!(
+                    "{name:?} is revoked; running servers refuse it within ten seconds"
+                ))?;
+                Ok(Exit::Done)
+            }
         }
     }
 }
@@ -121,22 +124,24 @@ impl List {
     }
 }
 
-impl Create {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let (name, scope) = (&self.name, self.scope);
-        let key = app.keys().create(name, scope).await?;
-        let key = key.expose();
-        if self.json {
-            screen.json(&NewKeyView { name, scope, key })?;
-        } else {
-            screen.line(key)?;
-        }
-        screen.note(format!(
-            "{name:?} may {}; the key is not shown again",
-            permissions(scope)
-        ))?;
-        Ok(Exit::Done)
+async fn create(
+    name: &KeyName,
+    scope: Scope,
+    json: bool,
+    app: &App,
+    screen: &mut Screen,
+) -> anyhow::Result<Exit> {
+    let key = app.keys().create(name, scope).await?;
+    let key = key.expose();
+    match json {
+        true => screen.json(&NewKeyView { name, scope, key })?,
+        false => screen.line(key)?,
     }
+    screen.note(format!(
+        "{name:?} may {}; the key is not shown again",
+        permissions(scope)
+    ))?;
+    Ok(Exit::Done)
 }
 
 fn permissions(scope: Scope) -> &'static str {
@@ -144,20 +149,6 @@ fn permissions(scope: Scope) -> &'static str {
         Scope::Read => "read",
         Scope::Write => "read and write",
         Scope::Admin => "do everything",
-    }
-}
-
-impl Revoke {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let name = &self.name;
-        if !app.keys().revoke(name).await? {
-            let usage = Usage::new(format!("no server key is called {name:?}"));
-            return Err(usage.instead("tidings keys, which lists them").into());
-        }
-        screen.line(format!(
-            "{name:?} is revoked; running servers refuse it within ten seconds"
-        ))?;
-        Ok(Exit::Done)
     }
 }
 

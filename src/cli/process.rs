@@ -21,8 +21,8 @@ impl FormatTime for Moment {
     }
 }
 
-/// Starts logging to standard error, one line per message, as text or JSON. Only the first call of a
-/// process has an effect.
+/// Starts logging to standard error, one line per message, as text or JSON. Only the first call of
+/// a process has an effect.
 ///
 /// Messages of other crates are logged only from `warn` up, because those crates do not know which
 /// data is private.

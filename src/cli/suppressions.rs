@@ -41,15 +41,29 @@ enum Verb {
     /// List suppressed addresses, sorted, with their users
     List(List),
     /// Suppress an address
-    Add(Add),
+    Add {
+        address: Address,
+        /// Reason: hard_bounce, complaint, unsubscribe, manual or soft_bounces
+        #[arg(long, default_value = "manual")]
+        reason: Reason,
+    },
     /// Import a list, such as a provider's export
     ///
     /// One address per line: as {"address": …, "reason": …, "at": …}, or as the first of
     /// comma-separated fields, with or without a header line. gzip and Zstandard are recognized.
     /// Bad lines are reported with their numbers and skipped.
-    Import(Import),
+    Import {
+        /// File to import; - is standard input
+        file: PathBuf,
+        /// Reason for lines that name none
+        #[arg(long, default_value = "manual")]
+        reason: Reason,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Allow email to an address again
-    Lift(Lift),
+    Lift { address: Address },
 }
 
 #[derive(Debug, Arguments)]
@@ -62,31 +76,6 @@ struct List {
     reveal: bool,
 }
 
-#[derive(Debug, Arguments)]
-struct Add {
-    address: Address,
-    /// Reason: hard_bounce, complaint, unsubscribe, manual or soft_bounces
-    #[arg(long, default_value = "manual")]
-    reason: Reason,
-}
-
-#[derive(Debug, Arguments)]
-struct Import {
-    /// File to import; - is standard input
-    file: PathBuf,
-    /// Reason for lines that name none
-    #[arg(long, default_value = "manual")]
-    reason: Reason,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Arguments)]
-struct Lift {
-    address: Address,
-}
-
 /// The number of addresses in one read.
 const PAGE: usize = 1_000;
 /// The most users listed for one address.
@@ -96,8 +85,8 @@ impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.verb {
             None | Some(Verb::List(_)) => Access::Read,
-            Some(Verb::Add(_) | Verb::Import(_)) => Access::Create,
-            Some(Verb::Lift(_)) => Access::Write,
+            Some(Verb::Add { .. } | Verb::Import { .. }) => Access::Create,
+            Some(Verb::Lift { .. }) => Access::Write,
         }
     }
 
@@ -105,9 +94,35 @@ impl Args {
         match &self.verb {
             None => self.list.run(app, screen).await,
             Some(Verb::List(list)) => list.run(app, screen).await,
-            Some(Verb::Add(add)) => add.run(app, screen).await,
-            Some(Verb::Import(import)) => import.run(app, screen).await,
-            Some(Verb::Lift(lift)) => lift.run(app, screen).await,
+            Some(Verb::Add { address, reason }) => {
+                let input = SuppressionInput::new(address.clone(), *reason);
+                app.suppressions().add(vec![input]).await?;
+                // A more severe reason may be stored already. It is kept.
+                let stored = app.suppressions().get(address).await?;
+                let reason = stored.map_or(*reason, |stored| stored.reason);
+                screen.line(format!("{address} is suppressed: {reason}"))?;
+                Ok(Exit::Done)
+            }
+            Some(Verb::Import { file, reason, json }) => {
+                let bar = screen.bar("lines");
+                let kind = Kind::Suppressions(*reason);
+                let report = app.import().file(&kind, file, &bar).await?;
+                drop(bar);
+                show_bad_lines(file, &report, screen)?;
+                match json {
+                    true => screen.json(&report)?,
+                    false => screen.line(import_line(&report, ("address", "addresses"), None))?,
+                }
+                Ok(Exit::of(report.accepted, report.bad))
+            }
+            Some(Verb::Lift { address }) => {
+                let lifted = app.suppressions().lift(address).await?;
+                screen.line(match lifted {
+                    true => format!("{address} can be written to again"),
+                    false => format!("{address} was not suppressed"),
+                })?;
+                Ok(Exit::Done)
+            }
         }
     }
 }
@@ -160,45 +175,5 @@ impl List {
             view.source, view.address
         );
         Ok(screen.line(line.trim_end())?)
-    }
-}
-
-impl Add {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let input = SuppressionInput::new(self.address.clone(), self.reason);
-        app.suppressions().add(vec![input]).await?;
-        // A more severe reason may be stored already. It is kept.
-        let stored = app.suppressions().get(&self.address).await?;
-        let reason = stored.map_or(self.reason, |stored| stored.reason);
-        let address = &self.address;
-        screen.line(format!("{address} is suppressed: {reason}"))?;
-        Ok(Exit::Done)
-    }
-}
-
-impl Import {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let kind = Kind::Suppressions(self.reason);
-        let bar = screen.bar("lines");
-        let report = app.import().file(&kind, &self.file, &bar).await?;
-        drop(bar);
-        show_bad_lines(&self.file, &report, screen)?;
-        match self.json {
-            true => screen.json(&report)?,
-            false => screen.line(import_line(&report, ("address", "addresses"), None))?,
-        }
-        Ok(Exit::of(report.accepted, report.bad))
-    }
-}
-
-impl Lift {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let address = &self.address;
-        let lifted = app.suppressions().lift(address).await?;
-        screen.line(match lifted {
-            true => format!("{address} can be written to again"),
-            false => format!("{address} was not suppressed"),
-        })?;
-        Ok(Exit::Done)
     }
 }

@@ -28,7 +28,13 @@ const AFTER_HELP: &str = r#"Examples:
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show the record, and how much else is stored about the user
-    Show(Show),
+    Show {
+        #[command(flatten)]
+        one: One,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write everything that is stored about the user to standard output, as JSON
     Export(One),
     /// Delete the user, their unsent emails, and their name in events
@@ -36,15 +42,6 @@ enum Verb {
     /// If it fails, repeat it: it continues where it stopped. It does not search archived days,
     /// exports, written emails or logs.
     Erase(One),
-}
-
-#[derive(Debug, Arguments)]
-struct Show {
-    #[command(flatten)]
-    one: One,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Arguments)]
@@ -57,13 +54,13 @@ struct One {
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.verb {
-            Verb::Show(_) | Verb::Export(_) => Access::Read,
+            Verb::Show { .. } | Verb::Export(_) => Access::Read,
             Verb::Erase(_) => Access::Write,
         }
     }
 
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let (Verb::Show(Show { one, .. }) | Verb::Export(one) | Verb::Erase(one)) = &self.verb;
+        let (Verb::Show { one, .. } | Verb::Export(one) | Verb::Erase(one)) = &self.verb;
         let user = find(app, &one.user).await?;
         if let Verb::Erase(_) = &self.verb {
             if !app.people().delete(&user).await? {
@@ -76,7 +73,7 @@ impl Args {
             bail!("nothing is stored about {user}");
         };
         match &self.verb {
-            Verb::Show(show) => show.run(&user, &export, app, screen).await?,
+            Verb::Show { json, .. } => show(&user, &export, *json, app, screen).await?,
             _ => screen.json(&export)?,
         }
         Ok(Exit::Done)
@@ -106,40 +103,38 @@ pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
     }
 }
 
-impl Show {
-    async fn run(
-        &self,
-        user: &UserId,
-        export: &UserExport,
-        app: &App,
-        screen: &mut Screen,
-    ) -> anyhow::Result<()> {
-        let record = app.people().get(user).await?;
-        let record = record.map(|user| UserView::of(user, &app.config.policies));
-        if self.json {
-            return screen.json(&record);
-        }
-        match &record {
-            Some(record) => screen.text(&serde_json::to_string_pretty(record)?)?,
-            None => screen.line(format!("there is no record of {user}"))?,
-        }
-        for (count, one, many) in [
-            (export.follows.len(), "follow", "follows"),
-            (export.mutes.len(), "mute", "mutes"),
-            (
-                export.events.len(),
-                "event in the window",
-                "events in the window",
-            ),
-            (export.batches.len(), "batch", "batches"),
-            (export.deliveries.len(), "delivery", "deliveries"),
-        ] {
-            screen.line(words::count(count as u64, one, many))?;
-        }
-        if let Some(suppression) = &export.suppression {
-            let reason = suppression.reason.suppressed();
-            screen.line(format!("no email goes to the address: {reason}"))?;
-        }
-        Ok(())
+async fn show(
+    user: &UserId,
+    export: &UserExport,
+    json: bool,
+    app: &App,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
+    let record = app.people().get(user).await?;
+    let record = record.map(|user| UserView::of(user, &app.config.policies));
+    if json {
+        return screen.json(&record);
     }
+    match &record {
+        Some(record) => screen.text(&serde_json::to_string_pretty(record)?)?,
+        None => screen.line(format!("there is no record of {user}"))?,
+    }
+    for (count, one, many) in [
+        (export.follows.len(), "follow", "follows"),
+        (export.mutes.len(), "mute", "mutes"),
+        (
+            export.events.len(),
+            "event in the window",
+            "events in the window",
+        ),
+        (export.batches.len(), "batch", "batches"),
+        (export.deliveries.len(), "delivery", "deliveries"),
+    ] {
+        screen.line(words::count(count as u64, one, many))?;
+    }
+    if let Some(suppression) = &export.suppression {
+        let reason = suppression.reason.suppressed();
+        screen.line(format!("no email goes to the address: {reason}"))?;
+    }
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! What several commands report about their work: fan-outs, emails that still wait, skipped records,
-//! and the backlog of days before the window.
+//! What several commands report about their work: fan-outs, emails that still wait, skipped
+//! records, and the backlog of days before the window.
 //!
 //! The work is done by then, so a failure to fan out or to read the waiting emails does not hide
 //! the rest of the result.

@@ -27,6 +27,20 @@ use report::Emails;
 /// The most emails of digests, and of batches, that are rendered.
 pub const MAX_RENDERED: usize = 10_000;
 
+/// The number of batches that are read at once.
+const PAGE: usize = 200;
+
+/// When an email would be sent.
+#[derive(Clone, Copy)]
+enum Leaves {
+    /// Its batch has closed.
+    Closing,
+    /// Its batch is due.
+    Due,
+    /// Its batch closes at this time. The flag is set if quiet hours defer it.
+    At(DateTime<Utc>, bool),
+}
+
 /// A run of digests that only counts and renders.
 pub struct DryRun {
     /// Scans the digests.
@@ -53,8 +67,8 @@ impl DryRun {
         let (mut digests, mut of_batches) = (emails(), emails());
         let scan = self.digests.rehearse(&request, &mut digests, progress);
         let mut report = scan.await?;
-        self.count_batches(&request, &mut report, Some(&mut of_batches), progress)
-            .await?;
+        let counted = self.count_batches(&request, &mut report, &mut of_batches, progress);
+        counted.await?;
         let people = report::people(&report, &request);
         let digests_mailed = report.emails_ahead();
         let digest_events = report.due.events - digests.events_without_brand;
@@ -92,8 +106,9 @@ impl DryRun {
     pub async fn count(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
         let request = self.dated(request);
         let mut report = self.digests.run(&request, progress).await?;
-        self.count_batches(&request, &mut report, None, progress)
-            .await?;
+        let mut none = Emails::new(&self.compose, 0, self.context.clock.now());
+        let counted = self.count_batches(&request, &mut report, &mut none, progress);
+        counted.await?;
         Ok(report)
     }
 
@@ -132,40 +147,21 @@ impl DryRun {
         warnings.extend(report.not_known.warnings(&self.context.policies));
         warnings.extend(failures);
         warnings.extend(report.dry_run.warnings());
-        let of_batches = report
-            .dry_run
-            .batches
-            .as_ref()
-            .map_or(0, |ahead| ahead.mails);
+        let of_batches = report.dry_run.batches.as_ref();
+        let of_batches = of_batches.map_or(0, |ahead| ahead.mails);
         if report.due.users + of_batches > 0 {
             warnings.extend(self.lacking().map(str::to_owned));
         }
         Ok(warnings)
     }
-}
 
-/// The number of batches that are read at once.
-const PAGE: usize = 200;
-
-/// When an email would be sent.
-#[derive(Debug, Clone, Copy)]
-enum Leaves {
-    /// Its batch has closed.
-    Closing,
-    /// Its batch is due.
-    Due,
-    /// Its batch closes at this time. The flag is set if quiet hours defer it.
-    At(DateTime<Utc>, bool),
-}
-
-impl DryRun {
     /// Counts the batches that the request is about, and adds their emails to `emails`. A request
     /// for certain digests is about none.
     async fn count_batches(
         &self,
         request: &Request,
         report: &mut Report,
-        mut emails: Option<&mut Emails<'_>>,
+        emails: &mut Emails<'_>,
         progress: &dyn Watcher,
     ) -> Result<()> {
         if request.cadence.is_some() || request.limit.is_some() {
@@ -173,17 +169,14 @@ impl DryRun {
         }
         report.dry_run.batches = Some(BatchesAhead::default());
         let at = request.at.unwrap_or_else(|| self.context.clock.now());
-        let users: Vec<Option<UserId>> = match &request.users {
-            Some(users) => {
-                let users: BTreeSet<&UserId> = users.iter().collect();
-                users.into_iter().cloned().map(Some).collect()
-            }
-            None => vec![None],
+        let users = match &request.users {
+            Some(users) => users.iter().map(Some).collect(),
+            None => BTreeSet::from([None]),
         };
         for user in users {
             for state in [BatchState::Closing, BatchState::Open] {
                 let filter = BatchFilter {
-                    user: user.clone(),
+                    user: user.cloned(),
                     state: Some(state),
                     ..BatchFilter::default()
                 };
@@ -198,8 +191,7 @@ impl DryRun {
                     if let Some(sample) = request.sample {
                         page.retain(|batch| sample.includes(&batch.user));
                     }
-                    self.count_page(page, at, report, emails.as_deref_mut())
-                        .await?;
+                    self.count_page(page, at, report, emails).await?;
                     progress.advance(count);
                 }
             }
@@ -212,7 +204,7 @@ impl DryRun {
         mut batches: Vec<Batch>,
         at: DateTime<Utc>,
         report: &mut Report,
-        mut emails: Option<&mut Emails<'_>>,
+        emails: &mut Emails<'_>,
     ) -> Result<()> {
         // After a lead was sent, a batch is empty until another event joins it.
         batches.retain(|batch| !batch.contents.is_empty() || batch.is_leading());
@@ -260,7 +252,7 @@ impl DryRun {
                     continue;
                 };
                 looks::count(&mut report.dry_run, &self.compose, user, brand, content);
-                if let Some(emails) = emails.as_deref_mut().filter(|_| has_brand) {
+                if has_brand {
                     let occasion = Occasion::Batch {
                         batch: batch.id,
                         turn: batch.opened_at,

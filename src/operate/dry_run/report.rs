@@ -1,7 +1,8 @@
-//! The page of a dry run: the users by outcome, the warnings, and the sizes and samples of the emails.
+//! The page of a dry run: the users by outcome, the warnings, and the sizes and samples of the
+//! emails.
 //!
-//! Every user with an event in the window is in exactly one line. Of many emails, only the first are
-//! rendered, in the order of the scan.
+//! Every user with an event in the window is in exactly one line. Of many emails, only the first
+//! are rendered, in the order of the scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -7,9 +7,9 @@ use chrono::TimeDelta;
 use super::*;
 use crate::store::Pile;
 
-const ALERTS: &str = include_str!("../ops/tidings.rules.yml");
-const DASHBOARD: &str = include_str!("../ops/tidings.dashboard.json");
-const OPERATIONS: &str = include_str!("../docs/operations.md");
+const ALERTS: &str = include_str!("../../ops/tidings.rules.yml");
+const DASHBOARD: &str = include_str!("../../ops/tidings.dashboard.json");
+const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
 fn metrics() -> Metrics {
     Metrics::new(Build {
