@@ -14,7 +14,7 @@ use crate::domain::Fanout;
 use crate::email::{Mailer, Pinned};
 use crate::engine::delivery::identity::{Identities, Themes};
 use crate::engine::directory::starts::Starts;
-use crate::engine::directory::unknown::Named;
+use crate::engine::directory::unknown::RequestNames;
 use crate::engine::feed::cache::FeedCache;
 use crate::engine::joint::Joint;
 use crate::metrics::{Build, Metrics};
@@ -50,7 +50,7 @@ pub struct App {
     /// Accepts short events of concurrent requests together.
     accepting: Arc<Joint<Fanout, Accepted>>,
     /// Looks up what concurrent requests name together.
-    looking_up: Arc<Joint<Named, Unknown>>,
+    looking_up: Arc<Joint<RequestNames, Unknown>>,
     scraped: Arc<ScrapeCache>,
     pinned: Arc<Pinned>,
 }

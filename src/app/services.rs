@@ -16,7 +16,7 @@ use crate::engine::directory::erasure::Eraser;
 use crate::engine::directory::export::Exporter;
 use crate::engine::directory::import::Import;
 use crate::engine::directory::people::PeopleService;
-use crate::engine::directory::unknown::Known;
+use crate::engine::directory::unknown::NameLookup;
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::fanout::{Fanouts, Lingering};
@@ -44,8 +44,8 @@ impl App {
     }
 
     /// Finds unknown types, objects and users of events.
-    pub fn known(&self) -> Known {
-        Known {
+    pub fn known(&self) -> NameLookup {
+        NameLookup {
             catalog: self.catalog(),
             context: self.context.clone(),
             joint: self.looking_up.clone(),

@@ -11,7 +11,7 @@ use super::table::Ink;
 use super::words;
 use crate::app::App;
 use crate::engine::archive::{Effect, Protection, Request, part_of};
-use crate::wire::transfer::{DayReport, Fate};
+use crate::wire::transfer::{DayFate, DayReport};
 
 /// Drop old days, optionally exporting them first
 ///
@@ -66,7 +66,7 @@ impl Args {
             screen.line(self.summary(&days))?;
         }
         ended?;
-        let any = |is: fn(&Fate) -> bool| days.iter().any(|day| is(&day.fate));
+        let any = |is: fn(&DayFate) -> bool| days.iter().any(|day| is(&day.fate));
         let kept = any(protected) || any(left);
         Ok(match any(failed) {
             true if !kept && !any(dropped) => Exit::Failed,
@@ -80,23 +80,23 @@ impl Args {
         let stacks = words::count(report.stacks, "stack", "stacks");
         let kept = screen.ink(Ink::Warning, "kept:");
         Some(match &report.fate {
-            Fate::InWindow | Fate::Young => return None,
-            Fate::Busy => {
+            DayFate::InWindow | DayFate::Young => return None,
+            DayFate::Busy => {
                 format!("{kept} a fan-out still writes to it (tidings worker --once finishes it)")
             }
-            Fate::Unmailed { people, events } => format!(
+            DayFate::Unmailed { people, events } => format!(
                 "{kept} {} should have been mailed {} (--force drops it all the same)",
                 words::people(*people),
                 words::events(*events)
             ),
-            Fate::Held => format!("{kept} another process archives or restores it"),
-            Fate::Changed => {
+            DayFate::Held => format!("{kept} another process archives or restores it"),
+            DayFate::Changed => {
                 format!("{kept} somebody wrote to it meanwhile; it goes the next time")
             }
-            Fate::Failed { why } => {
+            DayFate::Failed { why } => {
                 format!("{} {why}", screen.ink(Ink::Warning, "failed, stands:"))
             }
-            Fate::Dropped { file } => {
+            DayFate::Dropped { file } => {
                 let (dropped, to) = match self.dry_run {
                     true => ("would go", "to"),
                     false => ("dropped", "in"),
@@ -110,7 +110,7 @@ impl Args {
     }
 
     fn summary(&self, days: &[DayReport]) -> String {
-        let of = |is: fn(&Fate) -> bool| days.iter().filter(move |day| is(&day.fate));
+        let of = |is: fn(&DayFate) -> bool| days.iter().filter(move |day| is(&day.fate));
         let count = |is| of(is).count() as u64;
         let stacks = of(dropped).map(|day| day.stacks).sum();
         let what = format!(
@@ -128,26 +128,26 @@ impl Args {
             words::some(count(protected), "protected"),
             words::some(count(left), "left for the next time"),
             words::some(count(failed), "failed"),
-            words::some(count(|fate| *fate == Fate::Young), "not old enough"),
-            words::some(count(|fate| *fate == Fate::InWindow), "in the window"),
+            words::some(count(|fate| *fate == DayFate::Young), "not old enough"),
+            words::some(count(|fate| *fate == DayFate::InWindow), "in the window"),
         ])
     }
 }
 
-fn dropped(fate: &Fate) -> bool {
-    matches!(fate, Fate::Dropped { .. })
+fn dropped(fate: &DayFate) -> bool {
+    matches!(fate, DayFate::Dropped { .. })
 }
 
-fn left(fate: &Fate) -> bool {
-    matches!(fate, Fate::Held | Fate::Changed)
+fn left(fate: &DayFate) -> bool {
+    matches!(fate, DayFate::Held | DayFate::Changed)
 }
 
-fn failed(fate: &Fate) -> bool {
-    matches!(fate, Fate::Failed { .. })
+fn failed(fate: &DayFate) -> bool {
+    matches!(fate, DayFate::Failed { .. })
 }
 
-fn protected(fate: &Fate) -> bool {
-    matches!(fate, Fate::Busy | Fate::Unmailed { .. })
+fn protected(fate: &DayFate) -> bool {
+    matches!(fate, DayFate::Busy | DayFate::Unmailed { .. })
 }
 
 /// Restore days that were archived with --export

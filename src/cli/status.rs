@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::domain::{Day, PendingCounts, ReportCounts};
 use crate::store::Schema;
 use crate::wire::status::{
-    Backlog, DayView, DigestActivity, Latency, OlderDays, Status, Unopened, WorkerActivity,
+    DayView, DigestActivity, JournalCounts, Latency, OlderDays, Status, Unopened, WorkerActivity,
 };
 
 /// Show pending work with reasons, email outcomes, and stored days
@@ -194,7 +194,7 @@ fn describe_latency(latency: Latency) -> String {
     )
 }
 
-fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
+fn fanouts(backlog: JournalCounts, oldest: Option<Day>) -> String {
     let (pending, done) = (words::number(backlog.pending), words::number(backlog.done));
     match (backlog.pending, oldest) {
         (0, _) => format!("none pending, {done} done"),

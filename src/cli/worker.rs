@@ -260,7 +260,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::digest::{Closed, Forgotten};
+    use crate::wire::digest::{EndedBatches, Forgotten};
 
     #[test]
     fn a_round_reports_ended_batches_and_deleted_records_without_zeros() {
@@ -270,7 +270,7 @@ mod tests {
             ..Round::default()
         };
         let some = round(
-            Closed {
+            EndedBatches {
                 ended: 1_200,
                 canceled: 1,
             },

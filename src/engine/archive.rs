@@ -18,7 +18,7 @@ use super::{Error, Result, Watcher};
 use crate::context::Context;
 use crate::domain::{Backlog, Day, PendingCounts};
 use crate::store::Counted;
-use crate::wire::transfer::{DayReport, Fate};
+use crate::wire::transfer::{DayFate, DayReport};
 
 mod file;
 mod hold;
@@ -83,9 +83,9 @@ impl Archive {
         progress.total(days.len() as u64);
         for (day, stacks) in days.into_iter().zip(counts) {
             let fate = if day >= window.first() {
-                Fate::InWindow
+                DayFate::InWindow
             } else if day >= oldest_kept {
-                Fate::Young
+                DayFate::Young
             } else {
                 self.old_day(day, stacks, request)
                     .await
@@ -97,26 +97,26 @@ impl Archive {
         Ok(())
     }
 
-    async fn old_day(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
+    async fn old_day(&self, day: Day, stacks: u64, request: &Request) -> Result<DayFate> {
         if request.effect == Effect::Rehearse {
             if let Some(fate) = self.kept(day, request).await? {
                 return Ok(fate);
             }
             let file = request.export.as_ref();
             let file = file.map(|folder| file::path(folder, day, 1));
-            return Ok(Fate::Dropped { file });
+            return Ok(DayFate::Dropped { file });
         }
         let work = self.export_and_drop(day, stacks, request).boxed();
-        Ok(self.holding(day, work).await?.unwrap_or(Fate::Held))
+        Ok(self.holding(day, work).await?.unwrap_or(DayFate::Held))
     }
 
     /// Exports and drops a day whose lease this process holds. `stacks` is its number of stacks
     /// when it was listed.
-    async fn export_and_drop(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
+    async fn export_and_drop(&self, day: Day, stacks: u64, request: &Request) -> Result<DayFate> {
         self.context.store.fix_day(day).await?;
         // Another process may have archived it since it was listed.
         if !self.context.store.days().await?.contains(&day) {
-            return Ok(Fate::Held);
+            return Ok(DayFate::Held);
         }
         if let Some(fate) = self.kept(day, request).await? {
             return Ok(fate);
@@ -134,8 +134,8 @@ impl Archive {
             let done = self.context.store.drop_day(day, &sum).await?;
             // If it was not empty when it was listed, another process has archived it since.
             return Ok(match (done, stacks) {
-                (true, 0) => Fate::Dropped { file: None },
-                _ => Fate::Held,
+                (true, 0) => DayFate::Dropped { file: None },
+                _ => DayFate::Held,
             });
         }
         // This check covers events that arrived before the export. `drop_day` detects later ones.
@@ -147,14 +147,14 @@ impl Archive {
         let published = published.transpose()?;
         if self.context.store.drop_day(day, &sum).await? {
             let file = published.map(|published| published.file);
-            return Ok(Fate::Dropped { file });
+            return Ok(DayFate::Dropped { file });
         }
         published.map_or(Ok(()), file::Published::withdraw)?;
-        Ok(Fate::Changed)
+        Ok(DayFate::Changed)
     }
 
     /// Returns why an old day stays, if it does.
-    async fn kept(&self, day: Day, request: &Request) -> Result<Option<Fate>> {
+    async fn kept(&self, day: Day, request: &Request) -> Result<Option<DayFate>> {
         if request.protection == Protection::Force {
             return Ok(None);
         }
@@ -162,11 +162,11 @@ impl Archive {
             self.context.store.catch_up().await?;
         }
         if self.context.store.busy_days().await?.contains(&day) {
-            return Ok(Some(Fate::Busy));
+            return Ok(Some(DayFate::Busy));
         }
         let owed = self.still_owed(day, request.effect).await?;
         let PendingCounts { people, events } = owed;
-        Ok((!owed.is_nothing()).then_some(Fate::Unmailed { people, events }))
+        Ok((!owed.is_nothing()).then_some(DayFate::Unmailed { people, events }))
     }
 
     /// Returns the wanted events of the day that no digest included and that have not expired. If
@@ -242,7 +242,7 @@ impl Archive {
 }
 
 /// Returns the outcome of a day that failed, with all causes.
-fn failed(error: Error) -> Fate {
+fn failed(error: Error) -> DayFate {
     let mut why = error.to_string();
     let mut cause = std::error::Error::source(&error);
     while let Some(error) = cause {
@@ -250,5 +250,5 @@ fn failed(error: Error) -> Fate {
         cause = error.source();
     }
     tracing::error!(why, "a day could not be archived");
-    Fate::Failed { why }
+    DayFate::Failed { why }
 }

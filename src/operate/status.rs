@@ -14,11 +14,11 @@ use crate::engine::Result;
 use crate::engine::delivery::deliveries::{DeliveryService, Only};
 use crate::engine::digest::owed::OwedDays;
 use crate::engine::directory::find_unreadable;
-use crate::engine::directory::unknown::Known;
+use crate::engine::directory::unknown::NameLookup;
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::worker::activity::Activity;
 use crate::store::{Counted, DeliveryFilter};
-use crate::wire::status::{Backlog, BatchCounts, DayView, Latency, Status};
+use crate::wire::status::{BatchCounts, DayView, JournalCounts, Latency, Status};
 
 /// The age of the emails whose provider reports and failures are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
@@ -44,7 +44,7 @@ pub struct StatusService {
     pub(crate) context: Arc<Context>,
     pub(crate) deliveries: DeliveryService,
     pub(crate) owed: OwedDays,
-    pub(crate) known: Known,
+    pub(crate) known: NameLookup,
     pub(crate) activity: Activity,
 }
 
@@ -102,7 +102,7 @@ impl StatusService {
         Ok(Status {
             store: format!("{:?}", self.context.config.store),
             schema: store.schema().await?,
-            fanouts: Backlog {
+            fanouts: JournalCounts {
                 pending: count(),
                 done: count(),
             },
@@ -126,7 +126,7 @@ impl StatusService {
                 None => 0,
             },
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
-            not_known: self.known.lately(LATELY).await?,
+            not_known: self.known.recent(LATELY).await?,
             older: self.owed.told().await?,
             unreadable: find_unreadable(store.as_ref(), RECORDS).await?,
             days: days

@@ -300,7 +300,7 @@ pub struct Round {
     /// The result of fanning out events.
     pub fanouts: FannedOut,
     /// The batches that ended.
-    pub batches: Closed,
+    pub batches: EndedBatches,
     /// The outcomes of waiting deliveries, including those of batches.
     pub mails: Tally,
     /// The digest run; `None` if this worker did not start one.
@@ -318,7 +318,7 @@ impl Round {
     /// Returns whether nothing was done, so that the worker can rest.
     pub fn idle(&self) -> bool {
         self.fanouts.done == 0
-            && self.batches == Closed::default()
+            && self.batches == EndedBatches::default()
             && self.forgotten == Forgotten::default()
             && self.mails.settled() == 0
             && self.digests.is_none()
@@ -358,14 +358,14 @@ impl std::ops::AddAssign for FannedOut {
 
 /// The batches that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Closed {
+pub struct EndedBatches {
     /// Batches for which a delivery was created.
     pub ended: u64,
     /// Batches that were not emailed: no event was left, or the user wanted no email.
     pub canceled: u64,
 }
 
-impl std::ops::AddAssign for Closed {
+impl std::ops::AddAssign for EndedBatches {
     fn add_assign(&mut self, other: Self) {
         self.ended += other.ended;
         self.canceled += other.canceled;

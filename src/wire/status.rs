@@ -22,7 +22,7 @@ pub struct Status {
     /// The schema of the store.
     pub schema: Schema,
     /// The numbers of pending and completed fan-outs.
-    pub fanouts: Backlog,
+    pub fanouts: JournalCounts,
     /// The oldest day that a pending fan-out writes to.
     pub oldest_pending_day: Option<Day>,
     /// The numbers of open and closing batches.
@@ -158,7 +158,7 @@ impl UnreadableUsers {
 
 /// The size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Backlog {
+pub struct JournalCounts {
     /// The number of accepted events whose fan-out is not complete.
     pub pending: u64,
     /// The number of events whose fan-out is complete. The journal keeps them for some time.

@@ -18,13 +18,13 @@ pub struct DayReport {
     pub stacks: u64,
     /// The outcome; flattened in JSON.
     #[serde(flatten)]
-    pub fate: Fate,
+    pub fate: DayFate,
 }
 
 /// Why a day was kept, or that it was dropped. In JSON, `fate` names the variant in snake case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "fate")]
-pub enum Fate {
+pub enum DayFate {
     /// The day is in the window, so it is kept even with `--force`.
     InWindow,
     /// The day is younger than the requested age.

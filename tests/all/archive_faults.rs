@@ -8,7 +8,7 @@ use tidings::domain::Day;
 use tidings::engine::{Silent, archive};
 use tidings::store::Meeting;
 use tidings::store::mongo::MongoOptions;
-use tidings::wire::transfer::Fate;
+use tidings::wire::transfer::DayFate;
 
 use crate::mongo_faults::{lost_reply, refused};
 use crate::support::mongo::{Faulty, faulty};
@@ -72,7 +72,7 @@ async fn an_archived_day_survives_a_failover_at_every_command() {
                 ran.unwrap();
                 let fate = &reports[0].fate;
                 assert!(
-                    matches!(fate, Fate::Dropped { file: Some(_) }),
+                    matches!(fate, DayFate::Dropped { file: Some(_) }),
                     "{command}: {fate:?}"
                 );
             }

@@ -138,7 +138,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A recognized key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct RecognizedKey {
     /// The name of the key; `None` for the configured key.
     pub name: Option<KeyName>,
     /// The permissions of the key.
@@ -162,7 +162,7 @@ struct KeyCache {
 
 struct KnownKey {
     hash: [u8; 32],
-    entry: Entry,
+    entry: RecognizedKey,
 }
 
 impl KeyRing {
@@ -180,10 +180,10 @@ impl KeyRing {
     /// # Errors
     ///
     /// Fails if the store is unreachable and its keys were never read.
-    pub async fn entry(&self, given: &[u8]) -> Result<Option<Entry>> {
+    pub async fn entry(&self, given: &[u8]) -> Result<Option<RecognizedKey>> {
         let given_hash = hash(given);
         if self.configured.ct_eq(&given_hash).into() {
-            return Ok(Some(Entry {
+            return Ok(Some(RecognizedKey {
                 name: None,
                 scope: Scope::Admin,
             }));
@@ -246,7 +246,7 @@ fn known(stored: StoredKey) -> Option<KnownKey> {
         let (name, scope) = (Some(name), record.scope);
         Ok(KnownKey {
             hash,
-            entry: Entry { name, scope },
+            entry: RecognizedKey { name, scope },
         })
     });
     readable

@@ -96,7 +96,7 @@ pub enum LinkError {
 
 /// Two links that test the public pages. They belong to no user, so using them changes nothing.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Probe {
+pub struct LinkProbe {
     /// A valid link for a user that cannot exist.
     pub genuine: String,
     /// A link with a wrong proof.
@@ -105,7 +105,7 @@ pub struct Probe {
 
 /// Creates the links of emails.
 #[derive(Debug)]
-pub struct Maker<'a> {
+pub struct LinkMaker<'a> {
     public_url: &'a str,
     brand: Option<&'a BrandName>,
     /// The address of the email, which its links to unsubscribe and to mute contain.
@@ -137,11 +137,11 @@ impl Links {
     }
 
     /// Returns the maker of links, or `None` without a public URL.
-    pub async fn maker(&self) -> Result<Option<Maker<'_>>> {
+    pub async fn maker(&self) -> Result<Option<LinkMaker<'_>>> {
         let Some(public_url) = &self.public_url else {
             return Ok(None);
         };
-        Ok(Some(Maker {
+        Ok(Some(LinkMaker {
             public_url,
             brand: self.brand.as_ref(),
             address: None,
@@ -150,7 +150,7 @@ impl Links {
     }
 
     /// Returns links that test the public pages from outside, or `None` without a public URL.
-    pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<Probe>> {
+    pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<LinkProbe>> {
         let Some(maker) = self.maker().await? else {
             return Ok(None);
         };
@@ -163,7 +163,7 @@ impl Links {
         };
         // Only the proof is wrong, because it comes from another secret.
         let other = LinkKeys::new(&generated_secret()?);
-        Ok(Some(Probe {
+        Ok(Some(LinkProbe {
             genuine: page(maker.public_url, &maker.keys.seal(&link)),
             forged: page(maker.public_url, &other.seal(&link)),
         }))
@@ -219,7 +219,7 @@ impl Links {
     }
 }
 
-impl Maker<'_> {
+impl LinkMaker<'_> {
     /// Returns the links of an email to this user that was begun at `begun`. `stop` and `mute` are
     /// the effects of the links to unsubscribe and to mute; `None` leaves a link out.
     pub fn personal(
@@ -244,8 +244,8 @@ impl Maker<'_> {
     /// Creates links for an email to this address. The links to unsubscribe and to mute contain it,
     /// so their page can offer other records. An unsubscribe link also works after the user was
     /// deleted.
-    pub fn to<'b>(&'b self, address: &'b Address) -> Maker<'b> {
-        Maker {
+    pub fn to<'b>(&'b self, address: &'b Address) -> LinkMaker<'b> {
+        LinkMaker {
             address: Some(address),
             ..*self
         }

@@ -16,7 +16,7 @@ use crate::domain::batch::{Accumulator, AccumulatorId};
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion, User, UserId};
 use crate::engine::{Watcher, crash};
 use crate::store::{AccumulatorFilter, Result};
-use crate::wire::digest::Closed;
+use crate::wire::digest::EndedBatches;
 
 /// The most accumulators that are processed in one step.
 const AT_ONCE: usize = 500;
@@ -37,7 +37,7 @@ impl Closer {
     }
 
     /// Ends batches that are due, the earliest first; `None` if none is due.
-    pub async fn step(&self) -> Result<Option<Closed>> {
+    pub async fn step(&self) -> Result<Option<EndedBatches>> {
         let Context {
             store,
             clock,
@@ -70,8 +70,8 @@ impl Closer {
     }
 
     /// Steps until no batch is due, or until the watcher asks to stop.
-    pub async fn drain(&self, progress: &dyn Watcher) -> Result<Closed> {
-        let mut all = Closed::default();
+    pub async fn drain(&self, progress: &dyn Watcher) -> Result<EndedBatches> {
+        let mut all = EndedBatches::default();
         while !progress.stopping()
             && let Some(closed) = self.step().await?
         {
@@ -86,12 +86,12 @@ impl Closer {
         &self,
         mut accumulators: Vec<Accumulator>,
         now: DateTime<Utc>,
-    ) -> Result<Closed> {
+    ) -> Result<EndedBatches> {
         let store = &self.context.store;
         let ended = accumulators.iter().flat_map(|of| of.ended.clone());
         let ended: Vec<Batch> = ended.collect();
         if ended.is_empty() {
-            return Ok(Closed::default());
+            return Ok(EndedBatches::default());
         }
         let are_filed = store.file_batches(&ended).await?;
         crash::point("after-file");
@@ -113,7 +113,7 @@ impl Closer {
             store.open(&rows).await?;
         }
         crash::point("after-row");
-        let closed = Closed {
+        let closed = EndedBatches {
             ended: rows.len() as u64,
             canceled: (filed.len() - rows.len()) as u64,
         };

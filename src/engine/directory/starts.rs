@@ -4,8 +4,9 @@
 //! cached until a change notice names the user, for at most `feed.fresh`. Start with
 //! [`Starts::of`]; [`crate::domain::start`] defines starts.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use moka::sync::Cache;
 
 use crate::context::Context;
 use crate::domain::start::{self, Erasure};
@@ -15,53 +16,43 @@ use crate::engine::feed::cache::{FeedCache, Version};
 use crate::store::{self, Error, Notes};
 
 /// The most cached starts.
-const KEPT: usize = 16_384;
+const MAX_CACHED: u64 = 16_384;
 
 /// Finds the starts of users and caches them.
 pub struct Starts {
-    pub(crate) context: Arc<Context>,
-    pub(crate) feed_cache: Arc<FeedCache>,
-    kept: Mutex<HashMap<UserId, (Option<Start>, Version)>>,
+    context: Arc<Context>,
+    feed_cache: Arc<FeedCache>,
+    cached: Cache<UserId, (Option<Start>, Version)>,
 }
 
 impl Starts {
     /// Creates an empty cache.
     pub fn new(context: Arc<Context>, feed_cache: Arc<FeedCache>) -> Self {
-        let kept = Mutex::default();
         Self {
             context,
             feed_cache,
-            kept,
+            cached: Cache::new(MAX_CACHED),
         }
     }
 
     /// Returns the user's start; `None` if no earlier user had the id.
     pub async fn of(&self, user: &UserId) -> Result<Option<Start>> {
-        if let Some((start, version)) = self.kept().get(user)
-            && self.feed_cache.is_current(version)
+        if let Some((start, version)) = self.cached.get(user)
+            && self.feed_cache.is_current(&version)
         {
-            return Ok(*start);
+            return Ok(start);
         }
-        let version = self.feed_cache.version(user.as_str());
-        let found = self.context.store.users(std::slice::from_ref(user)).await?;
-        let start = of(
-            &*self.context.store,
-            user,
-            found.first().and_then(Option::as_ref),
-        )
-        .await?;
+        let (version, store) = (self.feed_cache.version(user.as_str()), &*self.context.store);
+        let found = store
+            .users(std::slice::from_ref(user))
+            .await?
+            .pop()
+            .flatten();
+        let start = of(store, user, found.as_ref()).await?;
         if let Some(version) = version {
-            let mut kept = self.kept();
-            if kept.len() >= KEPT {
-                kept.clear();
-            }
-            kept.insert(user.clone(), (start, version));
+            self.cached.insert(user.clone(), (start, version));
         }
         Ok(start)
-    }
-
-    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<UserId, (Option<Start>, Version)>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

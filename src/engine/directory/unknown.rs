@@ -17,9 +17,9 @@ use crate::store;
 use crate::wire::event::{NAMED, Unknown};
 
 /// The most objects, and the most users, of one call that are looked up.
-const ASKED: usize = 1_000;
+const MAX_NAMES: usize = 1_000;
 // All requests that share a look-up fit into the limit.
-const _: () = assert!(joint::MOST * FEW_OBJECTS <= ASKED);
+const _: () = assert!(joint::MOST * FEW_OBJECTS <= MAX_NAMES);
 
 impl Unknown {
     /// Records what is unknown of an event, which must be in the catalog.
@@ -39,14 +39,14 @@ impl Unknown {
 
 /// The events and users of one request.
 #[derive(Debug, Clone)]
-pub struct Named {
+pub struct RequestNames {
     events: Vec<Event>,
     users: Vec<UserId>,
 }
 
-impl From<&Request> for Named {
+impl From<&Request> for RequestNames {
     fn from(request: &Request) -> Self {
-        let users = request.audience.named().iter().take(ASKED);
+        let users = request.audience.named().iter().take(MAX_NAMES);
         Self {
             events: request.events(),
             users: users.cloned().collect(),
@@ -56,46 +56,46 @@ impl From<&Request> for Named {
 
 /// Looks up whether names are known.
 #[derive(Clone)]
-pub struct Known {
+pub struct NameLookup {
     pub(crate) catalog: CatalogSource,
     pub(crate) context: Arc<Context>,
     /// Combines concurrent short requests into one look-up.
-    pub(crate) joint: Arc<Joint<Named, Unknown>>,
+    pub(crate) joint: Arc<Joint<RequestNames, Unknown>>,
 }
 
-impl Known {
+impl NameLookup {
     /// Returns the unknown names of each request, in the order of the requests. Checks the first
     /// thousand objects and the first thousand users. Concurrent short requests share a look-up.
-    pub async fn of(&self, requests: &[Named]) -> Result<Vec<Unknown>> {
+    pub async fn of(&self, requests: &[RequestNames]) -> Result<Vec<Unknown>> {
         let [one] = requests else {
             return Ok(self.look_up(requests).await?);
         };
         if one.events.len() > FEW_OBJECTS || one.users.len() > FEW_OBJECTS {
             return Ok(self.look_up(requests).await?);
         }
-        let look_up = |all: Vec<Named>| {
+        let look_up = |all: Vec<RequestNames>| {
             let known = self.clone();
             async move { known.look_up(&all).await }
         };
         Ok(vec![self.joint.call(one.clone(), look_up).await?])
     }
 
-    async fn look_up(&self, requests: &[Named]) -> store::Result<Vec<Unknown>> {
+    async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<Unknown>> {
         let mut catalog = self.catalog.of_mails();
         let events = requests.iter().flat_map(|one| &one.events);
         let users = requests.iter().flat_map(|one| &one.users);
-        let users: Vec<UserId> = users.take(ASKED).cloned().collect();
+        let users: Vec<UserId> = users.take(MAX_NAMES).cloned().collect();
         let records = async {
             match users.is_empty() {
                 true => Ok(Vec::new()),
                 false => self.context.store.users(&users).await,
             }
         };
-        let (loaded, records) = futures::join!(catalog.load(events.take(ASKED)), records);
+        let (loaded, records) = futures::join!(catalog.load(events.take(MAX_NAMES)), records);
         loaded?;
         let mut missing = records?.into_iter().map(|record| record.is_none());
-        let mut left = ASKED;
-        let unknown = |request: &Named| {
+        let mut left = MAX_NAMES;
+        let unknown = |request: &RequestNames| {
             let mut unknown = Unknown::default();
             for event in request.events.iter().take(left) {
                 unknown.note(event, &catalog, &self.context.policies);
@@ -110,7 +110,7 @@ impl Known {
     }
 
     /// Returns the unknown names of the newest `fanouts` journal entries.
-    pub async fn lately(&self, fanouts: usize) -> Result<Unknown> {
+    pub async fn recent(&self, fanouts: usize) -> Result<Unknown> {
         let events: Vec<Event> = self
             .context
             .store

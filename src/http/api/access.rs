@@ -24,7 +24,7 @@ use super::problem::{Code, Problem};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::domain::KeyName;
-use crate::engine::access::keys::{Entry, KeyRing};
+use crate::engine::access::keys::{KeyRing, RecognizedKey};
 use crate::engine::access::tokens::{TokenError, Tokens, UserToken};
 
 /// The size of a burst, in seconds of the average rate.
@@ -36,7 +36,7 @@ const SWEEP: u32 = 4_096;
 #[derive(Debug, Clone)]
 pub(super) enum Caller {
     /// An application with a server key.
-    Key(Entry),
+    Key(RecognizedKey),
     /// A user, with a token that their application signed.
     User(UserToken),
 }

@@ -14,7 +14,7 @@ use super::request::{Call, is_many, many, of_record, one};
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, Invalid, ObjectId};
-use crate::engine::directory::unknown::Named;
+use crate::engine::directory::unknown::RequestNames;
 use crate::engine::ingest::notify::{EventInput, Notify, Request, ids};
 use crate::wire::event::{Accepted, AllAccepted, Progress};
 
@@ -31,7 +31,7 @@ const LOOKUP_PATIENCE: Duration = Duration::from_secs(1);
 /// Accepts events, and adds warnings about unknown types, objects and users. A failed look-up only
 /// loses the warnings, because the events are already accepted.
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Problem> {
-    let named: Vec<Named> = requests.iter().map(Named::from).collect();
+    let named: Vec<RequestNames> = requests.iter().map(RequestNames::from).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
     let (notify, known) = (app.notify(), app.known());
     let looking_up = tokio::time::timeout(LOOKUP_PATIENCE, known.of(&named));

@@ -13,7 +13,7 @@ use tidings::engine::Silent;
 use tidings::engine::archive::{Effect, Protection, Request};
 use tidings::engine::ingest::notify;
 use tidings::store::{DaySum, Meeting, Summing};
-use tidings::wire::transfer::{DayReport, Fate};
+use tidings::wire::transfer::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, event, id, lease, new_marker, push_to, user};
@@ -94,11 +94,11 @@ async fn young_days_and_days_in_the_window_are_kept_despite_force(fresh: Fresh) 
         ..force.clone()
     };
 
-    assert_eq!(archive(&town, &young).await[0].fate, Fate::Young);
+    assert_eq!(archive(&town, &young).await[0].fate, DayFate::Young);
     let fates = archive(&town, &force).await;
 
-    assert_eq!(fates[0].fate, Fate::Dropped { file: None });
-    assert_eq!(fates[1].fate, Fate::InWindow);
+    assert_eq!(fates[0].fate, DayFate::Dropped { file: None });
+    assert_eq!(fates[1].fate, DayFate::InWindow);
     assert_eq!(days(&town).await, [Day::of(monday(5))]);
 }
 
@@ -111,7 +111,7 @@ async fn a_day_with_pending_events_is_not_dropped_without_force(fresh: Fresh) {
     let kept = archive(&town, &request(None)).await;
     assert_eq!(
         kept[0].fate,
-        Fate::Unmailed {
+        DayFate::Unmailed {
             people: 3,
             events: 6
         }
@@ -126,7 +126,7 @@ async fn a_day_with_pending_events_is_not_dropped_without_force(fresh: Fresh) {
         },
     )
     .await;
-    assert_eq!(forced[0].fate, Fate::Dropped { file: None });
+    assert_eq!(forced[0].fate, DayFate::Dropped { file: None });
     assert!(days(&town).await.is_empty());
 }
 
@@ -141,7 +141,7 @@ async fn a_day_whose_events_were_emailed_is_dropped(fresh: Fresh) {
         [DayReport {
             day: first_day(),
             stacks: 2,
-            fate: Fate::Dropped { file: None }
+            fate: DayFate::Dropped { file: None }
         }]
     );
     assert!(days(&town).await.is_empty());
@@ -154,7 +154,7 @@ async fn a_day_with_an_unfinished_fan_out_is_kept(fresh: Fresh) {
     old.at = Some(saturday());
     accept_late(&town.process(), old).await;
 
-    assert_eq!(archive(&town, &request(None)).await[0].fate, Fate::Busy);
+    assert_eq!(archive(&town, &request(None)).await[0].fate, DayFate::Busy);
     assert_eq!(days(&town).await, [first_day()]);
 }
 
@@ -169,7 +169,7 @@ async fn a_dry_run_drops_nothing(fresh: Fresh) {
 
     let report = archive(&town, &dry_run).await;
 
-    assert!(matches!(report[0].fate, Fate::Dropped { file: Some(_) }));
+    assert!(matches!(report[0].fate, DayFate::Dropped { file: Some(_) }));
     assert_eq!(days(&town).await, [first_day()]);
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
@@ -177,7 +177,7 @@ async fn a_dry_run_drops_nothing(fresh: Fresh) {
 /// Archives into this folder and returns the export of the first day.
 pub async fn exported(town: &Town, folder: &Path) -> std::path::PathBuf {
     match archive(town, &request(Some(folder))).await.remove(0).fate {
-        Fate::Dropped { file: Some(file) } => file,
+        DayFate::Dropped { file: Some(file) } => file,
         other => panic!("{other:?}"),
     }
 }

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use tidings::domain::Entry;
 use tidings::engine::Silent;
 use tidings::engine::archive::{Protection, Request};
-use tidings::wire::transfer::Fate;
+use tidings::wire::transfer::DayFate;
 
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
 use crate::support::poison::database;
@@ -50,7 +50,7 @@ async fn archive_again(town: &Town, folder: &Path) -> PathBuf {
     archive.run(&request, &Silent, &mut reports).await.unwrap();
     let second = folder.join("notifications_20140419.2.ndjson.zst");
     let file = Some(second.clone());
-    assert_eq!(reports[0].fate, Fate::Dropped { file });
+    assert_eq!(reports[0].fate, DayFate::Dropped { file });
     second
 }
 
@@ -164,11 +164,11 @@ async fn a_day_that_fails_does_not_stop_the_archive_run(fresh: Fresh) {
 
     let is_ours = |why: &str| why.contains("the test wanted it to fail");
     assert!(
-        matches!(&reports[0].fate, Fate::Failed { why } if is_ours(why)),
+        matches!(&reports[0].fate, DayFate::Failed { why } if is_ours(why)),
         "{reports:?}"
     );
     assert!(
-        matches!(reports[1].fate, Fate::Dropped { .. }),
+        matches!(reports[1].fate, DayFate::Dropped { .. }),
         "{reports:?}"
     );
     assert_eq!(days(&town).await, [first_day()]);
@@ -196,14 +196,14 @@ async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
 
         let mut reports = Vec::new();
         archive.run(&request, &Silent, &mut reports).await.unwrap();
-        assert_eq!(reports[0].fate, Fate::Changed);
+        assert_eq!(reports[0].fate, DayFate::Changed);
         assert_eq!(file_names(folder.path()), Vec::<String>::new());
         assert_eq!(days(&town).await, [first_day()]);
         assert_eq!(entries(&fresh, "ada").await.len(), 4);
         archive.run(&request, &Silent, &mut reports).await.unwrap();
 
         assert!(
-            matches!(reports[1].fate, Fate::Dropped { .. }),
+            matches!(reports[1].fate, DayFate::Dropped { .. }),
             "{reports:?}"
         );
         assert!(days(&town).await.is_empty());
@@ -238,7 +238,7 @@ async fn a_day_leased_by_another_process_is_not_touched(fresh: Fresh) {
         .await
         .unwrap();
 
-    assert_eq!(reports[0].fate, Fate::Held);
+    assert_eq!(reports[0].fate, DayFate::Held);
     assert_eq!(days(&town).await, [first_day()]);
 }
 
@@ -263,7 +263,7 @@ async fn two_concurrent_archive_runs_leave_one_valid_export(fresh: Fresh) {
         let fates: Vec<_> = first.iter().chain(&second).map(|day| &day.fate).collect();
         let dropped = fates
             .iter()
-            .filter(|fate| matches!(fate, Fate::Dropped { .. }));
+            .filter(|fate| matches!(fate, DayFate::Dropped { .. }));
         assert_eq!(dropped.count(), 1, "{fates:?}");
         assert_eq!(
             file_names(folder.path()),
@@ -312,7 +312,7 @@ async fn a_day_that_a_crashed_drop_left_renamed_is_restored() {
         archive.run(&kept, &Silent, &mut reports).await.unwrap();
 
         assert!(
-            matches!(reports[0].fate, Fate::Unmailed { .. }),
+            matches!(reports[0].fate, DayFate::Unmailed { .. }),
             "{reports:?}"
         );
         assert_eq!(entries(&fresh, "ada").await, [before.0, late].concat());

@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use tidings::domain::Day;
 use tidings::engine::Silent;
 use tidings::engine::archive::{Effect, Protection, Request};
-use tidings::wire::transfer::Fate;
+use tidings::wire::transfer::DayFate;
 
 use crate::support::Fresh;
 use crate::support::poison::{database, file};
@@ -281,7 +281,7 @@ async fn documents_of_every_shape_are_restored_byte_for_byte() {
             .run(&request(folder.path()), &Silent, &mut reports)
             .await
             .unwrap();
-        let Fate::Dropped { file: Some(file) } = &reports[0].fate else {
+        let DayFate::Dropped { file: Some(file) } = &reports[0].fate else {
             panic!("{reports:?}");
         };
         assert!(load_documents(&database).await.is_empty());
@@ -342,7 +342,7 @@ async fn rows_that_are_not_valid_documents_are_restored_byte_for_byte() {
             .run(&request(folder.path()), &Silent, &mut reports)
             .await
             .unwrap();
-        let Fate::Dropped { file: Some(file) } = &reports[0].fate else {
+        let DayFate::Dropped { file: Some(file) } = &reports[0].fate else {
             panic!("{reports:?}");
         };
         for _ in 0..2 {

@@ -10,7 +10,7 @@ use tidings::engine::Silent;
 use tidings::engine::archive::{self, Protection};
 use tidings::engine::digest::{Effect, Request, Timing};
 use tidings::wire::digest::Report;
-use tidings::wire::transfer::{DayReport, Fate};
+use tidings::wire::transfer::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{Fresh, user};
@@ -305,7 +305,7 @@ async fn events_older_than_max_age_expire_once_and_can_be_archived(fresh: Fresh)
     assert_eq!(emailed_works(&town), ["a3"]);
     assert!(
         days.iter()
-            .all(|day| matches!(day.fate, Fate::Dropped { .. })),
+            .all(|day| matches!(day.fate, DayFate::Dropped { .. })),
         "{days:?}"
     );
 }
@@ -344,7 +344,7 @@ async fn events_of_an_open_delivery_do_not_expire(fresh: Fresh) {
     assert!(
         matches!(
             kept[0].fate,
-            Fate::Unmailed {
+            DayFate::Unmailed {
                 people: 1,
                 events: 1
             }
@@ -446,14 +446,17 @@ async fn a_day_with_a_backlog_is_kept_until_it_is_emailed(fresh: Fresh) {
     assert!(
         matches!(
             before[0].fate,
-            Fate::Unmailed {
+            DayFate::Unmailed {
                 people: 1,
                 events: 1
             }
         ),
         "{before:?}"
     );
-    assert!(matches!(after[0].fate, Fate::Dropped { .. }), "{after:?}");
+    assert!(
+        matches!(after[0].fate, DayFate::Dropped { .. }),
+        "{after:?}"
+    );
     assert_eq!(emailed_works(&town), ["a1"]);
 }
 
@@ -470,7 +473,7 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
     };
     let (archive, mut days) = (town.process().archive(), Vec::new());
     archive.run(&forced, &Silent, &mut days).await.unwrap();
-    let Fate::Dropped { file: Some(file) } = &days[0].fate else {
+    let DayFate::Dropped { file: Some(file) } = &days[0].fate else {
         panic!("{days:?}");
     };
     town.digests_at(at("2014-05-02T10:15:00Z")).await;

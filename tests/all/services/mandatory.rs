@@ -14,7 +14,7 @@ use tidings::engine::archive::{Effect, Protection, Request as Archive};
 use tidings::engine::digest::{Effect as DigestEffect, Request as DigestRequest};
 use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::{By, Place, Why};
-use tidings::wire::transfer::Fate;
+use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, monday, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, kind, noon, user};
@@ -370,7 +370,7 @@ async fn a_day_with_mandatory_events_for_unsubscribed_users_is_kept(fresh: Fresh
 
     assert_eq!(
         days.remove(0).fate,
-        Fate::Unmailed {
+        DayFate::Unmailed {
             people: 4,
             events: 6
         },

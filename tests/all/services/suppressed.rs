@@ -13,7 +13,7 @@ use tidings::engine::Silent;
 use tidings::engine::archive::{Effect, Protection, Request};
 use tidings::wire::digest::Report;
 use tidings::wire::explanation::Why;
-use tidings::wire::transfer::Fate;
+use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
 use crate::support::{Fresh, noon, user};
@@ -291,9 +291,9 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     let planned = fate(Effect::Rehearse).await;
     let old = fate(Effect::Drop).await;
 
-    assert_eq!(young, Fate::Unmailed { people, events });
-    assert_eq!(planned, Fate::Dropped { file: None });
-    assert_eq!(old, Fate::Dropped { file: None });
+    assert_eq!(young, DayFate::Unmailed { people, events });
+    assert_eq!(planned, DayFate::Dropped { file: None });
+    assert_eq!(old, DayFate::Dropped { file: None });
     let reported = town.process().owed().told().await.unwrap();
     assert_eq!(
         (

@@ -178,6 +178,6 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
             .iter()
             .any(|warning| warning.contains("unheard-of"))
     );
-    let recent = town.process().known().lately(10).await.unwrap();
+    let recent = town.process().known().recent(10).await.unwrap();
     assert_eq!((recent.events, recent.types.len()), (1, 1));
 }

@@ -10,7 +10,7 @@ use super::Compose;
 use super::contents::{Contents, Rendering};
 use crate::domain::{Content, Delivery, Occasion, Stop, User};
 use crate::email::{self, Message, Place, Placeholders};
-use crate::engine::access::links::Maker;
+use crate::engine::access::links::LinkMaker;
 use crate::render;
 
 /// A rendered email, without its recipient.
@@ -70,7 +70,7 @@ impl Compose {
         row: &Delivery,
         user: &User,
         content: Content,
-        maker: Option<&Maker<'_>>,
+        maker: Option<&LinkMaker<'_>>,
         at: DateTime<Utc>,
         contents: &mut Contents,
     ) -> Result<Message, String> {

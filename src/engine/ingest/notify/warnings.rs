@@ -4,13 +4,13 @@
 use super::Request;
 use crate::domain::{ObjectKey, Selector};
 use crate::engine::Result;
-use crate::engine::directory::unknown::{Known, Named};
+use crate::engine::directory::unknown::{NameLookup, RequestNames};
 use crate::store::PeopleFilter;
 
-impl Known {
+impl NameLookup {
     /// Returns a sentence for each reason, with what to do about it.
     pub async fn warnings(&self, request: &Request) -> Result<Vec<String>> {
-        let unknown = self.of(&[Named::from(request)]).await?;
+        let unknown = self.of(&[RequestNames::from(request)]).await?;
         let told = unknown
             .iter()
             .flat_map(|unknown| unknown.warnings(&self.context.policies));
