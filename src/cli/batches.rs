@@ -7,7 +7,7 @@ use super::screen::Screen;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::app::{Access, App};
-use crate::domain::batch::TakenOut;
+use crate::domain::batch::RemovedEvents;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
@@ -115,12 +115,12 @@ impl Args {
                 let objects = objects.iter().cloned();
                 let objects = objects.map(|object| policies.object_id(kind, object));
                 let objects: Vec<ObjectId> = objects.collect();
-                let out = app.batches().take_out(kind, &objects, None).await?;
+                let out = app.batches().remove_events(kind, &objects, None).await?;
                 if *json {
                     screen.json(&out)?;
                     return Ok(Exit::Done);
                 }
-                let events = words::events(out.taken);
+                let events = words::events(out.removed);
                 screen.line(format!("take-out: {events} taken out of open batches"))?;
                 note_not_kept(screen, out)?;
                 Ok(Exit::Done)
@@ -292,7 +292,7 @@ async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Re
 }
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.
-pub(super) fn note_not_kept(screen: &mut Screen, out: TakenOut) -> std::io::Result<()> {
+pub(super) fn note_not_kept(screen: &mut Screen, out: RemovedEvents) -> std::io::Result<()> {
     match words::some(out.not_kept, "that they no longer keep") {
         Some(some) => screen.note(format!(
             "the same batches count {some}; which they are is not known, and they stay counted"

@@ -244,8 +244,8 @@ impl RetractArgs {
         let (kind, objects) = (&self.kind, named(&retracted.objects));
         screen.line(format!("taken back: {kind} about {objects}"))?;
         let out = retracted.out;
-        if out.taken > 0 {
-            let events = words::events(out.taken);
+        if out.removed > 0 {
+            let events = words::events(out.removed);
             screen.line(format!("{events} left open batches"))?;
         }
         note_not_kept(screen, out)?;

@@ -25,7 +25,7 @@ pub use policy::{BatchPolicy, Doubt, Keep};
 pub const ROOM: usize = 10_000;
 
 /// The most removed events that a batch remembers.
-pub const TAKEN: usize = 1_000;
+pub const MOST_REMOVED: usize = 1_000;
 
 /// An event in a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -71,16 +71,21 @@ impl Contents {
         }
     }
 
-    fn take_out(&mut self, kind: &EventType, objects: &[ObjectId], up_to: Option<Id>) -> Vec<Item> {
+    fn remove_events(
+        &mut self,
+        kind: &EventType,
+        objects: &[ObjectId],
+        up_to: Option<Id>,
+    ) -> Vec<Item> {
         let is_meant = |item: &Item| {
             let is_reached = up_to.is_none_or(|at| item.i.is_no_later_than(at));
             item.t == *kind && objects.contains(&item.o) && is_reached
         };
         let items = std::mem::take(&mut self.items);
-        let (taken, left): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_meant);
+        let (removed, left): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_meant);
         self.items = left;
-        self.count -= taken.len() as u64;
-        taken
+        self.count -= removed.len() as u64;
+        removed
     }
 
     /// Returns the number of events that are counted but not kept, as in "+12 more".
@@ -189,8 +194,8 @@ pub struct Batch {
     pub policy: String,
     /// The fan-outs that have joined, ascending; at most [`ROOM`].
     pub joined: Vec<Id>,
-    /// The last [`TAKEN`] removed events. The stacks still contain them.
-    pub taken: Vec<Item>,
+    /// The last [`MOST_REMOVED`] removed events. The stacks still contain them.
+    pub removed: Vec<Item>,
     /// When the batch was closed or canceled.
     pub settled: Option<DateTime<Utc>>,
 }
@@ -208,9 +213,10 @@ pub enum Joined {
 
 /// The outcome of removing events from a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct TakenOut {
-    /// The kept events that were removed. The total decreases by this number.
-    pub taken: u64,
+pub struct RemovedEvents {
+    /// The kept events that were removed; `taken` in JSON. The total decreases by this number.
+    #[serde(rename = "taken")]
+    pub removed: u64,
     /// The events that are counted but not kept. They stay counted, because they cannot be matched.
     pub not_kept: u64,
 }
@@ -241,7 +247,7 @@ impl Batch {
             contents: Contents::default(),
             policy: String::new(),
             joined: Vec::new(),
-            taken: Vec::new(),
+            removed: Vec::new(),
             settled: None,
         };
         batch.add(items, at, policy);
@@ -334,32 +340,32 @@ impl Batch {
     /// The total decreases by the number of kept events that match. Events that were not kept
     /// cannot be matched, so they stay counted. If no event is left and none was emailed, the batch
     /// is canceled.
-    pub fn take_out(
+    pub fn remove_events(
         &mut self,
         kind: &EventType,
         objects: &[ObjectId],
         up_to: Option<Id>,
-    ) -> TakenOut {
+    ) -> RemovedEvents {
         if !matches!(self.state, BatchState::Open | BatchState::Closing) {
-            return TakenOut::default();
+            return RemovedEvents::default();
         }
-        let mut taken = self.contents.take_out(kind, objects, up_to);
+        let mut removed = self.contents.remove_events(kind, objects, up_to);
         let mut not_kept = self.contents.more();
         if let Lead::Waiting { contents, .. } = &mut self.lead {
-            taken.extend(contents.take_out(kind, objects, up_to));
+            removed.extend(contents.remove_events(kind, objects, up_to));
             not_kept += contents.more();
             if contents.is_empty() {
                 self.lead = Lead::None;
             }
         }
-        let out = TakenOut {
-            taken: taken.len() as u64,
+        let out = RemovedEvents {
+            removed: removed.len() as u64,
             not_kept,
         };
-        self.taken.extend(taken);
-        let over = self.taken.len().saturating_sub(TAKEN);
-        self.taken.drain(..over);
-        if out.taken > 0 && self.contents.is_empty() && self.lead == Lead::None {
+        self.removed.extend(removed);
+        let over = self.removed.len().saturating_sub(MOST_REMOVED);
+        self.removed.drain(..over);
+        if out.removed > 0 && self.contents.is_empty() && self.lead == Lead::None {
             self.state = BatchState::Canceled;
         }
         out
@@ -421,7 +427,7 @@ impl Batch {
             && self.contents == other.contents
             && self.joined == other.joined
             && self.lead == other.lead
-            && self.taken == other.taken
+            && self.removed == other.removed
     }
 
     /// Returns the events that `other` lacks as a batch with this id; `None` if it has all
@@ -436,7 +442,7 @@ impl Batch {
         *count = count
             .saturating_sub(other.contents.count)
             .max(items.len() as u64);
-        self.taken
+        self.removed
             .retain(|item| self.joined.binary_search(&item.i).is_ok());
         if let Lead::Mailed { joined } = &mut self.lead {
             joined.retain(|fanout| self.joined.binary_search(fanout).is_ok());

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::domain::batch::TakenOut;
+use crate::domain::batch::RemovedEvents;
 use crate::domain::{
     BadStack, Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, ObjectKey, Policies,
     UserId,
@@ -39,7 +39,7 @@ pub(crate) struct Accepted {
 pub struct Retracted {
     /// The effect on open batches; flattened in JSON.
     #[serde(flatten)]
-    pub out: TakenOut,
+    pub out: RemovedEvents,
     /// The keys of the retracted objects, in the order of the request.
     pub objects: Vec<ObjectKey>,
     /// Possible mistakes in the request; omitted from JSON if there are none.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Batch, BatchKey, BatchPolicy, BatchState, Item, Joined, Lead, TakenOut};
+use super::{Batch, BatchKey, BatchPolicy, BatchState, Item, Joined, Lead, RemovedEvents};
 use crate::domain::coordination::Lease;
 use crate::domain::id::Id;
 use crate::domain::name::{EventType, ObjectId, UserId};
@@ -268,15 +268,15 @@ impl Accumulator {
 
     /// Removes the events of this type and these objects from the open batch. `up_to` limits them
     /// to events that happened no later.
-    pub fn take_out(
+    pub fn remove_events(
         &mut self,
         kind: &EventType,
         objects: &[ObjectId],
         at: DateTime<Utc>,
         up_to: Option<Id>,
-    ) -> TakenOut {
+    ) -> RemovedEvents {
         let open = self.open.as_mut();
-        let out = open.map(|open| open.take_out(kind, objects, up_to));
+        let out = open.map(|open| open.remove_events(kind, objects, up_to));
         self.put_away(at);
         out.unwrap_or_default()
     }
@@ -341,7 +341,7 @@ impl Batch {
             contents,
             policy: self.policy.clone(),
             joined,
-            taken: self.taken.clone(),
+            removed: self.removed.clone(),
             settled: None,
         })
     }
@@ -363,7 +363,7 @@ impl Batch {
     /// ones. Events that a full day did not store are missing, unless they were kept.
     pub fn all_of(&self, stacks: Option<&PersonStacks>) -> Vec<Item> {
         let own: HashSet<Id> = self.own_fanouts().collect();
-        let removed: HashSet<&Item> = self.taken.iter().collect();
+        let removed: HashSet<&Item> = self.removed.iter().collect();
         let stacks = stacks.iter().flat_map(|person| &person.stacks);
         let events = stacks.flat_map(|stack| stack.events());
         let stored = events.filter_map(|(_, event)| {

@@ -168,7 +168,7 @@ fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
     );
 
     let objects = [ObjectId::stored("b")];
-    accumulator.take_out(&EventType::stored("T"), &objects, at(4), None);
+    accumulator.remove_events(&EventType::stored("T"), &objects, at(4), None);
     accumulator.advance(at(300), &mut ids);
     let rest = accumulator.ended.last().unwrap();
     assert_eq!(
@@ -235,14 +235,14 @@ fn a_batch_whose_events_are_all_withdrawn_is_canceled() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
 
-    let out = accumulator.take_out(
+    let out = accumulator.remove_events(
         &EventType::stored("T"),
         &[ObjectId::stored("a")],
         at(9),
         None,
     );
 
-    assert_eq!((out.taken, accumulator.open.is_none()), (1, true));
+    assert_eq!((out.removed, accumulator.open.is_none()), (1, true));
     assert_eq!(accumulator.ended[0].state, BatchState::Canceled);
     assert_eq!(
         accumulator.join(&[item(1, "a")], at(10), &policy(300), &mut ids),
@@ -376,7 +376,7 @@ proptest! {
                 }
                 Step::Withdraw(object) => {
                     let objects = [ObjectId::stored(object.to_string())];
-                    withdrawn += accumulator.take_out(&EventType::stored("T"), &objects, at(now), None).taken;
+                    withdrawn += accumulator.remove_events(&EventType::stored("T"), &objects, at(now), None).removed;
                 }
                 Step::Close | Step::Cancel => {
                     let Some(open) = accumulator.open.as_ref().map(|open| open.id) else { continue };

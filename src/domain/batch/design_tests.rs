@@ -107,7 +107,7 @@ fn a_removed_item_delays_the_early_close_of_a_fixed_window_at_three() {
     let mut batch = opened(&[comment(1, "a")], clock(0, 0), &policy);
     batch.join(&[comment(2, "b")], clock(1, 0), &policy);
 
-    batch.take_out(
+    batch.remove_events(
         &EventType::stored("Comment"),
         &[ObjectId::stored("b")],
         None,
@@ -139,7 +139,7 @@ fn an_item_removed_from_a_full_batch_is_not_emailed() {
     let mut batch = opened(&[comment(1, "a"), comment(1, "b")], clock(0, 0), &policy);
     assert_eq!(batch.state, BatchState::Closing);
 
-    batch.take_out(
+    batch.remove_events(
         &EventType::stored("Comment"),
         &[ObjectId::stored("a")],
         None,

@@ -115,10 +115,10 @@ fn withdrawn_items_reduce_the_total_and_omitted_events_stay_counted() {
     }
 
     let b = [ObjectId::stored("b")];
-    let other = batch.take_out(&EventType::stored("Like"), &b, None);
-    let out = batch.take_out(&EventType::stored("Comment"), &b, None);
+    let other = batch.remove_events(&EventType::stored("Like"), &b, None);
+    let out = batch.remove_events(&EventType::stored("Comment"), &b, None);
 
-    assert_eq!((other.taken, out.taken, out.not_kept), (0, 1, 2));
+    assert_eq!((other.removed, out.removed, out.not_kept), (0, 1, 2));
     assert_eq!(
         (batch.contents.count, objects(&batch.contents)),
         (4, vec!["a", "c"])
@@ -129,7 +129,7 @@ fn withdrawn_items_reduce_the_total_and_omitted_events_stay_counted() {
 fn a_batch_whose_items_are_all_withdrawn_is_canceled() {
     let mut batch = opened(&[comment(1, "a")], at(0), &five_minutes());
 
-    batch.take_out(
+    batch.remove_events(
         &EventType::stored("Comment"),
         &[ObjectId::stored("a")],
         None,
@@ -172,12 +172,12 @@ fn a_lead_can_be_withdrawn_until_it_is_emailed() {
     let fresh = opened(&[comment(1, "a")], at(0), &policy);
 
     let mut alone = fresh.clone();
-    assert_eq!(alone.take_out(&kind, &a, None).taken, 1);
+    assert_eq!(alone.remove_events(&kind, &a, None).removed, 1);
     assert_eq!(alone.state, BatchState::Canceled);
 
     let mut followed = fresh.clone();
     followed.join(&[comment(2, "b")], at(1), &policy);
-    followed.take_out(&kind, &a, None);
+    followed.remove_events(&kind, &a, None);
     assert_eq!(
         (followed.state, followed.contents.count),
         (BatchState::Open, 1)
@@ -186,7 +186,10 @@ fn a_lead_can_be_withdrawn_until_it_is_emailed() {
 
     let mut mailed = fresh;
     mailed.split_lead(|| fanout_id(9), at(0)).unwrap();
-    assert_eq!(mailed.take_out(&kind, &a, None), TakenOut::default());
+    assert_eq!(
+        mailed.remove_events(&kind, &a, None),
+        RemovedEvents::default()
+    );
     assert_eq!(mailed.state, BatchState::Open);
 }
 
@@ -303,7 +306,7 @@ proptest! {
                 },
                 Act::TakeOut { object } => {
                     let kind = EventType::stored("Comment");
-                    withdrawn += batch.take_out(&kind, &[ObjectId::stored(object.to_string())], None).taken;
+                    withdrawn += batch.remove_events(&kind, &[ObjectId::stored(object.to_string())], None).removed;
                     prop_assert_eq!(batch.closes_at, before.closes_at);
                 }
             }

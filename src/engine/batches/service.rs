@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 
 use super::{QuietHours, change};
 use crate::context::Context;
-use crate::domain::batch::{Accumulator, TakenOut};
+use crate::domain::batch::{Accumulator, RemovedEvents};
 use crate::domain::fanout::check_objects;
 use crate::domain::{Batch, BatchState, DeliveryId, Event, EventType, Id, ObjectId};
 use crate::engine::eligibility::catalog::CatalogSource;
@@ -140,14 +140,14 @@ impl BatchService {
     /// # Errors
     ///
     /// [`Error::Invalid`] if there are no objects, or more than an event can have.
-    pub async fn take_out(
+    pub async fn remove_events(
         &self,
         kind: &EventType,
         objects: &[ObjectId],
         up_to: Option<Id>,
-    ) -> Result<TakenOut> {
+    ) -> Result<RemovedEvents> {
         check_objects(objects.len())?;
-        let (mut all, mut after) = (TakenOut::default(), None);
+        let (mut all, mut after) = (RemovedEvents::default(), None);
         loop {
             let holding = AccumulatorFilter::Holding {
                 kind,
@@ -161,12 +161,12 @@ impl BatchService {
             };
             after = Some(last.id.clone());
             let now = self.context.clock.now();
-            let take_out = |accumulator: &mut Accumulator| {
-                let out = accumulator.take_out(kind, objects, now, up_to);
-                (out.taken > 0).then_some(out)
+            let remove_events = |accumulator: &mut Accumulator| {
+                let out = accumulator.remove_events(kind, objects, now, up_to);
+                (out.removed > 0).then_some(out)
             };
-            for out in change(&self.context, found, take_out).await? {
-                all.taken += out.taken;
+            for out in change(&self.context, found, remove_events).await? {
+                all.removed += out.removed;
                 all.not_kept += out.not_kept;
             }
         }

@@ -116,11 +116,13 @@ impl Ledger {
     /// Accepted digests are marked before they are settled; all other rows are settled first.
     /// Settlements of rows that are not in `rows` are ignored, because the markers are built from
     /// these rows.
-    pub(super) async fn conclude(
+    pub(super) async fn conclude<'a>(
         &self,
-        rows: &[&Delivery],
+        rows: impl IntoIterator<Item = &'a Delivery>,
         decisions: Decisions,
     ) -> Result<Concluded> {
+        let rows = rows.into_iter().map(|row| (&row.id, row));
+        let of: HashMap<&DeliveryId, &Delivery> = rows.collect();
         let mut concluded = Concluded {
             deferred: decisions.deferrals,
             answered: decisions.answered,
@@ -137,7 +139,6 @@ impl Ledger {
         if decisions.settlements.is_empty() {
             return Ok(concluded);
         }
-        let of: HashMap<&DeliveryId, &Delivery> = rows.iter().map(|row| (&row.id, *row)).collect();
         let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) = decisions
             .settlements
             .into_iter()

@@ -34,6 +34,16 @@ fn unfit(catalog: &Catalog, event: &Event, built: DateTime<Utc>) -> Option<LeftO
     }
 }
 
+fn by_mail(row: &Delivery, place: Place, left_out: Option<LeftOut>) -> By {
+    By::Mail {
+        delivery: row.id.clone(),
+        state: row.state,
+        at: row.outcome.settled.unwrap_or(row.built_at()),
+        place,
+        left_out,
+    }
+}
+
 /// Returns the variants of a digest's events: all of them, without the excluded ones, and without
 /// those that are excluded for one reason only.
 fn parts<'p>(
@@ -173,13 +183,7 @@ impl<'a> Mails<'a> {
                     Some(place) => *place,
                     None => (Place::LeftOut, Some(self.why_never(stack, position, row))),
                 };
-                By::Mail {
-                    delivery: row.id.clone(),
-                    state: row.state,
-                    at: row.outcome.settled.unwrap_or(row.built_at()),
-                    place,
-                    left_out,
-                }
+                by_mail(row, place, left_out)
             }
             (None, Some(id), Some(_)) => By::Flush { at: id.time() },
             (None, id, _) => By::OlderWriter {
@@ -265,16 +269,9 @@ impl<'a> BatchMail<'a> {
 
     /// Returns the place of this event of the batch. `muted` is the time since which it is muted.
     pub(crate) fn by(&self, event: &Event, muted: Option<DateTime<Utc>>) -> By {
-        let built = self.row.built_at();
-        let is_muted = muted.is_some_and(|since| since <= built);
+        let is_muted = muted.is_some_and(|since| since <= self.row.built_at());
         let (place, left_out) = self.place(event, is_muted);
-        By::Mail {
-            delivery: self.row.id.clone(),
-            state: self.row.state,
-            at: self.row.outcome.settled.unwrap_or(built),
-            place,
-            left_out,
-        }
+        by_mail(self.row, place, left_out)
     }
 
     fn place(&self, event: &Event, is_muted: bool) -> (Place, Option<LeftOut>) {

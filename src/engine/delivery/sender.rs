@@ -223,8 +223,8 @@ impl Sender {
             Decision::Settle(Settlement::of(row, state, 0, Some(&reason)).given_up())
         };
         let decisions = misrouted.iter().map(decide).collect();
-        let rows: Vec<&Delivery> = misrouted.iter().map(|misrouted| &misrouted.row).collect();
-        self.ledger.conclude(&rows, decisions).await.map(drop)
+        let rows = misrouted.iter().map(|misrouted| &misrouted.row);
+        self.ledger.conclude(rows, decisions).await.map(drop)
     }
 
     /// Processes claimable rows until no delivery of the tally is unsettled. Gives up if nothing

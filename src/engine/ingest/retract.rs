@@ -61,7 +61,7 @@ impl Retract {
         self.feed_cache.apply(&about);
         // Events that join a batch after `at` are not part of the retraction.
         Ok(Retracted {
-            out: self.batches.take_out(kind, &objects, Some(at)).await?,
+            out: self.batches.remove_events(kind, &objects, Some(at)).await?,
             objects: keys,
             warnings: unknown.doubts(&self.context.policies),
         })

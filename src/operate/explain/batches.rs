@@ -56,7 +56,7 @@ impl Batches {
     pub(super) fn holding(&self, event: &Event) -> Option<&Batch> {
         let i = event.i?;
         let is_it = |item: &Item| item.i == i && item.t == event.t && item.o == event.o;
-        let keeps = |batch: &&Batch| batch.kept().chain(&batch.taken).any(is_it);
+        let keeps = |batch: &&Batch| batch.kept().chain(&batch.removed).any(is_it);
         let own = |batch: &&Batch| batch.own_fanouts().any(|own| own == i);
         let of_lead = |batch: &&Batch| batch.has_joined(i);
         let all = || self.all.iter();
@@ -96,7 +96,7 @@ impl Batches {
             return mailed.then_some(Why::Mailed);
         };
         let is_it = |item: &Item| Some(item.i) == event.i && item.t == event.t && item.o == event.o;
-        if batch.taken.iter().any(is_it) {
+        if batch.removed.iter().any(is_it) {
             return Some(Why::TakenOut);
         }
         let mail = self.mails.get(&DeliveryId::batch(batch.id));

@@ -80,7 +80,7 @@ record! {
             Lead::Mailed { joined } => Some(As::keep(joined)),
             Lead::None | Lead::Waiting { .. } => None,
         },
-        taken: Vec<ItemRecord> = filled(&batch.taken),
+        taken: Vec<ItemRecord> = filled(&batch.removed),
     }
     odd(record) {
         id: needs("id", record.id.or(record.filed))?.0,
@@ -110,7 +110,7 @@ record! {
             joined.sort_unstable();
             joined
         },
-        taken: record.taken.unwrap_or_default().told()?,
+        removed: record.taken.unwrap_or_default().told()?,
     }
 }
 

@@ -92,7 +92,10 @@ async fn close_at_ends_a_window_early_and_the_email_has_the_exact_total(fresh: F
         if work == "a2" {
             let removed = [ObjectId::stored("a2")];
             let kind = kind("ArtworkPublished");
-            app.batches().take_out(&kind, &removed, None).await.unwrap();
+            app.batches()
+                .remove_events(&kind, &removed, None)
+                .await
+                .unwrap();
         }
         mailed_at.push(town.mails().len());
     }

@@ -212,9 +212,12 @@ impl<'a> Machine<'a> {
             Action::CrashCloser(nth, fault) => self.crash_closer(*nth, *fault).await,
             Action::Remove(object) => {
                 let about = [ObjectId::stored(object.to_string())];
-                let out = self.book().take_out(&kind("Happened"), &about, None).await;
+                let out = self
+                    .book()
+                    .remove_events(&kind("Happened"), &about, None)
+                    .await;
                 let removed = self.model.remove(*object, self.now);
-                assert_eq!(out.unwrap().taken, removed);
+                assert_eq!(out.unwrap().removed, removed);
             }
             Action::End(slot, how) => self.end_open_batch(*slot, *how).await,
             Action::Settle => self.settle_all().await,

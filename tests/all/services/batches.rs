@@ -274,10 +274,10 @@ async fn events_beyond_keep_are_shown_when_all_kept_ones_are_withdrawn(fresh: Fr
     let removed = town
         .process()
         .batches()
-        .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a5")], None)
+        .remove_events(&kind("ArtworkPublished"), &[ObjectId::stored("a5")], None)
         .await
         .unwrap();
-    assert_eq!((removed.taken, removed.not_kept), (1, 3));
+    assert_eq!((removed.removed, removed.not_kept), (1, 3));
     town.put_works(&["a2", "a4"], |_| false).await;
 
     let tally = send_due_at(&town, 300).await;
@@ -417,11 +417,11 @@ async fn events_can_be_removed_from_open_batches(fresh: Fresh) {
     let book = town.process().batches();
     let works = [ObjectId::stored("a1"), ObjectId::stored("x")];
     let removed = book
-        .take_out(&kind("ArtworkPublished"), &works, None)
+        .remove_events(&kind("ArtworkPublished"), &works, None)
         .await
         .unwrap();
 
-    assert_eq!((removed.taken, removed.not_kept), (2, 0));
+    assert_eq!((removed.removed, removed.not_kept), (2, 0));
     assert_eq!(send_due_at(&town, 300).await.sent, 1);
     assert_eq!(
         shown_works(&town),
@@ -430,10 +430,10 @@ async fn events_can_be_removed_from_open_batches(fresh: Fresh) {
     let ben = ("ben".to_owned(), BatchState::Canceled, 0);
     assert_eq!(states(&town).await[1], ben);
     let again = book
-        .take_out(&kind("ArtworkPublished"), &works, None)
+        .remove_events(&kind("ArtworkPublished"), &works, None)
         .await
         .unwrap();
-    assert_eq!(again.taken, 0);
+    assert_eq!(again.removed, 0);
 }
 
 async fn a_batch_with_an_unknown_outcome_can_be_settled_by_hand(fresh: Fresh) {

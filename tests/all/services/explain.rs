@@ -163,7 +163,7 @@ async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
     town.happens(&["a2"], to(&["ada"])).await;
     town.process()
         .batches()
-        .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a2")], None)
+        .remove_events(&kind("ArtworkPublished"), &[ObjectId::stored("a2")], None)
         .await
         .unwrap();
     let why = |fates: [Why; 3]| {

@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::app::App;
-use tidings::domain::batch::TakenOut;
+use tidings::domain::batch::RemovedEvents;
 use tidings::domain::inbox::{ItemState, Mark};
 use tidings::domain::{BatchState, DeliveryState, ObjectId};
 use tidings::engine::Silent;
@@ -36,7 +36,7 @@ types.ArtworkPublished.route = "batch"
 types.ArtworkPublished.window = "5m"
 "#;
 
-pub(super) async fn retract(app: &App, objects: &[&str]) -> TakenOut {
+pub(super) async fn retract(app: &App, objects: &[&str]) -> RemovedEvents {
     let objects: Vec<ObjectId> = objects.iter().map(ObjectId::stored).collect();
     let kind = kind("ArtworkPublished");
     app.retract().events(&kind, &objects).await.unwrap().out
@@ -70,7 +70,7 @@ async fn a_retracted_event_is_in_no_feed_and_no_digest(fresh: Fresh) {
 
     let out = retract(&town.process(), &["a2", "a3"]).await;
 
-    assert_eq!((out.taken, out.not_kept), (0, 0));
+    assert_eq!((out.removed, out.not_kept), (0, 0));
     let page = feed(&town, "ada").await;
     assert_eq!(shown(&page), ["a1"]);
     assert_eq!((page.counts.unseen, page.counts.unread), (1, 1));
@@ -175,7 +175,7 @@ async fn a_retraction_removes_events_from_open_batches(fresh: Fresh) {
 
     let out = retract(&app, &["a1", "x"]).await;
 
-    assert_eq!((out.taken, out.not_kept), (2, 0));
+    assert_eq!((out.removed, out.not_kept), (2, 0));
     assert_eq!(shown(&feed(&town, "ben").await), [""; 0]);
     town.clock.advance(TimeDelta::minutes(5));
     app.closer().drain(&Silent).await.unwrap();
@@ -264,7 +264,7 @@ async fn an_event_that_recurs_during_a_retraction_is_emailed(fresh: Fresh) {
 
     let out = retract(&town.process_on(&store), &["a1"]).await;
 
-    assert_eq!((out.taken, out.not_kept), (2, 0));
+    assert_eq!((out.removed, out.not_kept), (2, 0));
     town.clock.advance(TimeDelta::minutes(5));
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();

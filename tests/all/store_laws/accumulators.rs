@@ -14,7 +14,7 @@ pub async fn an_accumulator_is_read_back_with_every_field(store: Fresh) {
     let mut full = opened("ada", "k", 1, 0);
     let open = full.open.as_mut().unwrap();
     open.last_event_at = noon() + minutes(2);
-    open.taken = vec![item("gone", 6)];
+    open.removed = vec![item("gone", 6)];
     open.lead = Lead::Waiting {
         contents: Contents {
             count: 7,
@@ -361,7 +361,7 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
     assert_eq!(holding(vec![ObjectId::stored("x")], None, 10).await, []);
     // An item that was removed no longer selects its batch.
     let mut emptied = read(&store, &all[0]).await.unwrap();
-    emptied.take_out(&published, &objects[..1], noon(), None);
+    emptied.remove_events(&published, &objects[..1], noon(), None);
     assert!(put(&store, &emptied, 51).await);
     assert_eq!(holding(objects.to_vec(), None, 10).await, all[1..]);
 }

@@ -24,15 +24,6 @@ use crate::domain::{Delivery, DeliveryId, DeliveryState, Suppression};
 use crate::email::{Certainty, Message, Outcome, Permit};
 use crate::engine::{Result, came_to, crash};
 
-/// Emails that were checked and built together.
-struct Portion {
-    mails: Vec<Mail>,
-    /// When they were built; the time that they show.
-    at: DateTime<Utc>,
-    /// When their checks began. For a single email, when they ended.
-    checked: DateTime<Utc>,
-}
-
 /// The state that a sender keeps from one portion to the next.
 struct Progress {
     /// When the leases of all rows were last renewed.
@@ -82,18 +73,18 @@ impl Sender {
             let portion = &rest[..rest.len().min(portion).min(most)];
             let built = self.compose.build(portion, spread, at, Room::Bounded);
             let built = built.boxed().await?;
-            // A single email is sent right after its checks, so their duration does not matter.
+            // When the checks began. A single email is sent right after its checks, so their
+            // duration does not matter.
             let checked = match portion.len() {
                 1 => self.context.clock.now(),
                 _ => at,
             };
-            let rows: Vec<&Delivery> = portion.iter().collect();
             let ended = built
                 .settlements
                 .into_iter()
                 .map(Decision::Settle)
                 .collect();
-            let concluded = self.ledger.conclude(&rows, ended).await?;
+            let concluded = self.ledger.conclude(portion, ended).await?;
             self.gate.watch(&concluded).await?;
             self.defer_misrouted(built.misrouted).await?;
             let (mails, mut unbuilt) = (built.mails, rest.split_off(built.rows));
@@ -118,8 +109,7 @@ impl Sender {
                 }
             }
             let all = mails.len();
-            let portion = Portion { mails, at, checked };
-            let calls = self.make_calls(portion, &unbuilt, &mut progress);
+            let calls = self.make_calls(mails, (at, checked), &unbuilt, &mut progress);
             rest = calls.boxed().await?;
             let sent = all - rest.len();
             self.gate.account.state().record_portion(sent, all);
@@ -130,18 +120,19 @@ impl Sender {
         self.gate.share_all().await
     }
 
-    /// Makes the calls for these emails. Returns the rows whose checks became stale before their
-    /// call. The leases of `further` rows are renewed meanwhile.
+    /// Makes the calls for emails that were built `at` that time, after they were `checked`. Returns
+    /// the rows whose checks became stale before their call. The leases of `further` rows are
+    /// renewed meanwhile.
     ///
     /// Each call runs in its own task. A future that is not polled would keep its place in the
     /// queue for a lock or a connection, and block others.
     async fn make_calls(
         &self,
-        portion: Portion,
+        mails: Vec<Mail>,
+        (at, checked): (DateTime<Utc>, DateTime<Utc>),
         further: &[Delivery],
         progress: &mut Progress,
     ) -> Result<Vec<Delivery>> {
-        let Portion { mails, at, checked } = portion;
         let mut calls = self.group(mails);
         let mut running = JoinSet::new();
         let (mut state, mut stale, mut failure) = (GateState::Open, false, None);
@@ -360,8 +351,8 @@ impl Sender {
         let stop = decisions.stop.take();
         let undeliverable = decisions.undeliverable.iter();
         let suppressions: Vec<Suppression> = undeliverable.map(|(_, one)| one.clone()).collect();
-        let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
-        let concluded = self.ledger.conclude(&rows, decisions).await;
+        let rows = mails.iter().map(|mail| &mail.row);
+        let concluded = self.ledger.conclude(rows, decisions).await;
         if let Some(reason) = stop {
             self.gate.pause(reason).await?;
         }
@@ -383,7 +374,7 @@ impl Sender {
         let not_before = until.unwrap_or(self.context.clock.now());
         let wait = |row| Decision::defer(row, DeliveryState::Pending, not_before, &reason);
         self.ledger
-            .conclude(&[], rows.map(wait).collect())
+            .conclude([], rows.map(wait).collect())
             .await
             .map(drop)
     }

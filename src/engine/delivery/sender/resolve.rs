@@ -134,7 +134,6 @@ impl Sender {
             })
         };
         let decisions = rows.iter().filter_map(decide).collect();
-        let rows: Vec<&Delivery> = rows.iter().collect();
         let others = self.ledger.conclude(&rows, decisions).await?;
         concluded.settled.extend(others.settled);
         concluded.deferred.extend(others.deferred);
@@ -196,8 +195,7 @@ impl Sender {
             self.gate.account.state().close(until);
             self.gate.share_wait().await?;
         }
-        let rows: Vec<&Delivery> = rows.iter().collect();
-        self.ledger.conclude(&rows, decisions).await
+        self.ledger.conclude(rows, decisions).await
     }
 
     /// Ends rows whose outcome cannot be found out, as `delivery.guarantee` requires.
@@ -208,15 +206,14 @@ impl Sender {
             self.retry.give_up(row, items, reason(row), now)
         };
         let decisions = rows.iter().map(end).collect();
-        let rows: Vec<&Delivery> = rows.iter().collect();
-        self.ledger.conclude(&rows, decisions).await
+        self.ledger.conclude(rows, decisions).await
     }
 
     /// Defers rows until `at`, without other changes.
     async fn check_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
         let wait = |row: &Delivery| Decision::defer(row, DeliveryState::Sending, at, reason(row));
         self.ledger
-            .conclude(&[], rows.iter().map(wait).collect())
+            .conclude([], rows.iter().map(wait).collect())
             .await
     }
 }
