@@ -38,7 +38,7 @@ fn batch(lead: Lead) -> Batch {
         },
         policy: "p".into(),
         joined: vec![id(1), id(2)],
-        taken: vec![item],
+        removed: vec![item],
         settled: Some(at(4)),
     }
 }

@@ -122,8 +122,8 @@ fn json(value: &impl Serialize) -> Option<String> {
     serde_json::to_string(value).ok()
 }
 
-/// Replaces a note by what `change` makes of it; `None` stands for no note. If another process
-/// changes the note first, this reads it again.
+/// Replaces a note by what `change` makes of it; `None` means no note. If another process changes
+/// the note first, this reads it again.
 async fn change_note(
     notes: &dyn Notes,
     name: &str,

@@ -120,9 +120,9 @@ impl Sender {
         self.gate.share_all().await
     }
 
-    /// Makes the calls for emails that were built `at` that time, after they were `checked`. Returns
-    /// the rows whose checks became stale before their call. The leases of `further` rows are
-    /// renewed meanwhile.
+    /// Makes the calls for emails that were built `at` that time, after they were `checked`.
+    /// Returns the rows whose checks became stale before their call. The leases of `further` rows
+    /// are renewed meanwhile.
     ///
     /// Each call runs in its own task. A future that is not polled would keep its place in the
     /// queue for a lock or a connection, and block others.
@@ -358,7 +358,7 @@ impl Sender {
         }
         self.gate.share_wait().await?;
         if !suppressions.is_empty() {
-            // If the process dies before this, the next email to the address is rejected again (P7).
+            // If the process dies before this, the next email to the address is rejected again.
             self.context.store.suppress(&suppressions).await?;
         }
         concluded
