@@ -13,7 +13,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::domain::{DeliveryId, EnhancedStatus, ReportKind};
-use crate::email::hooks::{Posted, Refused, Report, Verified, detail, failed, json as parse};
+use crate::email::hooks::{
+    Posted, Refused, Report, Verified, detail, failed, json as parse, time_in,
+};
 use crate::email::http::{Account, Answer, Api, Body, all, unexpected, unreached, usual, words};
 use crate::email::letter::{Letter, Letters, cut, from};
 use crate::email::mime::tag;
@@ -270,33 +272,6 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Que
     deliveries.iter().map(answer).collect()
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Record {
-    record_type: String,
-    #[serde(rename = "MessageID")]
-    message_id: Option<String>,
-    #[serde(rename = "ID")]
-    id: Option<i64>,
-    #[serde(rename = "Type")]
-    kind: Option<String>,
-    type_code: Option<i64>,
-    #[serde(default)]
-    inactive: bool,
-    email: Option<String>,
-    recipient: Option<String>,
-    delivered_at: Option<DateTime<Utc>>,
-    bounced_at: Option<DateTime<Utc>>,
-    changed_at: Option<DateTime<Utc>>,
-    #[serde(default)]
-    suppress_sending: bool,
-    suppression_reason: Option<String>,
-    /// The reply of the recipient's server.
-    details: Option<String>,
-    #[serde(default)]
-    metadata: serde_json::Value,
-}
-
 /// Verifies and reads a report. There is no signature, but user and password in the hook's URL
 /// (basic authentication), so the hook needs HTTPS. There is no signed time: a repeated report is
 /// recognized by its id, and has no further effect.
@@ -306,46 +281,50 @@ pub(super) fn read(
     now: DateTime<Utc>,
 ) -> Result<Verified, Refused> {
     posted.has_login(login)?;
-    let report = report(parse(posted.body)?, now);
+    let report = report(&parse(posted.body)?, now)?;
     Ok(Verified::of(report))
 }
 
-fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
-    let kind = record.kind.as_deref();
-    let suppressed = record.suppression_reason.as_deref();
-    let news = match record.record_type.as_str() {
-        "Delivery" => ReportKind::Delivered,
-        "SpamComplaint" => ReportKind::Complained,
-        "Bounce" => {
-            let details = record.details.as_deref();
-            bounced(kind.unwrap_or_default(), record.inactive, details)?
-        }
-        "SubscriptionChange" if record.suppress_sending => match suppressed {
+fn report(record: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+    let text = |name: &str| record[name].as_str();
+    let what = text("RecordType").ok_or_else(Refused::incomplete)?;
+    // The details are the reply of the recipient's server.
+    let (kind, details) = (text("Type"), text("Details"));
+    let suppressed = text("SuppressionReason");
+    let news = match what {
+        "Delivery" => Some(ReportKind::Delivered),
+        "SpamComplaint" => Some(ReportKind::Complained),
+        "Bounce" => bounced(
+            kind.unwrap_or_default(),
+            record["Inactive"] == true,
+            details,
+        ),
+        "SubscriptionChange" if record["SuppressSending"] == true => Some(match suppressed {
             Some("HardBounce") => ReportKind::Bounced,
             Some("SpamComplaint") => ReportKind::Complained,
             _ => ReportKind::Unsubscribed,
-        },
-        _ => return None,
+        }),
+        _ => None,
     };
-    let message = record.message_id.unwrap_or_default();
-    let times = [record.delivered_at, record.bounced_at, record.changed_at];
-    let at = times.into_iter().flatten().next();
-    let what = &record.record_type;
-    let id = match (record.id, record.changed_at) {
+    let Some(news) = news else { return Ok(None) };
+    let message = text("MessageID").unwrap_or_default();
+    let changed = time_in(&record["ChangedAt"]);
+    let at = time_in(&record["DeliveredAt"]).or(time_in(&record["BouncedAt"]));
+    let id = match (record["ID"].as_i64(), changed) {
         (Some(id), _) => format!("{what} {id}"),
         (None, Some(changed)) => format!("{what} {message} {changed}"),
         (None, None) => format!("{what} {message}"),
     };
-    let code = record.type_code.map(|code| code.to_string());
-    let status = record.details.as_deref().and_then(EnhancedStatus::in_reply);
+    let code = record["TypeCode"].as_i64().map(|code| code.to_string());
+    let status = details.and_then(EnhancedStatus::in_reply);
     let status = status.map(|status| status.to_string());
-    let tag = record.metadata["delivery"].as_str();
-    let recipient = record.recipient.as_deref().or(record.email.as_deref());
-    Some(Report {
-        provider_ids: vec![message],
+    let tag = record["Metadata"]["delivery"].as_str();
+    let recipient = text("Recipient").or(text("Email"));
+    Ok(Some(Report {
+        provider_ids: vec![message.to_owned()],
         detail: detail([kind, code.as_deref(), suppressed, status.as_deref()]),
-        ..Report::of(id, news, tag, recipient, at, now)
-    })
+        ..Report::of(id, news, tag, recipient, at.or(changed), now)
+    }))
 }
 
 /// Returns the kind of report for a Postmark bounce type, or `None` if it reports no failure.

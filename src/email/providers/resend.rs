@@ -319,7 +319,7 @@ fn report(id: &str, event: &Value, now: DateTime<Utc>) -> Result<Option<Report>,
     let (recipient, at) = (only_text(&data["to"]), time_in(&event["created_at"]));
     let known_as = data["email_id"].as_str();
     Ok(Some(Report {
-        provider_ids: known_as.map(str::to_owned).into_iter().collect(),
+        provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
         detail: detail([kind, sub_kind, status.as_deref()]),
         ..Report::of(id.to_owned(), news, tag, recipient, at, now)
     }))

@@ -346,7 +346,7 @@ fn report(event: Event, now: DateTime<Utc>) -> Option<Report> {
     let known_as = event.sg_message_id.as_deref();
     let known_as = known_as.and_then(|id| id.split('.').next());
     Some(Report {
-        provider_ids: known_as.map(str::to_owned).into_iter().collect(),
+        provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
         detail: detail([
             event.status.as_deref(),
             event.bounce_classification.as_deref(),

@@ -289,7 +289,7 @@ fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>,
     let sub_kind = sub_kinds.iter().find_map(|name| details[*name].as_str());
     let known_as = mail["messageId"].as_str();
     Ok(Some(Report {
-        provider_ids: known_as.map(str::to_owned).into_iter().collect(),
+        provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
         detail: detail([kind, sub_kind, stated(details, "status").next()]),
         ..Report::of(id.to_owned(), news, tag, recipient, at, now)
     }))
