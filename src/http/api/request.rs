@@ -202,7 +202,7 @@ impl Call {
         self.parse(one).await
     }
 
-    /// Reads one record. An empty body stands for the default.
+    /// Reads one record. An empty body means the default.
     pub(super) async fn one_if_any<T>(&mut self) -> Result<T, Problem>
     where
         T: DeserializeOwned + Default + Send + 'static,
