@@ -9,8 +9,8 @@ use tidings::domain::digest::{assemble, wanted};
 use tidings::domain::{Address, Day, EmailScope, Id, User, UserId, Window};
 use tidings::engine::Silent;
 use tidings::engine::digest::{Effect, Request, Timing};
+use tidings::engine::eligibility;
 use tidings::engine::eligibility::catalog::{CatalogSource, StackEvents};
-use tidings::engine::eligibility::stacks;
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
@@ -42,7 +42,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
         let mut chunk = chunk.expect("a chunk");
         let (users, inboxes) = (vec![None; chunk.len()], vec![None; chunk.len()]);
         let which = StackEvents::Uncovered;
-        let excluded = stacks::exclude(&mut chunk, &users, &inboxes, which, &mut catalog);
+        let excluded = eligibility::exclude(&mut chunk, &users, &inboxes, which, &mut catalog);
         excluded.await.expect("retractions");
         let wanted = |stacks| wanted(stacks, &person, EmailScope::All, &policies);
         let wanted: Vec<_> = chunk.iter().map(wanted).collect();

@@ -9,16 +9,16 @@ use crate::engine::batches::{BatchService, Closer, Joiner};
 use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::delivery::{Compose, Sender};
 use crate::engine::digest::Digests;
+use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due::NextDigest;
 use crate::engine::digest::flush::Flush;
-use crate::engine::digest::owed::OwedDays;
 use crate::engine::directory::erasure::Eraser;
 use crate::engine::directory::export::Exporter;
 use crate::engine::directory::import::Import;
 use crate::engine::directory::people::PeopleService;
 use crate::engine::directory::unknown::NameLookup;
+use crate::engine::eligibility::SkipSeen;
 use crate::engine::eligibility::catalog::CatalogSource;
-use crate::engine::eligibility::skip_seen::SkipSeen;
 use crate::engine::fanout::{Fanouts, Lingering};
 use crate::engine::feed::Feeds;
 use crate::engine::feedback::FeedbackService;
@@ -165,8 +165,8 @@ impl App {
     }
 
     /// Finds the backlog of days that have left the window.
-    pub fn owed(&self) -> OwedDays {
-        OwedDays {
+    pub fn owed(&self) -> BacklogDays {
+        BacklogDays {
             context: self.context.clone(),
             catalog: self.catalog(),
             schedule: self.config.digest.schedule,

@@ -2,36 +2,39 @@
 //!
 //! A day in the window stays. So does one with pending fan-outs or with unexpired events that may
 //! still be emailed, unless `Force` is set (P9). An export is verified before its day is dropped,
-//! and the day is dropped only if it still matches. A process holds a lease for the day it works on
-//! ([`hold`]). Start with [`Archive::run`].
+//! and the day is dropped only if it still matches. A process holds the lease `day:<day>` while it
+//! works on a day, and stops when it loses the lease. Start with [`Archive::run`].
 
 pub mod clean;
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
-use chrono::{SecondsFormat, TimeDelta};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::FutureExt;
+use futures::future::{Either, select};
 
-use super::digest::owed::OwedDays;
+use super::digest::backlog::BacklogDays;
 use super::{Error, Result, Watcher};
 use crate::context::Context;
-use crate::domain::{Backlog, Day, PendingCounts};
+use crate::domain::{Backlog, Day, Lease, PendingCounts};
 use crate::store::Counted;
 use crate::wire::transfer::{DayFate, DayReport};
 
 mod file;
-mod hold;
 
 pub use file::{Summary, part_of};
 pub(crate) use file::{UNFINISHED, chunks, lines, restore_lines};
-pub(crate) use hold::name as lease_of;
+
+/// How long the lease outlives a process that died. Live processes renew it every 20 seconds.
+const LEASE: TimeDelta = TimeDelta::minutes(1);
 
 /// Archives and restores days, each under the lease of the day.
 pub struct Archive {
     pub(crate) context: Arc<Context>,
     /// Counts and notes the backlog of a day.
-    pub owed: OwedDays,
+    pub owed: BacklogDays,
 }
 
 /// Selects the days to drop, and how.
@@ -235,7 +238,7 @@ impl Archive {
                  If that process died, its lease ends at {}; then repeat the command",
                 summary.day,
                 path.display(),
-                self.free_at().to_rfc3339_opts(SecondsFormat::Secs, true),
+                (self.context.clock.now() + LEASE).to_rfc3339_opts(SecondsFormat::Secs, true),
             ))),
         }
     }
@@ -251,4 +254,70 @@ fn failed(error: Error) -> DayFate {
     }
     tracing::error!(why, "a day could not be archived");
     DayFate::Failed { why }
+}
+
+impl Archive {
+    /// Runs `work` under the day's lease; `None` if another process holds the lease.
+    async fn holding<T>(
+        &self,
+        day: Day,
+        work: impl Future<Output = Result<T>> + Unpin,
+    ) -> Result<Option<T>> {
+        let name = lease_of(day);
+        if !self.take_lease(&name, self.context.clock.now()).await? {
+            return Ok(None);
+        }
+        let done = match select(work, pin!(self.renew(&name, day))).await {
+            Either::Left((done, _)) => done,
+            Either::Right((lost, _)) => Err(lost),
+        };
+        let given_up = self.context.store.unlease(&name, &self.context.owner).await;
+        let done = done?;
+        given_up?;
+        Ok(Some(done))
+    }
+
+    /// Renews the lease until that fails. Returns the failure.
+    async fn renew(&self, name: &str, day: Day) -> Error {
+        let third = (LEASE / 3).to_std().unwrap_or_default();
+        loop {
+            tokio::time::sleep(third).await;
+            match self.take_lease(name, self.context.clock.now()).await {
+                Ok(true) => {}
+                Ok(false) => return lost(day),
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Checks that this process still holds the day, which it may have lost while suspended.
+    async fn still_ours(&self, day: Day) -> Result<()> {
+        if self
+            .take_lease(&lease_of(day), self.context.clock.now())
+            .await?
+        {
+            Ok(())
+        } else {
+            Err(lost(day))
+        }
+    }
+
+    async fn take_lease(&self, name: &str, now: DateTime<Utc>) -> Result<bool> {
+        let lease = Lease {
+            owner: self.context.owner.clone(),
+            until: now + LEASE,
+        };
+        Ok(self.context.store.lease(name, &lease, now).await?)
+    }
+}
+
+/// Returns the name of the day's lease.
+pub(crate) fn lease_of(day: Day) -> String {
+    format!("day:{day}")
+}
+
+fn lost(day: Day) -> Error {
+    Error::Conflict(format!(
+        "{day} was taken over by another process; it stands"
+    ))
 }

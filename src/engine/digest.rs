@@ -3,51 +3,36 @@
 //! A user is due if an event was pending when their hour came, and the period has no row yet or a
 //! failed one to retry. So a second run sends nothing (P2). The row is written first, and
 //! [`super::delivery`] sends it. Days before the window are read while they have a backlog
-//! ([`owed`]). Start with [`Digests::run`].
+//! ([`backlog`]). Start with [`Digests::run`].
 
+pub mod backlog;
 pub mod due;
 pub mod flush;
-pub mod owed;
+mod run;
+mod send;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::delivery::Spread;
-use super::eligibility::stacks;
+use super::eligibility;
 use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher};
-use crate::domain::EmailScope;
-use crate::domain::digest::wanted;
+use crate::domain::digest::{assemble, showable, wanted};
 use crate::domain::stack::BadStack;
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Backlog, Cadence, Content, Day, DeliveryId, PersonStacks, User, UserId, Window,
+    Backlog, Cadence, Content, Day, DeliveryId, EmailScope, Event, PersonStacks, User, UserId,
+    Window,
 };
 use crate::store::{self, People};
 use crate::wire::digest::{Ended, Report};
-
-mod applying;
-pub(crate) mod looks;
-mod mail;
-mod older;
-mod request;
-mod rows;
-mod run;
-mod tick;
-
-pub use request::{Effect, Request, Timing};
-pub use run::{Digests, Found};
-
-use mail::{FoundDue, Mailing, NotMailed, UnderWay};
-use older::Older;
-use rows::Opening;
+use backlog::Older;
 use run::{DuePerson, Row, Run};
+use send::{FoundDue, Mailing, NotMailed, Opening, UnderWay};
 
-/// Receives the digests that a dry run finds.
-pub trait Onlooker: Send {
-    /// Called for each digest, in the order of user ids.
-    fn mail(&mut self, mail: &Found<'_>);
-}
+pub(crate) use run::count_email;
+pub use run::{Digests, Effect, Found, Onlooker, Request, Timing};
 
 /// The number of users in one read of the stacks.
 const SCAN_CHUNK: usize = 1_000;
@@ -230,7 +215,7 @@ impl<'a> Run<'a> {
         let looked_at = people.len();
         self.report.users.scanned += looked_at as u64;
         let (skip_seen, catalog) = (&digests.skip_seen, &mut self.catalog);
-        let users = stacks::exclude_ineligible(&mut people, skip_seen, catalog).await?;
+        let users = eligibility::exclude_ineligible(&mut people, skip_seen, catalog).await?;
         let due = self.find(&people, users).await?;
         if !self.sends() {
             for (person, content) in &due {
@@ -238,7 +223,7 @@ impl<'a> Run<'a> {
                 let (user, compose) = (found.user, &self.sender.compose);
                 let brand = user.brand.as_ref();
                 let dry_run = &mut self.report.dry_run;
-                looks::count(dry_run, compose, user, brand, found.content);
+                count_email(dry_run, compose, user, brand, found.content);
             }
         }
         if let Some(onlooker) = onlooker.as_deref_mut()
@@ -384,5 +369,42 @@ impl<'a> Run<'a> {
             row,
             wanted,
         })
+    }
+
+    /// Returns the users who have an event that still applies, with the content of their digests.
+    async fn applicable<'p>(
+        &mut self,
+        due: Vec<DuePerson<'p>>,
+    ) -> Result<Vec<(DuePerson<'p>, Content)>> {
+        let (catalog, report) = (&mut self.catalog, &mut self.report);
+        let (policies, caps) = (&self.digests.context.policies, self.digests.caps);
+        let pending = || due.iter().flat_map(|person| &person.wanted);
+        catalog.load(pending().map(|pending| pending.event)).await?;
+        for pending in pending() {
+            report.not_known.note(pending.event, catalog, policies);
+        }
+        // Sending builds the email again and loads the details then.
+        let reasons = match self.is_looked_on {
+            true => {
+                let applies = |event: &Event| catalog.applies(event).is_some();
+                let shown = |person: &'_ DuePerson<'p>| showable(&person.wanted, caps, applies);
+                let shown: Vec<_> = due.iter().map(|of| (&of.user.id, shown(of))).collect();
+                Some(self.sender.compose.reasons(&shown, catalog).await?)
+            }
+            false => None,
+        };
+        let mut left = Vec::with_capacity(due.len());
+        for person in due {
+            let told = |event: &Event| catalog.told(event);
+            let Some(mut content) = assemble(&person.wanted, policies, caps, told) else {
+                report.users.withdrawn += 1;
+                continue;
+            };
+            if let Some(reasons) = &reasons {
+                content.because = reasons.because(&person.user.id, &content);
+            }
+            left.push((person, content));
+        }
+        Ok(left)
     }
 }

@@ -3,9 +3,7 @@
 //! A page is pushed, and its events join batches, before the cursor moves past it. Both steps can
 //! be repeated, so a crash loses and duplicates nothing (P1, P2). Fan-outs of one group share an
 //! audience scan, and each user gets one push. While one page is saved, the next is pushed. Start
-//! with [`Fanouts::step`]; [`page`] merges audiences, and [`linger`] delays large ones.
-
-pub mod audience;
+//! with [`Fanouts::step`]; [`page`] reads and merges audiences, and [`linger`] delays large ones.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::batches::{Join, Joiner};
 use super::crash;
-use super::digest::owed::OwedDays;
+use super::digest::backlog::BacklogDays;
 use super::feed::cache::FeedCache;
 use crate::config;
 use crate::context::Context;
@@ -27,7 +25,7 @@ mod linger;
 mod page;
 
 pub use linger::Lingering;
-use page::{Page, Walk};
+use page::{AudienceScan, Page};
 
 /// Fans accepted events out to their audiences.
 pub struct Fanouts {
@@ -35,7 +33,7 @@ pub struct Fanouts {
     /// Adds events to the batches of users who get them by batch or at once.
     pub joiner: Joiner,
     /// Notes that a day outside the window has changed.
-    pub owed: OwedDays,
+    pub owed: BacklogDays,
     pub(crate) feed_cache: Arc<FeedCache>,
     /// Large audiences that wait for further events.
     pub lingering: Lingering,
@@ -60,17 +58,17 @@ impl Fanouts {
     ) -> Result<Option<FannedOut>> {
         let mut done = FannedOut::default();
         let none = HashSet::new();
-        let mut lanes: VecDeque<Lane> = self.next(linger, &none, &mut done).await?.into();
-        if lanes.is_empty() && done.is_whole() {
+        let mut queue: VecDeque<Group> = self.next(linger, &none, &mut done).await?.into();
+        if queue.is_empty() && done.is_whole() {
             return Ok(None);
         }
-        let (mut landed, mut looks): (Option<Landed>, _) = (None, false);
+        let (mut pushed_page, mut claims_next): (Option<PushedPage>, _) = (None, false);
         loop {
-            let claims = looks || lanes.is_empty();
+            let claims = claims_next || queue.is_empty();
             let mut under_way = HashSet::new();
             if claims {
-                let landing = landed.as_ref().map(|landed| &landed.lane);
-                under_way.extend(lanes.iter().chain(landing).flat_map(Lane::ids));
+                let saving = pushed_page.as_ref().map(|pushed_page| &pushed_page.group);
+                under_way.extend(queue.iter().chain(saving).flat_map(Group::ids));
             }
             let ahead = async {
                 if watcher.stopping() {
@@ -81,16 +79,16 @@ impl Fanouts {
                     let came = self.next(linger, &under_way, &mut done).await?;
                     came.into_iter()
                         .rev()
-                        .for_each(|lane| lanes.push_front(lane));
+                        .for_each(|group| queue.push_front(group));
                 }
-                match lanes.pop_front() {
-                    Some(lane) => Ok(Some(self.push(lane).await?)),
+                match queue.pop_front() {
+                    Some(group) => Ok(Some(self.push(group).await?)),
                     None => Ok(None),
                 }
             };
             let behind = async {
-                match landed {
-                    Some(landed) => Ok(Some(self.settle(landed, watcher).await?)),
+                match pushed_page {
+                    Some(pushed_page) => Ok(Some(self.settle(pushed_page, watcher).await?)),
                     None => Ok(None),
                 }
             };
@@ -100,14 +98,14 @@ impl Fanouts {
             if ahead.is_none() && behind.is_none() {
                 return Ok(Some(done));
             }
-            landed = ahead;
-            looks = false;
-            if let Some((lane, counted)) = behind {
+            pushed_page = ahead;
+            claims_next = false;
+            if let Some((group, counted)) = behind {
                 done += counted;
-                if !lane.walks.is_empty() {
-                    lanes.push_back(lane);
+                if !group.scans.is_empty() {
+                    queue.push_back(group);
                     // Claim at most once per page.
-                    looks = !claims && lanes.len() < LANES;
+                    claims_next = !claims && queue.len() < MAX_GROUPS;
                 }
             }
         }
@@ -120,26 +118,26 @@ impl Fanouts {
         linger: TimeDelta,
         under_way: &HashSet<Id>,
         done: &mut FannedOut,
-    ) -> Result<Vec<Lane>> {
+    ) -> Result<Vec<Group>> {
         // Computed before the claim, so no later than the end of the leases.
         let leased = self.context.clock.now() + self.settings().lease;
-        let Came {
+        let Claims {
             mut short,
             mut long,
         } = self.claim(under_way, done).await?;
-        let came = long.iter().map(|lane| lane.walks.len()).sum();
+        let came = long.iter().map(|group| group.scans.len()).sum();
         let (now, most) = (self.context.clock.now(), self.settings().merge);
         let begins = self.lingering.begins(came, linger, most, now);
         match begins {
             Some(held) if held.is_empty() => short.append(&mut long),
             Some(held) => {
-                let came = long.into_iter().flat_map(Lane::fanouts);
+                let came = long.into_iter().flat_map(Group::fanouts);
                 for (day, fanouts) in self.groups(held.into_iter().chain(came).collect()) {
-                    short.push(self.lane(day, fanouts).await?);
+                    short.push(self.open_group(day, fanouts).await?);
                 }
             }
             None => {
-                let came = long.into_iter().flat_map(Lane::fanouts);
+                let came = long.into_iter().flat_map(Group::fanouts);
                 self.lingering.hold(came, leased);
             }
         }
@@ -152,16 +150,16 @@ impl Fanouts {
     /// longer audiences. If the lease of a fan-out in progress here had expired, the claim renews
     /// it. If its save then fails because another process had taken it over, it waits until this
     /// lease expires.
-    async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Came> {
+    async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Claims> {
         let now = self.context.clock.now();
         let (until, any) = (now + self.settings().lease, self.settings().merge);
-        let small = SMALL_ONES;
+        let small = MAX_SMALL;
         let most = AtMost { any, small };
         let store = &self.context.store;
         let claimed = store.claim_fanouts(&self.context.owner, now, until, most);
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
-        let mut came = Came::default();
+        let mut came = Claims::default();
         // Small fan-outs go after all older ones.
         let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
         let mut small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
@@ -169,27 +167,27 @@ impl Fanouts {
             claimed.retain(|fanout| !under_way.contains(&fanout.id));
         }
         for (day, group) in self.groups(fanouts) {
-            let Lane { day, walks } = self.lane(day, group).await?;
+            let Group { day, scans } = self.open_group(day, group).await?;
             let (whole, more): (Vec<_>, Vec<_>) =
-                walks.into_iter().partition(|walk| walk.exhausted);
-            for (lanes, walks) in [(&mut came.short, whole), (&mut came.long, more)] {
-                if !walks.is_empty() {
-                    lanes.push(Lane { day, walks });
+                scans.into_iter().partition(|scan| scan.exhausted);
+            for (groups, scans) in [(&mut came.short, whole), (&mut came.long, more)] {
+                if !scans.is_empty() {
+                    groups.push(Group { day, scans });
                 }
             }
         }
         for (day, group) in self.small_groups(small) {
-            came.short.push(self.lane(day, group).await?);
+            came.short.push(self.open_group(day, group).await?);
         }
         Ok(came)
     }
 
     /// Forms a group and reads its first users.
-    async fn lane(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Lane> {
-        let mut walks: Vec<Walk> = fanouts.into_iter().map(Walk::new).collect();
-        let limit = (self.settings().page / walks.len()).max(500);
-        self.fill(&mut walks, limit).await?;
-        Ok(Lane { day, walks })
+    async fn open_group(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Group> {
+        let mut scans: Vec<AudienceScan> = fanouts.into_iter().map(AudienceScan::new).collect();
+        let limit = (self.settings().page / scans.len()).max(500);
+        self.fill(&mut scans, limit).await?;
+        Ok(Group { day, scans })
     }
 
     /// Steps until nothing is pending, or until the watcher asks to stop.
@@ -261,10 +259,10 @@ impl Fanouts {
     }
 
     /// Pushes the next page of a group.
-    async fn push(&self, mut lane: Lane) -> Result<Landed> {
-        let Lane { day, walks } = &mut lane;
-        let limit = (self.settings().page / walks.len()).max(500);
-        let page = Page::cut(walks);
+    async fn push(&self, mut group: Group) -> Result<PushedPage> {
+        let Group { day, scans } = &mut group;
+        let limit = (self.settings().page / scans.len()).max(500);
+        let page = Page::cut(scans);
         let people = page.pushes.people.iter();
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
         // Their records and the next pages are read during the push.
@@ -273,7 +271,7 @@ impl Fanouts {
                 .store
                 .push(*day, self.settings().day_cap, &page.pushes),
             self.context.store.users(&people),
-            self.fill(walks, limit)
+            self.fill(scans, limit)
         )?;
         crash::point("after-push");
         // Polls of this process see the events before the store sends a change notice.
@@ -284,8 +282,8 @@ impl Fanouts {
         if *day < self.owed.days_read(now).window.first() {
             self.owed.disturb(*day, now).await?;
         }
-        Ok(Landed {
-            lane,
+        Ok(PushedPage {
+            group,
             page,
             pushed,
             users,
@@ -296,41 +294,41 @@ impl Fanouts {
     /// group.
     async fn settle(
         &self,
-        landed: Landed,
+        pushed_page: PushedPage,
         watcher: &dyn super::Watcher,
-    ) -> Result<(Lane, FannedOut)> {
-        let Landed {
-            mut lane,
+    ) -> Result<(Group, FannedOut)> {
+        let PushedPage {
+            mut group,
             page,
             pushed,
             users,
-        } = landed;
-        let joins = self.joins(&lane.walks, &page, users);
+        } = pushed_page;
+        let joins = self.joins(&group.scans, &page, users);
         if !joins.is_empty() {
             self.joiner.join(joins).await?;
             crash::point("after-join");
         }
         watcher.advance(page.pushes.people.len() as u64);
         let mut done = FannedOut::default();
-        done.bad_stacks.note(page.bad_stacks(lane.day, &pushed));
-        page.count(&mut lane.walks, &pushed);
-        done += self.save(&mut lane.walks).await?;
-        Ok((lane, done))
+        done.bad_stacks.note(page.bad_stacks(group.day, &pushed));
+        page.count(&mut group.scans, &pushed);
+        done += self.save(&mut group.scans).await?;
+        Ok((group, done))
     }
 
     /// Returns the users of the page who get its events by batch or at once, with their policies.
-    fn joins(&self, walks: &[Walk], page: &Page, users: Vec<Option<User>>) -> Vec<Join> {
-        let mut items: Vec<Option<Arc<[Item]>>> = vec![None; walks.len()];
+    fn joins(&self, scans: &[AudienceScan], page: &Page, users: Vec<Option<User>>) -> Vec<Join> {
+        let mut items: Vec<Option<Arc<[Item]>>> = vec![None; scans.len()];
         let mut joins = Vec::new();
         for ((_, list), user) in page.pushes.people.iter().zip(users) {
             // A user without a record has no address.
             let Some(user) = user else { continue };
-            for (walk, _) in &page.origins[*list] {
-                let fanout = &walks[*walk].fanout;
+            for (scan, _) in &page.origins[*list] {
+                let fanout = &scans[*scan].fanout;
                 let Some(policy) = self.batched(&user, fanout) else {
                     continue;
                 };
-                let items = items[*walk].get_or_insert_with(|| brings(fanout));
+                let items = items[*scan].get_or_insert_with(|| brings(fanout));
                 joins.push(Join {
                     accumulator: AccumulatorId {
                         user: user.id.clone(),
@@ -364,22 +362,22 @@ impl Fanouts {
     }
 
     /// Reads a page for each audience that has no users left and has more.
-    async fn fill(&self, walks: &mut [Walk], limit: usize) -> Result<()> {
-        let hungry = walks
+    async fn fill(&self, scans: &mut [AudienceScan], limit: usize) -> Result<()> {
+        let empty = scans
             .iter_mut()
-            .filter(|walk| walk.people.is_empty() && !walk.exhausted);
-        futures::future::try_join_all(hungry.map(|walk| walk.fetch(&*self.context.store, limit)))
+            .filter(|scan| scan.people.is_empty() && !scan.exhausted);
+        futures::future::try_join_all(empty.map(|scan| scan.fetch(&*self.context.store, limit)))
             .await?;
         Ok(())
     }
 
     /// Saves all cursors. Removes fan-outs that are finished or that another process has taken
     /// over.
-    async fn save(&self, walks: &mut Vec<Walk>) -> Result<FannedOut> {
+    async fn save(&self, scans: &mut Vec<AudienceScan>) -> Result<FannedOut> {
         let until: DateTime<Utc> = self.context.clock.now() + self.settings().lease;
-        let progress: Vec<(Id, Progress)> = walks
+        let progress: Vec<(Id, Progress)> = scans
             .iter()
-            .map(|walk| (walk.fanout.id, walk.progress()))
+            .map(|scan| (scan.fanout.id, scan.progress()))
             .collect();
         let store = &self.context.store;
         let saved = store
@@ -387,28 +385,28 @@ impl Fanouts {
             .await?;
         let mut done = FannedOut::default();
         let mut saved = saved.into_iter();
-        walks.retain_mut(|walk| {
+        scans.retain_mut(|scan| {
             let is_saved = saved.next().unwrap_or(false);
             if is_saved {
-                done.counts += std::mem::take(&mut walk.unsaved);
-                done.done += u64::from(walk.finished());
+                done.counts += std::mem::take(&mut scan.unsaved);
+                done.done += u64::from(scan.finished());
             }
-            is_saved && !walk.finished()
+            is_saved && !scan.finished()
         });
         Ok(done)
     }
 }
 
 /// The most small fan-outs that a claim takes in addition.
-const SMALL_ONES: usize = 2_048;
+const MAX_SMALL: usize = 2_048;
 /// With this number of groups in progress, no more fan-outs are claimed.
-const LANES: usize = 4;
+const MAX_GROUPS: usize = 4;
 
 /// Claimed fan-outs: `short` if the first page is the whole audience, otherwise `long`.
 #[derive(Default)]
-struct Came {
-    short: Vec<Lane>,
-    long: Vec<Lane>,
+struct Claims {
+    short: Vec<Group>,
+    long: Vec<Group>,
 }
 
 /// A group of small fan-outs of one day.
@@ -451,27 +449,27 @@ impl SmallGroup {
 }
 
 /// A group: fan-outs that read their audiences together.
-struct Lane {
+struct Group {
     day: Day,
-    walks: Vec<Walk>,
+    scans: Vec<AudienceScan>,
 }
 
 /// A pushed page whose events have not joined batches and whose cursors are not saved.
-struct Landed {
-    lane: Lane,
+struct PushedPage {
+    group: Group,
     page: Page,
     pushed: Pushed,
     users: Vec<Option<User>>,
 }
 
-impl Lane {
+impl Group {
     fn ids(&self) -> impl Iterator<Item = Id> + '_ {
-        self.walks.iter().map(|walk| walk.fanout.id)
+        self.scans.iter().map(|scan| scan.fanout.id)
     }
 
     /// Returns the fan-outs without the users that were read, which would use memory.
     fn fanouts(self) -> impl Iterator<Item = Fanout> {
-        self.walks.into_iter().map(|walk| walk.fanout)
+        self.scans.into_iter().map(|scan| scan.fanout)
     }
 }
 

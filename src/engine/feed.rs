@@ -13,8 +13,8 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use super::directory::starts;
+use super::eligibility;
 use super::eligibility::catalog::{Catalog, CatalogSource};
-use super::eligibility::mutes;
 use crate::context::Context;
 use crate::domain::details::show_newest_names;
 use crate::domain::feed::{Cursor, GroupKey, PageEnd, Query, grouped, select};
@@ -73,7 +73,7 @@ struct UserFeed {
     person: PersonStacks,
     inbox: Inbox,
     /// The positions of muted events. They are shown, and count as read.
-    muted: mutes::Places,
+    muted: eligibility::MutedPositions,
     /// When the window was read, if it is cached.
     as_of: Option<DateTime<Utc>>,
 }
@@ -342,7 +342,7 @@ impl Feeds {
         });
         let none = Mutes::default();
         let mutes = window.user.as_ref().map_or(&none, |user| &user.mutes);
-        let muted = mutes::places(&person, mutes, &mut catalog).await?;
+        let muted = eligibility::muted_positions(&person, mutes, &mut catalog).await?;
         let feed = UserFeed {
             person,
             inbox: window.inbox.clone(),

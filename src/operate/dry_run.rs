@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::domain::{Batch, BatchState, DeliveryId, FanoutState, Occasion, Pause, User, UserId};
 use crate::engine::batches::{BatchFilter, BatchService, leads};
 use crate::engine::delivery::{Compose, Prospect};
-use crate::engine::digest::{Digests, Effect, Request, looks};
+use crate::engine::digest::{Digests, Effect, Request, count_email};
 use crate::engine::{Result, Watcher};
 use crate::render::report::{BatchSummary, DryRunPage};
 use crate::store::Counted;
@@ -251,7 +251,7 @@ impl DryRun {
                 let (Prospect::Email(content), Some(user)) = (&prospect, user) else {
                     continue;
                 };
-                looks::count(&mut report.dry_run, &self.compose, user, brand, content);
+                count_email(&mut report.dry_run, &self.compose, user, brand, content);
                 if has_brand {
                     let occasion = Occasion::Batch {
                         batch: batch.id,

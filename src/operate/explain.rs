@@ -19,12 +19,11 @@ use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::Compose;
 use crate::engine::delivery::mails::{BatchMail, Mails};
+use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
-use crate::engine::digest::owed::OwedDays;
 use crate::engine::directory::starts;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
-use crate::engine::eligibility::mutes;
-use crate::engine::eligibility::skip_seen::{SkipSeen, is_seen};
+use crate::engine::eligibility::{self, SkipSeen, is_seen};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::{DeliveryFilter, People};
 use crate::wire::delivery::WaitReason;
@@ -48,7 +47,7 @@ pub struct Explain {
     /// Knows whether digests skip events that were seen in the feed.
     pub skip_seen: SkipSeen,
     /// Finds the days before the window that are still read.
-    pub owed: OwedDays,
+    pub owed: BacklogDays,
 }
 
 /// The suffix of "they are unsubscribed" for users who still get mandatory types.
@@ -165,13 +164,13 @@ impl Explain {
             held: batches.held(&self.batches, now).await?,
             deliveries: &deliveries,
             batches: &batches,
-            muted: mutes::Places::new(),
+            muted: eligibility::MutedPositions::new(),
         };
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         for person in &found {
             let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
             catalog.load(of_stacks.map(|(_, event)| event)).await?;
-            loaded.muted = mutes::places(person, loaded.mutes, &mut catalog).await?;
+            loaded.muted = eligibility::muted_positions(person, loaded.mutes, &mut catalog).await?;
             events.extend(loaded.fates(person, &catalog));
             let is_full = |stack: &&Stack| stack.entries.len() >= config.fanout.day_cap;
             full_days.extend(person.stacks.iter().filter(is_full).map(|of| of.id.day));
@@ -248,7 +247,7 @@ struct Loaded<'a> {
     record: Option<&'a User>,
     mutes: &'a Mutes,
     /// The positions of muted events, and since when they are muted.
-    muted: mutes::Places,
+    muted: eligibility::MutedPositions,
     /// The user's inbox, if digests skip seen events.
     inbox: Option<Inbox>,
     /// The digests that the user gets.
@@ -318,7 +317,12 @@ impl Loaded<'_> {
                     (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
                         self.batches.mail(batch).map(|row| {
                             let muted = |event: &Event| {
-                                mutes::since(self.mutes, event, event.i?.time(), catalog)
+                                eligibility::muted_since(
+                                    self.mutes,
+                                    event,
+                                    event.i?.time(),
+                                    catalog,
+                                )
                             };
                             let email = emails.entry(batch.id).or_insert_with(|| {
                                 BatchMail::of(batch, row, person, record, policies, catalog, muted)
@@ -370,7 +374,7 @@ impl Loaded<'_> {
             (_, Some(why)) => why,
             _ if case.is_covered => Why::Covered,
             (Some(Exclusion::Muted), _) => {
-                match mutes::is_muted(self.mutes, event, self.now, catalog) {
+                match eligibility::is_muted(self.mutes, event, self.now, catalog) {
                     true => Why::Muted,
                     false => Why::WasMuted,
                 }

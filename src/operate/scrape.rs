@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use crate::context::Context;
 use crate::domain::Pause;
 use crate::engine::Result;
-use crate::engine::digest::owed::OwedDays;
+use crate::engine::digest::backlog::BacklogDays;
 use crate::metrics::{Gauges, Metrics, StoreState};
 
 /// How long values from the store are reused.
@@ -47,7 +47,7 @@ struct LastAnswer {
 pub struct Scrape {
     pub(crate) metrics: Metrics,
     pub(crate) context: Arc<Context>,
-    pub(crate) owed: OwedDays,
+    pub(crate) owed: BacklogDays,
     pub(crate) cache: Arc<ScrapeCache>,
 }
 

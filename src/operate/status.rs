@@ -12,7 +12,7 @@ use crate::domain::{
 };
 use crate::engine::Result;
 use crate::engine::delivery::deliveries::{DeliveryService, Only};
-use crate::engine::digest::owed::OwedDays;
+use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::directory::find_unreadable;
 use crate::engine::directory::unknown::NameLookup;
 use crate::engine::feedback::suppressions::unreported;
@@ -43,7 +43,7 @@ pub async fn ready(context: &Context) -> Result<()> {
 pub struct StatusService {
     pub(crate) context: Arc<Context>,
     pub(crate) deliveries: DeliveryService,
-    pub(crate) owed: OwedDays,
+    pub(crate) owed: BacklogDays,
     pub(crate) known: NameLookup,
     pub(crate) activity: Activity,
 }

@@ -26,8 +26,7 @@ use crate::domain::{
 use crate::email::Message;
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource, StackEvents};
-use crate::engine::eligibility::skip_seen::SkipSeen;
-use crate::engine::eligibility::stacks;
+use crate::engine::eligibility::{self, SkipSeen};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::People;
 
@@ -176,14 +175,14 @@ impl Compose {
     ) -> Result<Built> {
         let mut catalog = self.catalog.of_mails();
         let mut stacks = self.read(rows, spread).await?;
-        let readers = stacks::load_readers(&stacks, &self.skip_seen, &catalog);
+        let readers = eligibility::load_readers(&stacks, &self.skip_seen, &catalog);
         let (people, mut inboxes) = readers.await?;
         // A digest that is built again after its markers were written includes the same events.
         for ((row, person), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
             inbox.take_if(|_| person.hold_marker(row.marker));
         }
         let which = StackEvents::All;
-        stacks::exclude(&mut stacks, &people, &inboxes, which, &mut catalog).await?;
+        eligibility::exclude(&mut stacks, &people, &inboxes, which, &mut catalog).await?;
         let suppressed = Suppressed::among(&*self.context.store, people.iter().flatten()).await?;
         let with_people = rows.iter().zip(&people);
         let allowed: Vec<_> = with_people

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use super::owed::OwedDays;
+use super::backlog::BacklogDays;
 use crate::context::Context;
 use crate::domain::{PersonStacks, UserId};
 use crate::engine::eligibility::catalog::CatalogSource;
-use crate::engine::eligibility::skip_seen::SkipSeen;
-use crate::engine::eligibility::stacks;
+use crate::engine::eligibility::{self, SkipSeen};
 use crate::engine::{Error, Result};
 use crate::store::{NewMarker, People};
 
@@ -20,7 +19,7 @@ pub struct Flush {
     pub(crate) catalog: CatalogSource,
     pub(crate) skip_seen: SkipSeen,
     /// Knows which days are in the window.
-    pub owed: OwedDays,
+    pub owed: BacklogDays,
 }
 
 impl Flush {
@@ -42,7 +41,7 @@ impl Flush {
             return Ok(0);
         };
         let mut catalog = self.catalog.of_mails();
-        stacks::exclude_ineligible(&mut found, &self.skip_seen, &mut catalog).await?;
+        eligibility::exclude_ineligible(&mut found, &self.skip_seen, &mut catalog).await?;
         let pending = found.iter().map(|person| person.pending().len() as u64);
         let flushed = pending.sum();
         let marker = NewMarker::Flushed {

@@ -1,23 +1,79 @@
-//! The state of a digest run: its dependencies, its counts and the due users.
+//! The options, the dependencies and the state of a digest run.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::Request;
-use super::older::Older;
-use super::owed::OwedDays;
+use super::backlog::{BacklogDays, Older};
 use crate::context::Context;
 use crate::domain::content::Caps;
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    Cadence, Content, Delivery, DeliveryId, Due, Period, PersonStacks, Schedule, User,
+    BrandName, Cadence, Content, Delivery, DeliveryId, Due, Period, PersonStacks, Schedule, Share,
+    User, UserId,
 };
 use crate::engine::Watcher;
-use crate::engine::delivery::Sender;
+use crate::engine::delivery::{Compose, Sender};
+use crate::engine::eligibility::SkipSeen;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
-use crate::engine::eligibility::skip_seen::SkipSeen;
-use crate::wire::digest::Report;
+use crate::render::Catalogs;
+use crate::wire::digest::{DryRunReport, OTHER_LOCALES, Report};
+
+/// The options of a digest run.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The time of the run, now by default.
+    pub at: Option<DateTime<Utc>>,
+    /// Only users with this cadence.
+    pub cadence: Option<Cadence>,
+    /// Only these users.
+    pub users: Option<Vec<UserId>>,
+    /// The most emails.
+    pub limit: Option<u64>,
+    /// Only this share of all users, the same ones each time.
+    pub sample: Option<Share>,
+    /// How long the run waits for deferred emails while none of them makes progress. Without it,
+    /// the next run sends them.
+    pub patience: Option<TimeDelta>,
+    /// Whether digests wait for their user's hour; they do by default.
+    pub timing: Timing,
+    /// Whether emails are sent; they are by default.
+    pub effect: Effect,
+}
+
+/// Whether digests wait for their user's hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Timing {
+    /// Only users who had pending events when their hour came.
+    #[default]
+    WhenDue,
+    /// All users with pending events who got no email in their current period.
+    Now,
+}
+
+/// Whether a run sends emails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effect {
+    /// Opens rows in the ledger and sends due digests.
+    #[default]
+    Send,
+    /// A dry run: reports what would be sent and writes nothing.
+    Rehearse,
+}
+
+impl Request {
+    /// Returns whether a run reads all users, so that it may store their backlog.
+    pub(super) fn reads_all(&self) -> bool {
+        self.effect == Effect::Send && self.users.is_none()
+    }
+}
+
+/// Receives the digests that a dry run finds.
+pub trait Onlooker: Send {
+    /// Called for each digest, in the order of user ids.
+    fn mail(&mut self, mail: &Found<'_>);
+}
 
 /// A digest that is due.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +97,7 @@ pub struct Digests {
     /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
     pub skip_seen: SkipSeen,
     /// Knows which days before the window have a backlog, and stores its counts.
-    pub owed: OwedDays,
+    pub owed: BacklogDays,
     /// The interval between full scans (`digest.full_look`).
     pub full_look: TimeDelta,
     /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
@@ -83,7 +139,7 @@ pub(super) struct Run<'a> {
     /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
     /// one, opened by another process.
     pub passed_over: bool,
-    /// Whether an [`Onlooker`](super::Onlooker) gets the digests.
+    /// Whether an [`Onlooker`] gets the digests.
     pub is_looked_on: bool,
     pub catalog: Catalog,
     pub older: Older,
@@ -101,6 +157,93 @@ impl Row {
         match self {
             Self::New(id) => id,
             Self::Again(row) => &row.id,
+        }
+    }
+}
+
+/// The most locales that are named.
+const NAMED: usize = 20;
+
+/// Counts an email to this user, of this brand.
+pub(crate) fn count_email(
+    report: &mut DryRunReport,
+    compose: &Compose,
+    user: &User,
+    brand: Option<&BrandName>,
+    content: &Content,
+) {
+    let catalogs = compose.identity.renderer.catalogs();
+    ask(&mut report.locales, catalogs, user);
+    note_untranslated(&mut report.untranslated, catalogs, user, content);
+    if let Some(brand) = brand {
+        let counts = match compose.identities.brands.contains_key(brand) {
+            true => &mut report.brands,
+            false => &mut report.unknown_brands,
+        };
+        *counts.entry(brand.clone()).or_default() += 1;
+    }
+}
+
+/// Records the messages of the email's types that the user's language lacks.
+fn note_untranslated(
+    untranslated: &mut BTreeMap<String, BTreeSet<String>>,
+    catalogs: &Catalogs,
+    user: &User,
+    content: &Content,
+) {
+    let locale = user.locale.as_deref();
+    for section in &content.sections {
+        let lacking = catalogs.lacking(locale, &section.kind, section.phrase.is_some());
+        if !lacking.is_empty() {
+            let of = untranslated.entry(catalogs.spoken(locale).to_owned());
+            of.or_default().extend(lacking);
+        }
+    }
+}
+
+/// Counts an email to a user whose locale has no catalog. Such an email is in English.
+fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user: &User) {
+    let asked = user.locale.as_deref().unwrap_or_default().trim();
+    if asked.is_empty() || catalogs.nearest(asked).is_some() {
+        return;
+    }
+    let is_named = locales.len() < NAMED || locales.contains_key(asked);
+    let name = if is_named { asked } else { OTHER_LOCALES };
+    *locales.entry(name.to_owned()).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::UserId;
+
+    #[test]
+    fn all_locales_are_counted_and_a_few_are_listed() {
+        let catalogs = Catalogs::load(None).unwrap();
+        let mut report = DryRunReport::default();
+        let mut asks = |locale: &str| {
+            let user = User {
+                locale: Some(locale.into()),
+                ..User::new(UserId::stored("ada"))
+            };
+            ask(&mut report.locales, &catalogs, &user);
+        };
+        let unknown: Vec<String> = (b'a'..=b'v').map(|c| format!("x{}", c as char)).collect();
+        unknown.iter().for_each(|locale| asks(locale));
+        for locale in ["xa", "de-AT", " ", "others"] {
+            asks(locale);
+        }
+
+        let lines = report.other_locales();
+
+        assert_eq!(report.locales.len(), NAMED + 1);
+        let begins = [
+            "3 mails are for people who ask for other locales, which are not there: ",
+            "2 mails are for people who ask for locale xa, which is not there: ",
+            "1 mail is for a person who asks for locale xb, which is not there: ",
+        ];
+        for (line, begins) in lines.iter().zip(begins) {
+            assert!(line.starts_with(begins), "{line}");
         }
     }
 }

@@ -1,16 +1,18 @@
-//! Builds the pages of a group: which users get which entries.
+//! Reads audiences, and builds the pages of a group: which users get which entries.
 //!
-//! A page covers all users up to the merge bound: the lowest id at which the read part of an
-//! audience ends. Each user gets one push. Start with [`Page::cut`]; [`audience`] reads the users.
+//! A page of an audience contains users after a cursor, ascending, each once, so a cursor is one id
+//! that survives a crash. A page of a group covers all users up to the merge bound: the lowest id
+//! at which the read part of an audience ends. Each user gets one push. Start with [`Page::cut`].
 
 use std::collections::HashMap;
 
-use crate::domain::{BadStack, Counts, Day, Defect, Fanout, Progress, UserId};
-use crate::engine::fanout::audience;
-use crate::store::{Directory, Pushed, Pushes, Result};
+use crate::domain::{
+    Audience, BadStack, Counts, Day, Defect, Fanout, FollowKey, Progress, Selector, UserId,
+};
+use crate::store::{Directory, PeopleFilter, Pushed, Pushes, Result};
 
 /// A fan-out and its position in its audience.
-pub(super) struct Walk {
+pub(super) struct AudienceScan {
     pub fanout: Fanout,
     /// Users that were read and not pushed yet, ascending.
     pub people: Vec<UserId>,
@@ -23,7 +25,7 @@ pub(super) struct Walk {
     pub unsaved: Counts,
 }
 
-impl Walk {
+impl AudienceScan {
     pub(super) fn new(fanout: Fanout) -> Self {
         let cursor = fanout.progress.cursor.clone();
         Self {
@@ -39,8 +41,9 @@ impl Walk {
     /// Reads pages until one contains users, or until there are no more.
     pub(super) async fn fetch(&mut self, directory: &dyn Directory, limit: usize) -> Result<()> {
         while self.people.is_empty() && !self.exhausted {
-            let audience::Page { people, next } =
-                audience::page(directory, &self.fanout.audience, self.next.as_ref(), limit).await?;
+            let (audience, after) = (&self.fanout.audience, self.next.as_ref());
+            let AudiencePage { people, next } =
+                read_audience(directory, audience, after, limit).await?;
             self.people = people;
             self.exhausted = next.is_none();
             self.next = next;
@@ -69,41 +72,41 @@ pub(super) struct Page {
     pub origins: Vec<Vec<(usize, usize)>>,
     /// The number of users, by fan-out.
     served: Vec<u64>,
-    frontier: Option<UserId>,
+    bound: Option<UserId>,
 }
 
 impl Page {
     /// Takes the users up to the merge bound from each fan-out, and merges them into one push per
     /// user.
-    pub(super) fn cut(walks: &mut [Walk]) -> Self {
-        let frontier = walks
+    pub(super) fn cut(scans: &mut [AudienceScan]) -> Self {
+        let bound = scans
             .iter()
-            .filter(|walk| !walk.exhausted)
-            .filter_map(|walk| walk.people.last())
+            .filter(|scan| !scan.exhausted)
+            .filter_map(|scan| scan.people.last())
             .min()
             .cloned();
-        let (mut taken, mut served) = (Vec::new(), Vec::with_capacity(walks.len()));
-        for (index, walk) in walks.iter_mut().enumerate() {
-            let people = walk.take_until(frontier.as_ref());
+        let (mut users, mut served) = (Vec::new(), Vec::with_capacity(scans.len()));
+        for (index, scan) in scans.iter_mut().enumerate() {
+            let people = scan.take_until(bound.as_ref());
             served.push(people.len() as u64);
-            taken.extend(people.into_iter().map(|user| (user, index)));
+            users.extend(people.into_iter().map(|user| (user, index)));
         }
         // The sort is stable, so a user's fan-outs stay in order. The input consists of ascending
         // runs.
-        taken.sort_by(|(user, _), (other, _)| user.cmp(other));
+        users.sort_by(|(user, _), (other, _)| user.cmp(other));
         let mut lists = Lists {
-            walks,
+            scans,
             pushes: Pushes::default(),
             origins: Vec::new(),
             known: HashMap::new(),
         };
         let mut who: Vec<usize> = Vec::new();
-        let mut taken = taken.into_iter().peekable();
-        while let Some((user, walk)) = taken.next() {
+        let mut users = users.into_iter().peekable();
+        while let Some((user, scan)) = users.next() {
             who.clear();
-            who.push(walk);
-            while let Some((_, walk)) = taken.next_if(|(next, _)| *next == user) {
-                who.push(walk);
+            who.push(scan);
+            while let Some((_, scan)) = users.next_if(|(next, _)| *next == user) {
+                who.push(scan);
             }
             let list = lists.of(&who);
             lists.pushes.people.push((user, list));
@@ -115,7 +118,7 @@ impl Page {
             pushes,
             origins,
             served,
-            frontier,
+            bound,
         }
     }
 
@@ -130,46 +133,46 @@ impl Page {
     }
 
     /// Adds the result of the push to each fan-out, and moves the cursors.
-    pub(super) fn count(self, walks: &mut [Walk], pushed: &Pushed) {
-        let mut capped = vec![0u64; walks.len()];
+    pub(super) fn count(self, scans: &mut [AudienceScan], pushed: &Pushed) {
+        let mut capped = vec![0u64; scans.len()];
         for (person, entries) in &pushed.capped {
             let list = self.pushes.people[*person].1;
             for entry in entries {
                 let mut first = 0;
-                for (walk, count) in &self.origins[list] {
+                for (scan, count) in &self.origins[list] {
                     if (first..first + count).contains(entry) {
-                        capped[*walk] += 1;
+                        capped[*scan] += 1;
                     }
                     first += count;
                 }
             }
         }
-        for (index, walk) in walks.iter_mut().enumerate() {
+        for (index, scan) in scans.iter_mut().enumerate() {
             let people = self.served[index];
-            let all = people * walk.fanout.objects.len() as u64;
+            let all = people * scan.fanout.objects.len() as u64;
             let counts = Counts {
                 people,
                 pushed: all - capped[index],
                 capped: capped[index],
             };
-            walk.unsaved += counts;
-            walk.fanout.progress.counts += counts;
+            scan.unsaved += counts;
+            scan.fanout.progress.counts += counts;
             // Without a merge bound, every audience was read to its end.
-            if let Some(frontier) = self
-                .frontier
+            if let Some(bound) = self
+                .bound
                 .as_ref()
-                .filter(|frontier| walk.cursor.as_ref() < Some(frontier))
+                .filter(|bound| scan.cursor.as_ref() < Some(bound))
             {
-                walk.cursor = Some(frontier.clone());
+                scan.cursor = Some(bound.clone());
             }
         }
     }
 }
 
-impl Walk {
-    fn take_until(&mut self, frontier: Option<&UserId>) -> Vec<UserId> {
-        let end = frontier.map_or(self.people.len(), |frontier| {
-            self.people.partition_point(|user| user <= frontier)
+impl AudienceScan {
+    fn take_until(&mut self, bound: Option<&UserId>) -> Vec<UserId> {
+        let end = bound.map_or(self.people.len(), |bound| {
+            self.people.partition_point(|user| user <= bound)
         });
         let rest = self.people.split_off(end);
         std::mem::replace(&mut self.people, rest)
@@ -178,7 +181,7 @@ impl Walk {
 
 /// The distinct lists of entries of a page: one for each combination of fan-outs that share a user.
 struct Lists<'a> {
-    walks: &'a [Walk],
+    scans: &'a [AudienceScan],
     pushes: Pushes,
     origins: Vec<Vec<(usize, usize)>>,
     known: HashMap<Vec<usize>, usize>,
@@ -191,15 +194,96 @@ impl Lists<'_> {
         }
         let events = who
             .iter()
-            .flat_map(|walk| self.walks[*walk].fanout.events())
+            .flat_map(|scan| self.scans[*scan].fanout.events())
             .collect();
         self.pushes.lists.push(events);
         self.origins.push(
             who.iter()
-                .map(|walk| (*walk, self.walks[*walk].fanout.objects.len()))
+                .map(|scan| (*scan, self.scans[*scan].fanout.objects.len()))
                 .collect(),
         );
         self.known.insert(who.to_vec(), self.pushes.lists.len() - 1);
         self.pushes.lists.len() - 1
     }
+}
+
+/// A part of an audience.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct AudiencePage {
+    /// The users, ascending, without those that the audience excludes.
+    people: Vec<UserId>,
+    /// Where the next page starts; `None` if this is the last. It may be beyond the last of
+    /// `people`, if later users are excluded.
+    next: Option<UserId>,
+}
+
+/// Returns about `limit` users of the audience after `after`.
+async fn read_audience(
+    directory: &dyn Directory,
+    audience: &Audience,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Result<AudiencePage> {
+    let mut page = match &audience.to {
+        Selector::Users(users) => {
+            let from = after.map_or(0, |after| users.partition_point(|user| user <= after));
+            let until = users.len().min(from + limit);
+            full(users[from..until].to_vec(), until < users.len())
+        }
+        Selector::FollowersOf(keys) => followers(directory, keys, after, limit).await?,
+        Selector::Near { point, km } => {
+            let (point, km) = (*point, *km);
+            let near = PeopleFilter::Near { point, km };
+            let people = directory.find_people(&near, after, limit).await?;
+            let more = people.len() == limit;
+            full(people, more)
+        }
+    };
+    if !audience.except.is_empty() {
+        page.people.retain(|user| !audience.leaves_out(user));
+    }
+    Ok(page)
+}
+
+fn full(people: Vec<UserId>, more: bool) -> AudiencePage {
+    let next = people.last().filter(|_| more).cloned();
+    AudiencePage { people, next }
+}
+
+/// Returns the followers of any of these keys. Merges one page of each, up to the lowest end of a
+/// page that is not its key's last.
+async fn followers(
+    directory: &dyn Directory,
+    keys: &[FollowKey],
+    after: Option<&UserId>,
+    limit: usize,
+) -> Result<AudiencePage> {
+    if let [key] = keys {
+        let following = PeopleFilter::Follow(key);
+        let people = directory.find_people(&following, after, limit).await?;
+        let more = people.len() == limit;
+        return Ok(full(people, more));
+    }
+    let page = |key| async move {
+        let following = PeopleFilter::Follow(key);
+        directory.find_people(&following, after, limit).await
+    };
+    let pages = futures::future::try_join_all(keys.iter().map(page)).await?;
+    let known = pages
+        .iter()
+        .filter(|people| people.len() == limit)
+        .filter_map(|people| people.last())
+        .min()
+        .cloned();
+    let mut people: Vec<UserId> = pages
+        .into_iter()
+        .flatten()
+        .filter(|user| known.as_ref().is_none_or(|end| user <= end))
+        .collect();
+    people.sort_unstable();
+    people.dedup();
+    Ok(AudiencePage {
+        people,
+        next: known,
+    })
 }

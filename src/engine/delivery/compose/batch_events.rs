@@ -15,8 +15,8 @@ use crate::domain::{
     Purpose, User, UserId, Window, classify,
 };
 use crate::engine::Result;
+use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::Catalog;
-use crate::engine::eligibility::mutes;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::{People, Stacks};
 use crate::wire::event::Unknown;
@@ -137,8 +137,8 @@ impl Compose {
             let at = event.i?.time();
             Some((*mutes, event, at))
         });
-        let muted = mutes::possible(events, &self.context.policies);
-        Ok(mutes::look_up(muted, catalog).await?)
+        let muted = eligibility::possibly_muted(events, &self.context.policies);
+        Ok(eligibility::load_mute_facts(muted, catalog).await?)
     }
 
     /// Returns the outcome of each batch if it closed now, in the same order. Ids must be distinct.
@@ -244,7 +244,7 @@ fn wants(user: &User, selection: Selection, item: &Item, catalog: &Catalog) -> b
         return true;
     };
     let (at, policies) = (item.i.time(), catalog.policies());
-    let is_muted = || mutes::is_muted(&user.mutes, &item.clone().into(), at, catalog);
+    let is_muted = || eligibility::is_muted(&user.mutes, &item.clone().into(), at, catalog);
     let facts = Facts {
         before_start: user.start.is_some_and(|start| start.is_after(item.i)),
         muted: has_mutes(user, selection) && is_muted(),

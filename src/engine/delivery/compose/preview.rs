@@ -9,8 +9,8 @@ use super::{Allowed, Compose, Selection, Spread};
 use crate::domain::{BrandName, Delivery, DeliveryState, EmailScope, Mutes, Occasion, User};
 use crate::email::Place;
 use crate::engine::Result;
+use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::StackEvents;
-use crate::engine::eligibility::stacks;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
@@ -149,7 +149,7 @@ impl Compose {
             users.for_each(|user| user.mutes = Mutes::default());
         }
         let which = StackEvents::All;
-        stacks::exclude(&mut stacks, &without_mutes, &inboxes, which, &mut catalog).await?;
+        eligibility::exclude(&mut stacks, &without_mutes, &inboxes, which, &mut catalog).await?;
         let selections = [selection];
         let chosen = self.choose(rows, users, &stacks, &selections, &mut catalog);
         let chosen = chosen.await?;

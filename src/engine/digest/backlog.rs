@@ -3,9 +3,9 @@
 //! A full run reads such a day until it finds no wanted event there, and notes the counts. Events
 //! older than `digest.max_age` expire: they are counted once, noted and reported (P3). A note only
 //! replaces the note that was read ([`crate::store::Notes::swap_note`]), so a concurrent change of
-//! the day ([`OwedDays::disturb`]) wins.
+//! the day ([`BacklogDays::disturb`]) wins.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -13,22 +13,22 @@ use futures::StreamExt;
 
 use crate::context::Context;
 use crate::domain::digest::wanted;
-use crate::domain::stack::EventAt;
+use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::{
     Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, LastScan, PendingCounts,
     PersonStacks, Schedule, User, UserId, Window,
 };
 use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
-use crate::engine::eligibility::skip_seen::SkipSeen;
-use crate::engine::eligibility::stacks;
+use crate::engine::eligibility::{self, SkipSeen};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::{self, DeliveryFilter};
+use crate::wire::digest::BacklogReport;
 use crate::wire::status::OlderDays;
 
 /// Finds and notes the backlog of days that have left the window.
 #[derive(Clone)]
-pub struct OwedDays {
+pub struct BacklogDays {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
     /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
@@ -122,16 +122,16 @@ impl UserBacklog<'_> {
 }
 
 /// The name of the note with the counts of the last full run.
-const LAST_LOOK: &str = "owed";
+const LAST_SCAN: &str = "owed";
 
-fn read_look(text: &str) -> Option<LastScan> {
+fn read_scan(text: &str) -> Option<LastScan> {
     serde_json::from_str(text).ok()
 }
 
 /// The number of users in one read.
 const CHUNK: usize = 1_000;
 
-impl OwedDays {
+impl BacklogDays {
     /// Returns the window at `at`, and the range of older days that may still be emailed.
     pub fn days_read(&self, at: DateTime<Utc>) -> DaysRead {
         DaysRead::of(at, self.window_back, self.max_age)
@@ -185,8 +185,8 @@ impl OwedDays {
 
     /// Stores the total backlog of these days, for [`Self::told`].
     pub async fn note_all(&self, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
-        let read = self.context.store.note(LAST_LOOK).await?;
-        let before = read.as_deref().and_then(read_look);
+        let read = self.context.store.note(LAST_SCAN).await?;
+        let before = read.as_deref().and_then(read_scan);
         let was_nothing = before.is_none_or(|look| look.owed.plus(look.blocked).is_nothing());
         if was_nothing && found.all().is_nothing() {
             return Ok(());
@@ -196,14 +196,14 @@ impl OwedDays {
         let look = serde_json::to_string(&look).unwrap_or_default();
         let store = &self.context.store;
         // If the note has changed, another process has finished a scan at the same time.
-        let noted = store.swap_note(LAST_LOOK, read.as_deref(), Some(&look));
+        let noted = store.swap_note(LAST_SCAN, read.as_deref(), Some(&look));
         noted.await.map(drop)
     }
 
     /// Returns the stored counts of days before the window, without reading these days.
     pub async fn told(&self) -> store::Result<OlderDays> {
-        let look = self.context.store.note(LAST_LOOK).await?;
-        let look = look.as_deref().and_then(read_look);
+        let look = self.context.store.note(LAST_SCAN).await?;
+        let look = look.as_deref().and_then(read_scan);
         let notes = self.context.store.notes(DayNote::PREFIX).await?;
         let mut told = OlderDays {
             owed: look.filter(|look| !look.owed.plus(look.blocked).is_nothing()),
@@ -262,7 +262,8 @@ impl OwedDays {
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
             let skip_seen = &self.skip_seen;
-            let users = stacks::exclude_ineligible(&mut chunk, skip_seen, &mut catalog).await?;
+            let users =
+                eligibility::exclude_ineligible(&mut chunk, skip_seen, &mut catalog).await?;
             let suppressed =
                 Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
             let found = self
@@ -368,4 +369,94 @@ impl OwedDays {
 
 fn covers(row: &Delivery, day: Day) -> bool {
     row.watermarks.iter().any(|(stack, _)| stack.day == day)
+}
+
+pub(super) struct Older {
+    /// The first day of the window.
+    pub from: Day,
+    days: BTreeMap<Day, Backlog>,
+    /// Days with a stack that could not be read. Their backlog is incomplete.
+    passed_over: BTreeSet<Day>,
+    /// The total, with each user once.
+    pub all: Backlog,
+    /// Whether some users were not read.
+    pub partly: bool,
+}
+
+impl Older {
+    pub(super) fn new(days: &DaysRead) -> Self {
+        Self {
+            from: days.window.first(),
+            days: BTreeMap::new(),
+            passed_over: BTreeSet::new(),
+            all: Backlog::default(),
+            partly: false,
+        }
+    }
+
+    /// Records stacks that could not be read.
+    pub(super) fn pass_over(&mut self, bad: &[BadStack]) {
+        self.passed_over.extend(bad.iter().map(|stack| stack.day));
+    }
+
+    fn add(&mut self, found: &UserBacklog<'_>) {
+        self.add_part(&found.owed, |backlog| &mut backlog.owed);
+        self.add_part(&found.blocked, |backlog| &mut backlog.blocked);
+    }
+
+    fn add_part(&mut self, events: &[EventAt<'_>], part: fn(&mut Backlog) -> &mut PendingCounts) {
+        let mut of_days: BTreeMap<Day, u64> = BTreeMap::new();
+        for pending in events {
+            *of_days.entry(pending.position.stack.day).or_default() += 1;
+        }
+        part(&mut self.all).add(of_days.values().sum());
+        for (day, events) in of_days {
+            part(self.days.entry(day).or_default()).add(events);
+        }
+    }
+
+    /// Counts the backlog of these users before the window.
+    pub(super) async fn count(
+        &mut self,
+        owed: &BacklogDays,
+        catalog: &mut Catalog,
+        people: &[PersonStacks],
+        users: &[Option<User>],
+        suppressed: &Suppressed,
+    ) -> Result<()> {
+        let from = self.from;
+        let found = owed
+            .backlogs(people, users, suppressed, catalog, |day| day < from)
+            .await?;
+        for of in &found {
+            self.add(of);
+        }
+        Ok(())
+    }
+
+    /// Stores the backlog of each of these days after all users were read. A day with an unreadable
+    /// stack is omitted. The next run reads it again, until that stack is repaired or too old.
+    pub(super) async fn note(
+        &self,
+        owed: &BacklogDays,
+        days: &[&OldDay],
+        at: DateTime<Utc>,
+    ) -> Result<()> {
+        let known = |old: &&&OldDay| !self.passed_over.contains(&old.day);
+        for old in days.iter().filter(known) {
+            let sum = self.days.get(&old.day).copied().unwrap_or_default();
+            owed.note(old, sum, at).await?;
+        }
+        owed.note_all(self.all, at).await?;
+        Ok(())
+    }
+}
+
+impl BacklogReport {
+    pub(super) fn give_up(&mut self, day: Day, expired: Expired) {
+        if !expired.all.is_nothing() {
+            *self.given_up.entry(day).or_default() += expired.all;
+            self.given_up_blocked += expired.blocked;
+        }
+    }
 }
