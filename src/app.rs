@@ -12,11 +12,11 @@ use crate::config::{Config, StoreUrl};
 use crate::context::Context;
 use crate::domain::Fanout;
 use crate::email::{Mailer, Pinned};
+use crate::engine::coalescer::Coalescer;
 use crate::engine::delivery::identity::{Identities, Themes};
 use crate::engine::directory::starts::Starts;
 use crate::engine::directory::unknown::RequestNames;
 use crate::engine::feed::cache::FeedCache;
-use crate::engine::joint::Joint;
 use crate::metrics::{Build, Metrics};
 use crate::operate::open::open_store;
 use crate::operate::scrape::ScrapeCache;
@@ -48,9 +48,9 @@ pub struct App {
     /// Counts the work of this process.
     pub metrics: Metrics,
     /// Accepts short events of concurrent requests together.
-    accepting: Arc<Joint<Fanout, Accepted>>,
+    accepting: Arc<Coalescer<Fanout, Accepted>>,
     /// Looks up what concurrent requests name together.
-    looking_up: Arc<Joint<RequestNames, Unknown>>,
+    looking_up: Arc<Coalescer<RequestNames, Unknown>>,
     scraped: Arc<ScrapeCache>,
     pinned: Arc<Pinned>,
 }

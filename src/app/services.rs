@@ -39,7 +39,7 @@ impl App {
     pub fn notify(&self) -> Notify {
         Notify {
             context: self.context.clone(),
-            joint: self.accepting.clone(),
+            coalescer: self.accepting.clone(),
         }
     }
 
@@ -48,7 +48,7 @@ impl App {
         NameLookup {
             catalog: self.catalog(),
             context: self.context.clone(),
-            joint: self.looking_up.clone(),
+            coalescer: self.looking_up.clone(),
         }
     }
 

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod archive;
 pub mod batches;
+pub mod coalescer;
 pub mod crash;
 pub mod delivery;
 pub mod digest;
@@ -15,7 +16,6 @@ pub mod fanout;
 pub mod feed;
 pub mod feedback;
 pub mod ingest;
-pub mod joint;
 pub mod worker;
 
 /// The error of a use case.

@@ -82,7 +82,7 @@ async fn an_accepted_event_reaches_its_audience_after_a_crash(fresh: Fresh) {
     };
     let notify = Notify {
         context: context(fresh.handle(), Arc::new(SystemClock), "test"),
-        joint: Arc::default(),
+        coalescer: Arc::default(),
     };
     let receipt = notify.accept(vec![again]).await.unwrap().remove(0);
     let fanout = fresh.fanout(receipt.id).await.unwrap().unwrap();

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::domain::{Event, Policies, UserId};
 use crate::engine::Result;
+use crate::engine::coalescer::{self, Coalescer};
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
-use crate::engine::joint::{self, Joint};
 use crate::store;
 use crate::wire::event::{NAMED, Unknown};
 
 /// The most objects, and the most users, of one call that are looked up.
 const MAX_NAMES: usize = 1_000;
 // All requests that share a look-up fit into the limit.
-const _: () = assert!(joint::MOST * FEW_OBJECTS <= MAX_NAMES);
+const _: () = assert!(coalescer::MOST * FEW_OBJECTS <= MAX_NAMES);
 
 impl Unknown {
     /// Records what is unknown of an event, which must be in the catalog.
@@ -60,7 +60,7 @@ pub struct NameLookup {
     pub(crate) catalog: CatalogSource,
     pub(crate) context: Arc<Context>,
     /// Combines concurrent short requests into one look-up.
-    pub(crate) joint: Arc<Joint<RequestNames, Unknown>>,
+    pub(crate) coalescer: Arc<Coalescer<RequestNames, Unknown>>,
 }
 
 impl NameLookup {
@@ -77,7 +77,7 @@ impl NameLookup {
             let known = self.clone();
             async move { known.look_up(&all).await }
         };
-        Ok(vec![self.joint.call(one.clone(), look_up).await?])
+        Ok(vec![self.coalescer.call(one.clone(), look_up).await?])
     }
 
     async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<Unknown>> {

@@ -16,8 +16,8 @@ use crate::domain::{
     Acceptance, Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id,
     Invalid, Json, ObjectId, Point, Selector, UserId, time,
 };
+use crate::engine::coalescer::Coalescer;
 use crate::engine::directory::fields;
-use crate::engine::joint::Joint;
 use crate::engine::{Error, Result, crash};
 use crate::store::{self, Accepted};
 use crate::wire::event::Receipt;
@@ -91,7 +91,7 @@ pub struct Notify {
     /// The store, the clock and other shared components.
     pub context: Arc<Context>,
     /// Combines concurrent short requests into one write.
-    pub joint: Arc<Joint<Fanout, Accepted>>,
+    pub coalescer: Arc<Coalescer<Fanout, Accepted>>,
 }
 
 impl Notify {
@@ -125,7 +125,7 @@ impl Notify {
                     let journal = Arc::clone(&self.context.store);
                     async move { journal.accept(&all).await }
                 };
-                vec![self.joint.call(fanout.clone(), accept).await?]
+                vec![self.coalescer.call(fanout.clone(), accept).await?]
             }
             _ => self.context.store.accept(&fanouts).await?,
         };

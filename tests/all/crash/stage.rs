@@ -205,7 +205,7 @@ impl<'a> Stage<'a> {
         };
         let notify = Notify {
             context: context(self.fresh.handle(), Arc::new(ManualClock::at(at)), "test"),
-            joint: Arc::default(),
+            coalescer: Arc::default(),
         };
         let receipts = notify.accept(vec![request]).await.unwrap();
         let record = Work {

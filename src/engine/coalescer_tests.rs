@@ -54,7 +54,7 @@ async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
 
 #[tokio::test]
 async fn requests_that_arrive_during_a_call_share_the_next_call() {
-    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let end = server.next();
     let call = |number| coalescer.call(number, |all| server.clone().call(all));
     let mut all = pin!(join_all([1, 2, 3, 4].map(call)));
@@ -70,7 +70,7 @@ async fn requests_that_arrive_during_a_call_share_the_next_call() {
 
 #[tokio::test]
 async fn a_call_contains_at_most_the_maximum_number_of_requests() {
-    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let end = server.next();
     let call = |number| coalescer.call(number, |all| server.clone().call(all));
     let mut all = pin!(join_all((0..2 * MOST + 5).map(call)));
@@ -91,7 +91,7 @@ async fn a_call_contains_at_most_the_maximum_number_of_requests() {
 
 #[tokio::test]
 async fn a_request_dropped_while_waiting_is_not_sent() {
-    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let end = server.next();
     let mut first = pin!(coalescer.call(1, |all| server.clone().call(all)));
     let mut third = pin!(coalescer.call(3, |all| server.clone().call(all)));
@@ -110,7 +110,7 @@ async fn a_request_dropped_while_waiting_is_not_sent() {
 
 #[tokio::test]
 async fn dropping_the_calling_future_does_not_lose_the_other_results() {
-    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let end = server.next();
     let call = |number| coalescer.call(number, |all| server.clone().call(all));
     let mut caller = Box::pin(call(1));
@@ -128,7 +128,7 @@ async fn dropping_the_calling_future_does_not_lose_the_other_results() {
 
 #[tokio::test]
 async fn after_a_call_without_a_result_each_waiting_caller_calls_alone() {
-    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let [end, never] = [server.next(), server.next()];
     let call = |number| coalescer.call(number, |all| server.clone().call(all));
     let mut all = Box::pin(join_all([1, 2, 3].map(call)));
@@ -153,7 +153,7 @@ async fn an_outage_fails_all_waiting_callers_and_other_errors_are_retried_alone(
         ),
         (Error::corrupt("fan-out 7", "it is torn"), 0, MOST + 3),
     ] {
-        let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+        let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
         let [first, second] = [server.next(), server.next()];
         let call = |number| coalescer.call(number, |all| server.clone().call(all));
         let mut all = Box::pin(join_all((0..MOST + 10).map(call)));
@@ -170,7 +170,7 @@ async fn an_outage_fails_all_waiting_callers_and_other_errors_are_retried_alone(
 
 #[tokio::test]
 async fn the_error_of_a_single_request_is_returned_unchanged() {
-    let (coalescer, server) = <(Arc<Joint<_, _>>, Arc<Server>)>::default();
+    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let end = server.next();
     end.send(Err(Error::corrupt("fan-out 7", "it is torn")))
         .unwrap();

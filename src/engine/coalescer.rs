@@ -3,7 +3,7 @@
 //! While a call runs, new requests queue for the next call. Each request gets its own answer. A
 //! call runs in its own task, so a dropped caller does not cancel it. If the store is unavailable,
 //! queued requests fail too instead of waiting as long again. After another error, each request of
-//! a shared call is repeated alone. Start with [`Joint::call`].
+//! a shared call is repeated alone. Start with [`Coalescer::call`].
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,17 +17,17 @@ use crate::store::{Error, Result};
 pub(crate) const MOST: usize = 250;
 
 /// Combines requests of one kind. A process has one for each kind.
-pub struct Joint<Q, A> {
+pub struct Coalescer<Q, A> {
     waiting: Mutex<VecDeque<Waiting<Q, A>>>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Waiting<Q, A> {
-    asked: Q,
-    told: oneshot::Sender<Result<A>>,
+    request: Q,
+    reply: oneshot::Sender<Result<A>>,
 }
 
-impl<Q, A> Default for Joint<Q, A> {
+impl<Q, A> Default for Coalescer<Q, A> {
     fn default() -> Self {
         Self {
             waiting: Mutex::default(),
@@ -36,69 +36,69 @@ impl<Q, A> Default for Joint<Q, A> {
     }
 }
 
-impl<Q, A> Joint<Q, A>
+impl<Q, A> Coalescer<Q, A>
 where
     Q: Clone + Send + 'static,
     A: Send + 'static,
 {
-    /// Returns the answer to `asked`, which may share a call with other requests. `call` returns
+    /// Returns the answer to `request`, which may share a call with other requests. `call` returns
     /// one answer for each request, in order.
-    pub async fn call<F>(self: &Arc<Self>, asked: Q, call: impl Fn(Vec<Q>) -> F) -> Result<A>
+    pub async fn call<F>(self: &Arc<Self>, request: Q, call: impl Fn(Vec<Q>) -> F) -> Result<A>
     where
         F: Future<Output = Result<Vec<A>>> + Send + 'static,
     {
-        let (tell, mut told) = oneshot::channel();
+        let (sender, mut reply) = oneshot::channel();
         self.open().push_back(Waiting {
-            asked: asked.clone(),
-            told: tell,
+            request: request.clone(),
+            reply: sender,
         });
         loop {
             let turn = tokio::select! {
                 biased;
-                told = &mut told => match told {
-                    Ok(told) => return told,
+                reply = &mut reply => match reply {
+                    Ok(reply) => return reply,
                     Err(_) => break,
                 },
                 turn = Arc::clone(&self.turn).lock_owned() => turn,
             };
             // The previous holder of the lock may have answered this request.
-            match told.try_recv() {
-                Ok(told) => return told,
+            match reply.try_recv() {
+                Ok(reply) => return reply,
                 Err(TryRecvError::Closed) => break,
                 Err(TryRecvError::Empty) => {}
             }
             let batch = self.take();
-            let answers = call(batch.iter().map(|one| one.asked.clone()).collect());
-            let joint = Arc::clone(self);
+            let answers = call(batch.iter().map(|one| one.request.clone()).collect());
+            let coalescer = Arc::clone(self);
             tokio::spawn(async move {
-                joint.tell_all(batch, answers.await);
+                coalescer.reply_to_all(batch, answers.await);
                 // Unlock only now: the next holder first checks whether it has been answered.
                 drop(turn);
             });
         }
-        let missing = || Error::database("asking alone", "an answer is missing");
-        call(vec![asked]).await?.pop().ok_or_else(missing)
+        let missing = || Error::database("repeating a request alone", "an answer is missing");
+        call(vec![request]).await?.pop().ok_or_else(missing)
     }
 
     /// Answers the requests of a batch. A request without an answer is repeated alone by its
     /// caller. Dropped callers are ignored.
-    fn tell_all(&self, mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
+    fn reply_to_all(&self, mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
         match answers {
             Ok(answers) => {
                 for (one, answer) in batch.into_iter().zip(answers) {
-                    drop(one.told.send(Ok(answer)));
+                    drop(one.reply.send(Ok(answer)));
                 }
             }
             Err(Error::Database { doing, cause }) => {
                 batch.extend(self.open().drain(..));
                 for one in batch {
                     let error = Error::database(doing.as_str(), cause.to_string());
-                    drop(one.told.send(Err(error)));
+                    drop(one.reply.send(Err(error)));
                 }
             }
             Err(error) if batch.len() == 1 => {
                 let one = batch.pop();
-                drop(one.map(|one| one.told.send(Err(error))));
+                drop(one.map(|one| one.reply.send(Err(error))));
             }
             Err(_) => {}
         }
@@ -107,7 +107,7 @@ where
     /// Removes up to [`MOST`] requests from the queue and discards those of dropped callers.
     fn take(&self) -> Vec<Waiting<Q, A>> {
         let mut waiting = self.open();
-        waiting.retain(|one| !one.told.is_closed());
+        waiting.retain(|one| !one.reply.is_closed());
         let most = waiting.len().min(MOST);
         waiting.drain(..most).collect()
     }
@@ -118,5 +118,5 @@ where
 }
 
 #[cfg(test)]
-#[path = "joint_tests.rs"]
+#[path = "coalescer_tests.rs"]
 mod tests;
