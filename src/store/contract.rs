@@ -411,8 +411,8 @@ contract! {
         /// Files batches that left their accumulators. A batch that is already filed is not
         /// changed.
         ///
-        /// Returns whether the stored batch has the same events ([`Batch::has_same_events`]), in the
-        /// order of the request. `false` is a conflict: a batch with other events has the id.
+        /// Returns whether the stored batch has the same events ([`Batch::has_same_events`]), in
+        /// the order of the request. `false` is a conflict: a batch with other events has the id.
         /// Durable.
         fn file_batches(batches: &[Batch]) -> Vec<bool>;
 
