@@ -82,7 +82,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("lettre", &["email"]),
     ("minijinja", &["render"]),
-    ("moka", &["engine/feed/cache"]),
+    ("moka", &["engine/directory/starts", "engine/feed/cache"]),
     ("mongodb", &["store/mongo"]),
     ("prometheus_client", &["metrics"]),
     ("reqwest", &["email", "operate/probe"]),
