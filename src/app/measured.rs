@@ -37,7 +37,7 @@ impl Intercept for MeasuredStore {
         call: Call,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        if call.method == "pokes" {
+        if call.method == "change_notices" {
             return work.await;
         }
         let began = Instant::now();

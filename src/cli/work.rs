@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::config::StoreUrl;
 use crate::domain::{PendingCounts, UserId};
 use crate::engine::Watcher;
+use crate::store::Release;
 use crate::wire::delivery::{WaitReason, Waiting};
 use crate::wire::digest::FannedOut;
 use crate::wire::digest::{BacklogReport, Tally};
@@ -64,7 +65,7 @@ impl FanOutEnd {
         if end.failure.is_some() || !end.done.bad_fanouts.is_empty() {
             // Other processes can then continue at once. They report the same bad records.
             let (store, owner) = (&fanouts.context.store, &fanouts.context.owner);
-            if let Err(error) = store.release_fanouts(owner).await {
+            if let Err(error) = store.release(&Release::Fanouts(owner)).await {
                 tracing::warn!(%error, "what this process was to fan out is not free yet");
             }
             return end;

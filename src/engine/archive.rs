@@ -19,7 +19,7 @@ use super::digest::backlog::BacklogDays;
 use super::{Error, Result, Watcher};
 use crate::context::Context;
 use crate::domain::{Backlog, Day, Lease, PendingCounts};
-use crate::store::Counted;
+use crate::store::{Counted, Release};
 use crate::wire::transfer::{DayFate, DayReport};
 
 mod file;
@@ -134,7 +134,7 @@ impl Archive {
             None => (None, file::sum(days, day).await?),
         };
         if sum.stacks == 0 {
-            let done = self.context.store.drop_day(day, &sum).await?;
+            let done = self.context.store.drop_day(day, Some(&sum)).await?;
             // If it was not empty when it was listed, another process has archived it since.
             return Ok(match (done, stacks) {
                 (true, 0) => DayFate::Dropped { file: None },
@@ -148,7 +148,7 @@ impl Archive {
         self.still_ours(day).await?;
         let published = draft.map(|(draft, folder)| draft.publish(folder));
         let published = published.transpose()?;
-        if self.context.store.drop_day(day, &sum).await? {
+        if self.context.store.drop_day(day, Some(&sum)).await? {
             let file = published.map(|published| published.file);
             return Ok(DayFate::Dropped { file });
         }
@@ -164,7 +164,7 @@ impl Archive {
         if request.effect == Effect::Drop {
             self.context.store.catch_up().await?;
         }
-        if self.context.store.busy_days().await?.contains(&day) {
+        if self.context.store.pending().await?.days.contains(&day) {
             return Ok(Some(DayFate::Busy));
         }
         let owed = self.still_owed(day, request.effect).await?;
@@ -271,7 +271,11 @@ impl Archive {
             Either::Left((done, _)) => done,
             Either::Right((lost, _)) => Err(lost),
         };
-        let given_up = self.context.store.unlease(&name, &self.context.owner).await;
+        let lease = Release::Lease {
+            name: &name,
+            owner: &self.context.owner,
+        };
+        let given_up = self.context.store.release(&lease).await;
         let done = done?;
         given_up?;
         Ok(Some(done))

@@ -21,7 +21,7 @@ use crate::domain::{
 };
 use crate::email::hooks::{Keys, Once, Posted, Refused, Report, Verified};
 use crate::email::{Pinned, Provider, Unfetched};
-use crate::store::DeliveryFilter;
+use crate::store::{DeliveryFilter, SuppressionChange};
 use crate::wire::delivery::Reported;
 
 /// Why a posted report changed nothing. Messages do not quote the report.
@@ -230,8 +230,9 @@ impl FeedbackService {
         let mark = (key(provider, "token", &once.token), once.with.clone());
         // After `until`, the token itself is too old. The margin covers clock differences.
         let until = once.until + TimeDelta::minutes(10);
-        let bound = self.context.store.sight(&[mark], now, until).await?;
-        if bound.iter().all(|with| *with == once.with) {
+        let store = &self.context.store;
+        let bound = store.webhook_receipts(&[mark], now, Some(until)).await?;
+        if bound.iter().flatten().all(|with| *with == once.with) {
             return Ok(());
         }
         let why = "the signature was used before, for another report";
@@ -276,12 +277,14 @@ impl FeedbackService {
         let bad = self
             .to_suppress(provider, &current, &people, now, &mut outcome)
             .await?;
-        store.suppress(&bad).await?;
+        let suppress = SuppressionChange::Suppress(&bad);
+        store.change_suppressions(&suppress).await?;
         outcome.suppressed = bad.len() as u64;
 
         let seen = |report: &&Report| (key(provider, "event", &report.id), SEEN.to_owned());
         let seen: Vec<_> = unseen.iter().map(seen).collect();
-        store.sight(&seen, now, now + REMEMBERED).await?;
+        let until = Some(now + REMEMBERED);
+        store.webhook_receipts(&seen, now, until).await?;
         Ok(outcome)
     }
 
@@ -293,11 +296,12 @@ impl FeedbackService {
         now: DateTime<Utc>,
     ) -> Result<Vec<&'a Report>, Error> {
         let keys = reports.iter().map(|one| key(provider, "event", &one.id));
-        let keys: Vec<String> = keys.collect();
-        let seen = self.context.store.sighted(&keys, now).await?;
+        let keys: Vec<(String, String)> = keys.map(|key| (key, SEEN.to_owned())).collect();
+        let store = &self.context.store;
+        let seen = store.webhook_receipts(&keys, now, None).await?;
         let mut here = HashSet::new();
         let new = reports.iter().zip(&keys).zip(seen);
-        let new = new.filter(|((_, key), seen)| seen.is_none() && here.insert(key.as_str()));
+        let new = new.filter(|((_, (key, _)), seen)| seen.is_none() && here.insert(key.as_str()));
         Ok(new.map(|((report, _), _)| report).collect())
     }
 
@@ -358,7 +362,8 @@ impl FeedbackService {
         let addresses = found.iter().filter_map(|(_, row)| address_of(row));
         let addresses: HashSet<Address> = addresses.collect();
         let addresses: Vec<Address> = addresses.into_iter().collect();
-        let lifts = self.context.store.lifts(&addresses).await?;
+        let states = self.context.store.address_states(&addresses).await?;
+        let lifts = states.into_iter().map(|state| state.lifted);
         let lifts: HashMap<_, Option<DateTime<Utc>>> = addresses.into_iter().zip(lifts).collect();
         let is_current = |(report, row): &(&Report, Delivery)| {
             let lifted = address_of(row).and_then(|address| lifts[&address]);
@@ -442,8 +447,13 @@ impl FeedbackService {
         let delivered = delivered.map(|report| report.at + TimeDelta::milliseconds(1));
         let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
         let at = whole_millis(report.at);
-        let noted = self.context.store.soft_bounce(address, &row.id, at, since);
-        Ok(noted.await?)
+        let bounce = SuppressionChange::SoftBounce {
+            address,
+            delivery: &row.id,
+            at,
+            since,
+        };
+        Ok(self.context.store.change_suppressions(&bounce).await?)
     }
 }
 

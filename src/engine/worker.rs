@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::domain::Lease;
 use crate::domain::coordination::DIGEST_SCAN;
 use crate::domain::schedule::TICK;
-use crate::store::Waits;
+use crate::store::Release;
 use crate::wire::digest::{Ended, Report, Round};
 
 /// The background work, in single rounds or in loops.
@@ -224,8 +224,13 @@ impl Worker {
     /// Releases all leases, so that other workers can continue at once.
     pub async fn release(&self) -> Result<()> {
         let owner = &self.context.owner;
-        self.context.store.release_fanouts(owner).await?;
-        self.context.store.release(&Waits::Held(owner)).await?;
-        Ok(self.context.store.unlease(DIGEST_SCAN, owner).await?)
+        let scan = Release::Lease {
+            name: DIGEST_SCAN,
+            owner,
+        };
+        for which in [Release::Fanouts(owner), Release::Deliveries(owner), scan] {
+            self.context.store.release(&which).await?;
+        }
+        Ok(())
     }
 }

@@ -343,13 +343,17 @@ pub async fn send_test(
     let mailer = mailer(config)?;
     let suppressed = match open_store(config, Access::Read).await {
         Ok(store) => store
-            .suppressed(&[to.folded()])
+            .address_states(&[to.folded()])
             .await
             .map_err(engine::Error::from)?,
         Err(error) if error.is::<NoStore>() => Vec::new(),
         Err(error) => return Err(error),
     };
-    if let Some(suppression) = suppressed.into_iter().next().flatten() {
+    if let Some(suppression) = suppressed
+        .into_iter()
+        .next()
+        .and_then(|state| state.suppression)
+    {
         let why = suppression.reason.as_str();
         return Err(engine::Error::Conflict(format!(
             "no mail goes to this address: {why} (tidings suppressions lift ends it)"

@@ -18,7 +18,7 @@ use crate::engine::archive::{UNFINISHED, chunks, lease_of, lines};
 use crate::engine::crash::point;
 use crate::engine::{Error, Result, Watcher};
 use crate::private;
-use crate::store::{DaySum, Importing, Kind, Mark, Store, Summing};
+use crate::store::{DaySum, Importing, Kind, Mark, Release, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
 
 mod files;
@@ -179,7 +179,11 @@ impl Transfer {
                 return Err(Error::Conflict(why));
             }
             let fixed = self.store.fix_day(day).await;
-            self.store.unlease(&name, &owner).await?;
+            let lease = Release::Lease {
+                name: &name,
+                owner: &owner,
+            };
+            self.store.release(&lease).await?;
             fixed?;
         }
         Ok(())

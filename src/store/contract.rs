@@ -1,16 +1,21 @@
 //! The storage contract: one trait for each kind of record.
 //!
 //! One list declares every method. From it come the traits, and the forwarding of each call in a
-//! store that wraps another one ([`Intercept`]). Long because the list is one macro call.
+//! store that wraps another one ([`Intercept`]).
+//!
+//! Long because the list is one macro call.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 
 use super::days::{DaySum, Meeting, RawStack};
 use super::error::Result;
-use super::transfer::{Kind, Page};
+use super::transfer::{Export, Import, Page};
 use super::types::*;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::delivery::{Corrected, Correction, Transition};
@@ -72,19 +77,21 @@ pub trait Intercept: Send + Sync {
 /// Declares the traits, and implements each for all [`Intercept`].
 ///
 /// `as` names the kind of change. `=>` names the method of [`Intercept`] that sees the arguments
-/// and the answer.
+/// and the answer. `provided` methods only call others.
 macro_rules! contract {
     ($(
         $(#[$about:meta])*
         trait $part:ident {$(
             $(#[$doc:meta])*
             fn $name:ident($($arg:ident: $form:ty),* $(,)?) -> $answer:ty
-                $(as $kind:ident($of:ident))? $(=> $then:ident($($seen:ident),*))?;
+                $(as $kind:expr)? $(=> $then:ident($($seen:ident),*))?;
         )*}
         $(streams {$(
             $(#[$stream_doc:meta])*
-            fn $stream:ident($($stream_arg:ident: $stream_form:ty),*) -> $item:ty;
+            fn $stream:ident($($stream_arg:ident: $stream_form:ty),*) -> $item:ty
+                $(as $stream_kind:expr)?;
         )*})?
+        $(provided {$($provided:tt)*})?
     )*) => {
         $(
             $(#[$about])*
@@ -99,13 +106,14 @@ macro_rules! contract {
                     fn $stream(&self, $($stream_arg: $stream_form),*)
                     -> BoxStream<'_, Result<$item>>;
                 )*)?
+                $($($provided)*)?
             }
 
             #[async_trait]
             impl<I: Intercept> $part for I {
                 $(async fn $name(&self, $($arg: $form),*) -> Result<$answer> {
                     let method = stringify!($name);
-                    let kinds = [method $(, $kind($of))?];
+                    let kinds = [method $(, $kind)?];
                     let call = Call { method, kind: kinds[kinds.len() - 1] };
                     let work = self.inner().$name($($arg),*);
                     let answer = Intercept::call(self, call, work).await?;
@@ -115,8 +123,9 @@ macro_rules! contract {
                 $($(fn $stream(&self, $($stream_arg: $stream_form),*)
                 -> BoxStream<'_, Result<$item>> {
                     let method = stringify!($stream);
-                    let chunks = self.inner().$stream($($stream_arg),*);
-                    Intercept::stream(self, Call { method, kind: method }, chunks)
+                    let kinds = [method $(, $stream_kind)?];
+                    let call = Call { method, kind: kinds[kinds.len() - 1] };
+                    Intercept::stream(self, call, self.inner().$stream($($stream_arg),*))
                 })*)?
             }
         )*
@@ -164,7 +173,11 @@ contract! {
 
         /// Appends each marker once to the stacks that exist, regardless of the cap. Returns the
         /// stacks that could not take one.
-        fn write_markers(markers: &[NewMarker]) -> Vec<BadStack> as marker_kind(markers);
+        fn write_markers(markers: &[NewMarker]) -> Vec<BadStack>
+            as match markers {
+                [NewMarker::Mailed { .. }, ..] => "mark_mailed",
+                _ => "mark",
+            };
     } streams {
         /// Streams the stacks of all users in the window, ordered by user id, in chunks of about
         /// `chunk` users.
@@ -175,34 +188,63 @@ contract! {
         fn scan(window: Window, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks>;
     }
 
-    /// Whole days: archiving and restoring them.
+    /// Whole days, and exports and imports of days and all other records.
     trait Days {
         /// Returns the days that have a collection, oldest first. [`Counted::Stacks`] counts their
         /// documents.
         fn days() -> Vec<Day>;
 
-        /// Drops the day if `sum` matches its documents. Returns whether it did.
+        /// Drops the day if `sum` matches its documents. Returns whether it did. Without a sum it
+        /// only repairs a day after a crash in this method, for which the caller must hold the
+        /// day's lease.
         ///
         /// A concurrent write is never lost: either the day stays, or a new collection for the day
-        /// holds the write. Only one caller at a time may drop a day. After a crash,
-        /// [`Days::fix_day`] finishes the work.
-        fn drop_day(day: Day, sum: &DaySum) -> bool;
+        /// holds the write. Only one caller at a time may drop a day.
+        fn drop_day(day: Day, sum: Option<&DaySum>) -> bool
+            as match sum {
+                Some(_) => "drop_day",
+                None => "fix_day",
+            };
 
-        /// Repairs a day after a crash in [`Days::drop_day`]. The caller must hold the day's lease.
-        fn fix_day(day: Day) -> ();
-
-        /// Restores exported documents. Skips a document that is already stored unchanged.
+        /// Writes these lines.
+        ///
+        /// Records of a kind replace those with the same ids; this may be repeated. Documents of a
+        /// day that are already stored unchanged are skipped. Durable.
         ///
         /// # Errors
         ///
         /// [`Error::Conflict`] names a stored document that differs, unless its entries can be
         /// appended ([`Meeting::Append`]). [`Error::Pending`] if a marker would cover pending
         /// events and exported entries have no ids.
-        fn restore_day(day: Day, stacks: &[RawStack], meeting: Meeting) -> ();
+        fn import(into: Import, lines: &[String]) -> ()
+            as match into {
+                Import::Day(..) => "restore_day",
+                Import::Records(_) => "import",
+            };
     } streams {
-        /// Streams all documents of the day, byte-exact, in chunks. They are ordered by `_id`, text
-        /// before ObjectIds.
-        fn export_day(day: Day) -> Vec<RawStack>;
+        /// Streams all documents of a day, byte-exact, ordered by `_id`, text before ObjectIds; or
+        /// all records of a kind, in the order of their ids, without the notes about the store
+        /// itself. A page has at most 1,000 lines or about 16 MB.
+        fn export(which: Export) -> Page
+            as match which {
+                Export::Day(_) => "export_day",
+                Export::Records(_) => "export",
+            };
+    } provided {
+        /// Repairs a day after a crash in [`Days::drop_day`].
+        async fn fix_day(&self, day: Day) -> Result<()> {
+            self.drop_day(day, None).await.map(drop)
+        }
+
+        /// Streams all documents of the day.
+        fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
+            self.export(Export::Day(day)).map_ok(|page| page.lines).boxed()
+        }
+
+        /// Restores exported documents of a day.
+        async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+            self.import(Import::Day(day, meeting), stacks).await
+        }
     }
 
     /// Users and their follows.
@@ -221,8 +263,9 @@ contract! {
         /// more than one range.
         fn users(ids: &[UserId]) -> Vec<Option<User>> => read_users();
 
-        /// Removes a user's record, follows and inbox, and sends a change notice. Stacks and
-        /// deliveries stay until they are archived or removed. Returns whether there was a record.
+        /// Removes a user's record, follows and inbox, and the actor, text and data of the events
+        /// whose actor is the user. Reads every event. Stacks and deliveries stay until they are
+        /// archived or removed. Sends change notices. Returns whether there was a record.
         fn delete_user(id: &UserId) -> bool;
 
         /// Adds or removes follows. Adding an existing one or removing a missing one is no error.
@@ -236,22 +279,38 @@ contract! {
             limit: usize,
         ) -> Vec<UserId>;
 
-        /// Returns the distinct time zones in user records. Costs what it returns.
-        fn zones() -> Vec<Tz>;
+        /// Returns the distinct values of this field in user records.
+        fn values(field: UserField) -> Vec<String>;
 
-        /// Returns the distinct locales in user records. Reads every record.
-        fn locales() -> Vec<String>;
-
-        /// Counts addresses that several records share, among the first `limit` records in the
-        /// order of their addresses.
-        fn shared_addresses(limit: usize) -> SharedAddresses;
-
-        /// Returns whether each follow is stored, in the order of the request. Costs one lookup for
+        /// Returns the selected follows that are stored. Costs what it returns, or one lookup for
         /// each.
-        fn following(follows: &[(FollowKey, UserId)]) -> Vec<bool>;
+        fn find_follows(which: FollowFilter<'_>) -> Vec<(FollowKey, UserId)>
+            as match which {
+                FollowFilter::Of { .. } => "follows",
+                FollowFilter::Each(_) => "following",
+            };
+    } provided {
+        /// Returns whether each follow is stored, in the order of the request.
+        async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
+            let found = match follows {
+                [] => Vec::new(),
+                follows => self.find_follows(FollowFilter::Each(follows)).await?,
+            };
+            let found: HashSet<_> = found.into_iter().collect();
+            Ok(follows.iter().map(|follow| found.contains(follow)).collect())
+        }
 
         /// Returns the keys that the user follows, in ascending order, starting after `after`.
-        fn follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
+        async fn follows(
+            &self,
+            user: &UserId,
+            after: Option<&FollowKey>,
+            limit: usize,
+        ) -> Result<Vec<FollowKey>> {
+            let theirs = FollowFilter::Of { user, after, limit };
+            let found = self.find_follows(theirs).await?.into_iter();
+            Ok(found.map(|(key, _)| key).collect())
+        }
     }
 
     /// The objects that events refer to.
@@ -295,30 +354,30 @@ contract! {
             progress: &[(Id, Progress)],
         ) -> Vec<bool> => saved(progress);
 
-        /// Releases all fan-outs of this owner.
-        fn release_fanouts(owner: &str) -> ();
-
         /// Returns the fan-out with this id, if it exists.
         fn fanout(id: Id) -> Option<Fanout>;
 
+        /// Returns parts of the selected fan-outs. Unreadable ones are omitted.
+        fn journal(which: JournalQuery<'_>) -> Vec<JournalEntry>
+            as match which {
+                JournalQuery::Details(_) => "details",
+                JournalQuery::Newest(_) => "newest",
+            };
+
+        /// Returns what is known of pending fan-outs. Unreadable ids and days are left out. Reads
+        /// an index over pending fan-outs.
+        fn pending() -> PendingFanouts;
+    } provided {
         /// Returns the details of these events, in the order of the request; `None` if there are
         /// none or they cannot be read.
-        fn details(ids: &[Id]) -> Vec<Option<Details>>;
-
-        /// Removes this actor, and the text and data of the actor's events, from the details of all
-        /// events. Reads every entry. Afterward a change notice invalidates cached feeds.
-        fn forget_actor(user: &UserId) -> ();
-
-        /// Returns the events of the newest `limit` fan-outs, newest first. Unreadable ones are
-        /// omitted.
-        fn newest(limit: usize) -> Vec<Vec<Event>>;
-
-        /// Returns the time of the oldest event whose fan-out is pending.
-        fn oldest_pending() -> Option<DateTime<Utc>>;
-
-        /// Returns the days that have pending fan-outs and must not be dropped. Ignores fan-outs
-        /// with an unreadable day.
-        fn busy_days() -> Vec<Day>;
+        async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
+            let found = match ids {
+                [] => Vec::new(),
+                ids => self.journal(JournalQuery::Details(ids)).await?,
+            };
+            let found = in_order_of(ids, found, |entry| &entry.id).into_iter();
+            Ok(found.map(|entry| entry?.details).collect())
+        }
     }
 
     /// Named leases, for work that only one process may do at a time.
@@ -330,27 +389,36 @@ contract! {
         /// as free. All other methods treat leases in the same way.
         fn lease(name: &str, lease: &Lease, now: DateTime<Utc>) -> bool;
 
-        /// Releases the lease if this owner holds it.
-        fn unlease(name: &str, owner: &str) -> ();
+        /// Ends these leases or waits, so that others can continue at once.
+        fn release(which: &Release<'_>) -> ()
+            as match which {
+                Release::Lease { .. } => "unlease",
+                Release::Fanouts(_) => "release_fanouts",
+                Release::Deliveries(_) | Release::Deferred(_) => "release",
+            };
     }
 
     /// Short texts by name that all processes share. Examples are pauses of email, the results of
     /// the last runs, and the secret that signs links.
     trait Notes {
-        /// Returns the note of this name. Majority read.
-        fn note(name: &str) -> Option<String>;
-
-        /// Returns the notes of these names, in the order of the request. Majority read.
-        fn notes_named(names: &[String]) -> Vec<Option<String>>;
-
-        /// Returns the notes whose names start with `prefix`, ordered by name. Majority read.
-        fn notes(prefix: &str) -> Vec<(String, String)>;
+        /// Returns the names and texts of these notes, ordered by name. Majority read.
+        fn notes(which: NoteFilter<'_>) -> Vec<(String, String)>
+            as match which {
+                NoteFilter::Named(_) => "note",
+                NoteFilter::Prefix(_) => "notes",
+            };
 
         /// Replaces a note if `read` is its current text. `None` means no note, so this creates,
         /// changes and deletes notes. Returns whether the note was changed.
         ///
         /// May return `false` for a change that succeeded if its reply was lost.
         fn swap_note(name: &str, read: Option<&str>, text: Option<&str>) -> bool;
+    } provided {
+        /// Returns the note of this name.
+        async fn note(&self, name: &str) -> Result<Option<String>> {
+            let mut found = self.notes(NoteFilter::Named(&[name])).await?;
+            Ok(found.pop().map(|(_, text)| text))
+        }
     }
 
     /// The seen, read and archived marks of feeds.
@@ -369,19 +437,16 @@ contract! {
     }
 
     /// Change notices of all processes that share this store.
-    trait Pokes {
-        /// Subscribes. The first notice is [`ChangeNotice::All`]; from then on every notice arrives at
-        /// least once.
+    trait ChangeNotices {
+        /// Subscribes. The first notice is [`ChangeNotice::All`]; from then on every notice arrives
+        /// at least once.
         ///
         /// After an error or the end of the stream, notices may be missing: subscribe again.
-        fn pokes() -> BoxStream<'static, Result<ChangeNotice>>;
+        fn change_notices() -> BoxStream<'static, Result<ChangeNotice>>;
     }
 
     /// Near-real-time batches.
     trait Batches {
-        /// Returns these accumulators, in the order of the request. Each id occurs at most once.
-        fn accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;
-
         /// Replaces each accumulator if its revision is the stored one, or creates it if it has
         /// none and none is stored. Removes an empty one. `revision` becomes the new revision and
         /// must be unique.
@@ -406,7 +471,11 @@ contract! {
         ) -> bool;
 
         /// Returns the selected accumulators, at most `limit`.
-        fn find_accumulators(filter: &AccumulatorFilter<'_>, limit: usize) -> Vec<Accumulator>;
+        fn find_accumulators(filter: &AccumulatorFilter<'_>, limit: usize) -> Vec<Accumulator>
+            as match filter {
+                AccumulatorFilter::Named(_) => "accumulators",
+                _ => "find_accumulators",
+            };
 
         /// Files batches that left their accumulators. A batch that is already filed is not
         /// changed.
@@ -416,15 +485,45 @@ contract! {
         /// Durable.
         fn file_batches(batches: &[Batch]) -> Vec<bool>;
 
-        /// Returns these filed batches, in the order of the request.
-        fn filed(ids: &[Id]) -> Vec<Option<Batch>>;
-
         /// Settles filed batches that are closing, as `closed` or `canceled`. Does not change
         /// settled ones.
         fn settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
 
+        /// Returns the selected batches, newest first.
+        fn batches(which: BatchQuery<'_>, limit: usize) -> Vec<Batch>
+            as match which {
+                BatchQuery::Filed(_) => "filed",
+                BatchQuery::Matching(..) => "find_batches",
+            };
+    } provided {
+        /// Returns these filed batches, in the order of the request.
+        async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
+            let found = match ids {
+                [] => Vec::new(),
+                ids => self.batches(BatchQuery::Filed(ids), ids.len()).await?,
+            };
+            Ok(in_order_of(ids, found, |batch| &batch.id))
+        }
+
         /// Returns open and filed batches, newest first; with `before`, only those with lower ids.
-        fn find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;
+        async fn find_batches(
+            &self,
+            filter: &BatchFilter,
+            before: Option<Id>,
+            limit: usize,
+        ) -> Result<Vec<Batch>> {
+            self.batches(BatchQuery::Matching(filter, before), limit).await
+        }
+
+        /// Returns these accumulators, in the order of the request. Each id occurs at most once.
+        async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
+            let named = AccumulatorFilter::Named(ids);
+            let found = match ids {
+                [] => Vec::new(),
+                ids => self.find_accumulators(&named, ids.len()).await?,
+            };
+            Ok(in_order_of(ids, found, |accumulator| &accumulator.id))
+        }
     }
 
     /// The ledger of all emails.
@@ -447,26 +546,40 @@ contract! {
             until: DateTime<Utc>,
             transitions: &[Transition],
         ) -> Vec<bool>
-            as transition_kind(transitions) => advanced(transitions);
+            as match transitions {
+                [Transition::HandOver(_), ..] => "hand_over",
+                [Transition::Recall(_), ..] => "recall",
+                [Transition::Hold(_), ..] => "hold",
+                [Transition::Defer(_), ..] => "defer",
+                [Transition::Settle(_) | Transition::Conclude(_), ..] => "settle",
+                [] => "advance",
+            } => advanced(transitions);
 
         /// Closes settled rows, leased or not, and frees their slots. The caller has written their
         /// markers.
         fn close(ids: &[DeliveryId]) -> ();
-
-        /// Makes these open rows claimable at once.
-        fn release(which: &Waits<'_>) -> ();
 
         /// Corrects rows, each at most once. A correction applies to a closed row that is unknown
         /// or failed, or to a pending row that is to be canceled. Returns the outcomes in the order
         /// of the request. Durable.
         fn correct(now: DateTime<Utc>, corrections: &[Correction]) -> Vec<Corrected>;
 
+        /// Returns the selected rows, newest first.
+        fn find_deliveries(filter: &DeliveryFilter<'_>, limit: usize) -> Vec<Delivery>
+            as match filter {
+                DeliveryFilter::Ids(_) => "deliveries",
+                _ => "find_deliveries",
+            };
+    } provided {
         /// Returns these rows, in the order of the request; `None` if a row never existed or was
         /// removed.
-        fn deliveries(ids: &[DeliveryId]) -> Vec<Option<Delivery>>;
-
-        /// Returns the selected rows, newest first.
-        fn find_deliveries(filter: &DeliveryFilter<'_>, limit: usize) -> Vec<Delivery>;
+        async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
+            let found = match ids {
+                [] => Vec::new(),
+                ids => self.find_deliveries(&DeliveryFilter::Ids(ids), ids.len()).await?,
+            };
+            Ok(in_order_of(ids, found, |row| &row.id))
+        }
     }
 
     /// Addresses that must not be emailed.
@@ -474,38 +587,21 @@ contract! {
     /// Addresses are compared in folded form ([`Address::folded`]). Lookups also find the spellings
     /// that an older version may have stored ([`Address::spellings`]).
     trait Suppressions {
-        /// Suppresses these addresses, durably. If an address is already suppressed, or occurs
-        /// twice in the call, the more severe reason wins under any race
-        /// ([`Suppression::outweighs`]).
-        fn suppress(suppressions: &[Suppression]) -> ();
+        /// Makes this change, durably. Returns 1 for a lift if the address was suppressed, and the
+        /// counted deliveries for a soft bounce.
+        fn change_suppressions(change: &SuppressionChange<'_>) -> u64
+            as match change {
+                SuppressionChange::Suppress(_) => "suppress",
+                SuppressionChange::Lift { .. } => "lift",
+                SuppressionChange::SoftBounce { .. } => "soft_bounce",
+            };
 
-        /// Returns the active suppressions of these addresses, in the order of the request. Costs
-        /// one indexed read for a whole page of users.
-        fn suppressed(addresses: &[Address]) -> Vec<Option<Suppression>>;
+        /// Returns what is stored of these addresses, in the order of the request. Costs one
+        /// indexed read for a whole page of users.
+        fn address_states(addresses: &[Address]) -> Vec<AddressState>;
 
         /// Returns a page of active suppressions after this address, ordered by the stored address.
         fn suppressions(after: Option<&Address>, limit: usize) -> Vec<Suppression>;
-
-        /// Allows emails to an address again and removes its soft bounces. Returns whether it was
-        /// suppressed.
-        ///
-        /// If so, the time `at` is stored: [`Self::suppress`] ignores older reports. Lifts from
-        /// before `expired` are removed.
-        fn lift(address: &Address, at: DateTime<Utc>, expired: DateTime<Utc>) -> bool;
-
-        /// Returns when these addresses were last lifted, in the order of the request. Costs one
-        /// indexed read.
-        fn lifts(addresses: &[Address]) -> Vec<Option<DateTime<Utc>>>;
-
-        /// Records a soft bounce of this delivery at `at`. Removes those from before `since`, and
-        /// returns how many deliveries to the address remain. A delivery counts once, at its
-        /// earliest recorded time.
-        fn soft_bounce(
-            address: &Address,
-            delivery: &DeliveryId,
-            at: DateTime<Utc>,
-            since: DateTime<Utc>,
-        ) -> u64;
     }
 
     /// Provider reports on accepted emails. They are stored in the ledger rows, in addition to the
@@ -525,19 +621,19 @@ contract! {
     /// reports are recognized.
     trait SeenReports {
         /// Stores a mark under each key until `until`, durably, unless a mark is stored that has
-        /// not expired at `now`. Removes expired marks.
+        /// not expired at `now`. Removes expired marks. Without `until` it only reads.
         ///
         /// Returns the mark that is now stored under each key, in the order of the request.
         /// Concurrent callers with one key all get the same mark.
-        fn sight(
+        fn webhook_receipts(
             marks: &[(String, String)],
             now: DateTime<Utc>,
-            until: DateTime<Utc>,
-        ) -> Vec<String>;
-
-        /// Returns the marks under these keys that have not expired at `now`, in the order of the
-        /// request.
-        fn sighted(keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>>;
+            until: Option<DateTime<Utc>>,
+        ) -> Vec<Option<String>>
+            as match until {
+                Some(_) => "sight",
+                None => "sighted",
+            };
     }
 
     /// Retractions: small records that are read together with objects.
@@ -562,11 +658,8 @@ contract! {
 
     /// Diagnostics for operators.
     trait Diagnostics {
-        /// Returns the database engine and its clock.
-        fn server() -> Server;
-
-        /// Returns the schema version.
-        fn schema() -> Schema;
+        /// Returns the database engine, its clock, the schema version and the missing indexes.
+        fn condition() -> Condition;
 
         /// Counts these records exactly, in the order of the request. The cost is proportional to
         /// each count.
@@ -575,39 +668,18 @@ contract! {
         /// Returns the work to be done at `now`, counting at most `most` items of each kind. Uses
         /// indexes only, so the cost depends on the counts and not on the size of the history.
         fn outstanding(now: DateTime<Utc>, most: u64) -> Outstanding;
-
-        /// Returns the missing indexes that methods rely on, by collection and fields; empty in a
-        /// healthy store.
-        fn missing_indexes() -> Vec<String>;
-    }
-
-    /// Exports and imports of all records, except days.
-    trait Transfer {
-        /// Writes these records over those with the same ids. Durable, and harmless if repeated.
-        fn put_page(kind: Kind, lines: &[String]) -> ();
-    } streams {
-        /// Streams the records of this kind in the order of their ids. A page has at most 1,000
-        /// records or about 16 MB. The notes about the store itself are left out.
-        fn export_pages(kind: Kind) -> Page;
     }
 }
 
-/// The kind of these markers, by the first of them.
-fn marker_kind(markers: &[NewMarker]) -> &'static str {
-    match markers.first() {
-        Some(NewMarker::Mailed { .. }) => "mark_mailed",
-        Some(NewMarker::Flushed { .. }) | None => "mark",
-    }
-}
-
-/// The kind of these transitions, by the first of them.
-fn transition_kind(transitions: &[Transition]) -> &'static str {
-    match transitions.first() {
-        Some(Transition::HandOver(_)) => "hand_over",
-        Some(Transition::Recall(_)) => "recall",
-        Some(Transition::Hold(_)) => "hold",
-        Some(Transition::Defer(_)) => "defer",
-        Some(Transition::Settle(_) | Transition::Conclude(_)) => "settle",
-        None => "advance",
-    }
+/// Returns the value that was found for each key, in the order of the keys.
+pub(super) fn in_order_of<K: Eq + Hash, V: Clone>(
+    keys: &[K],
+    found: impl IntoIterator<Item = V>,
+    key_of: impl Fn(&V) -> &K,
+) -> Vec<Option<V>> {
+    let found: Vec<V> = found.into_iter().collect();
+    let found: HashMap<&K, &V> = found.iter().map(|value| (key_of(value), value)).collect();
+    keys.iter()
+        .map(|key| found.get(key).copied().cloned())
+        .collect()
 }

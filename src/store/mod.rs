@@ -20,5 +20,5 @@ pub use contract::*;
 pub use days::{DaySum, Meeting, RawStack, Summing};
 pub use error::{Error, Result};
 pub use mark::{Importing, Mark};
-pub use transfer::{AnyRecord, Kind, Page};
+pub use transfer::{AnyRecord, Export, Import, Kind, Page};
 pub use types::*;

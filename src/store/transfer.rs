@@ -8,18 +8,22 @@
 
 use serde::Serialize;
 
+use super::days::Meeting;
 use super::record::batch::{AccumulatorRecord, BatchRecord};
 use super::record::delivery::DeliveryRecord;
 use super::record::fanout::FanoutRecord;
 use super::record::fields::As;
-use super::record::inbox::InboxRecord;
-use super::record::small::{Follow, Note, ObjectRecord, RetractionRecord, Sighting, SoftBounce};
-use super::record::suppression::SuppressionRecord;
+use super::record::small::{
+    Follow, InboxRecord, Note, ObjectRecord, RetractionRecord, Sighting, SoftBounce,
+    SuppressionRecord,
+};
 use super::record::user::UserRecord;
 use super::record::{Record, read, value_of};
 use super::{Error, Result};
 use crate::domain::batch::Accumulator;
-use crate::domain::{Batch, Delivery, Fanout, Id, Inbox, Object, Retraction, Suppression, User};
+use crate::domain::{
+    Batch, Day, Delivery, Fanout, Id, Inbox, Object, Retraction, Suppression, User,
+};
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal,)*) => {
@@ -55,7 +59,7 @@ kinds! {
     /// Recent soft bounces.
     SoftBounces "soft_bounces",
     /// Ids of recent reports from providers.
-    Sightings "sightings",
+    WebhookReceipts "sightings",
     /// Accepted events, with audiences and details.
     Fanouts "fanouts",
     /// Accumulators, with open batches.
@@ -78,6 +82,30 @@ impl Kind {
     }
 }
 
+/// Evaluates an expression for the record type of a kind.
+macro_rules! with_record {
+    ($kind:expr, $Record:ident => $value:expr) => {{
+        use crate::store::record as of;
+        with_record!($kind, $Record => $value;
+            Users of::user::UserRecord, Follows of::small::Follow, Objects of::small::ObjectRecord,
+            Inboxes of::small::InboxRecord, Retractions of::small::RetractionRecord,
+            Suppressions of::small::SuppressionRecord, SoftBounces of::small::SoftBounce,
+            WebhookReceipts of::small::Sighting, Fanouts of::fanout::FanoutRecord,
+            Accumulators of::batch::AccumulatorRecord, Batches of::batch::BatchRecord,
+            Deliveries of::delivery::DeliveryRecord, Notes of::small::Note
+        )
+    }};
+    ($kind:expr, $Record:ident => $value:expr; $($name:ident $form:ty),*) => {
+        match $kind {$(
+            $crate::store::Kind::$name => {
+                type $Record = $form;
+                $value
+            }
+        )*}
+    };
+}
+pub(super) use with_record;
+
 macro_rules! records {
     ($($name:ident),*) => {
         /// A record of any kind.
@@ -98,18 +126,25 @@ records! {
     Batch, Delivery, Note
 }
 
+/// A fan-out with its whole audience.
+impl From<(Fanout, Option<usize>)> for AnyRecord {
+    fn from((fanout, _): (Fanout, Option<usize>)) -> Self {
+        fanout.into()
+    }
+}
+
 impl AnyRecord {
     /// The line of the record.
     pub fn line(&self) -> Result<String> {
         match self {
-            Self::User(user) => json(&UserRecord::keep(user)),
+            Self::User(user) => json(&UserRecord::from_value(user)),
             Self::Follow(follow) => json(follow),
-            Self::Object(object) => json(&ObjectRecord::keep(object)),
-            Self::Inbox(inbox) => json(&InboxRecord::keep(&Inbox {
+            Self::Object(object) => json(&ObjectRecord::from_value(object)),
+            Self::Inbox(inbox) => json(&InboxRecord::from_value(&Inbox {
                 revision: None,
                 ..(**inbox).clone()
             })),
-            Self::Retraction(retraction) => json(&RetractionRecord::keep(retraction)),
+            Self::Retraction(retraction) => json(&RetractionRecord::from_value(retraction)),
             Self::Suppression(suppression) => json(&SuppressionRecord::exactly(suppression)),
             Self::SoftBounce(bounce) => json(bounce),
             Self::Sighting(sighting) => json(sighting),
@@ -133,21 +168,7 @@ impl AnyRecord {
     ///
     /// Names the field that cannot be read.
     pub fn read(kind: Kind, line: &str) -> Result<Self> {
-        Ok(match kind {
-            Kind::Users => parse::<UserRecord>(line)?.into(),
-            Kind::Follows => parse::<Follow>(line)?.into(),
-            Kind::Objects => parse::<ObjectRecord>(line)?.into(),
-            Kind::Inboxes => parse::<InboxRecord>(line)?.into(),
-            Kind::Retractions => parse::<RetractionRecord>(line)?.into(),
-            Kind::Suppressions => parse::<SuppressionRecord>(line)?.into(),
-            Kind::SoftBounces => parse::<SoftBounce>(line)?.into(),
-            Kind::Sightings => parse::<Sighting>(line)?.into(),
-            Kind::Fanouts => parse::<FanoutRecord>(line)?.0.into(),
-            Kind::Accumulators => parse::<AccumulatorRecord>(line)?.into(),
-            Kind::Batches => parse::<BatchRecord>(line)?.into(),
-            Kind::Deliveries => parse::<DeliveryRecord>(line)?.into(),
-            Kind::Notes => parse::<Note>(line)?.into(),
-        })
+        with_record!(kind, R => Ok(parse::<R>(line)?.into()))
     }
 }
 
@@ -165,7 +186,25 @@ fn parse<R: Record>(line: &str) -> Result<R::Value> {
     value_of(read::<R, _>(&mut from, what, str::to_owned, why)?, what)
 }
 
-/// Some records of one kind.
+/// What to export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Export {
+    /// The documents of a day.
+    Day(Day),
+    /// The records of a kind.
+    Records(Kind),
+}
+
+/// Where to import lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Import {
+    /// Into a day.
+    Day(Day, Meeting),
+    /// Into the records of a kind.
+    Records(Kind),
+}
+
+/// Some records of one kind, or documents of a day.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     /// One line for each readable record, in the order of their ids.

@@ -1,14 +1,17 @@
-//! What the methods of the storage contract take and return.
+//! The arguments and results of the storage contract.
+//!
+//! Long because it describes each of them.
 
 use chrono::{DateTime, Utc};
 
+use super::error::Result;
 use crate::domain::batch::AccumulatorId;
 use crate::domain::delivery::{Correction, Transition};
 use crate::domain::feedback::Suppression;
 use crate::domain::{
-    Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryState, DueChoices, Event, EventType,
-    Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId, PersonStacks, Point, Reason,
-    ReportKind, Tag, User, UserId, Watermarks,
+    Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryId, DeliveryState, Details,
+    DueChoices, Event, EventType, Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId,
+    PersonStacks, Point, Reason, ReportKind, Tag, User, UserId, Watermarks,
 };
 
 /// One push: entries to append to the stacks of users. Users may share a list of entries.
@@ -93,17 +96,20 @@ pub enum PeopleFilter<'a> {
     Address(&'a Address),
 }
 
-/// Statistics about addresses that occur in several user records, ignoring case.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SharedAddresses {
-    /// Number of records read, only those with an address.
-    pub read: u64,
-    /// Number of addresses that several of these records share.
-    pub addresses: u64,
-    /// Number of records with a shared address.
-    pub users: u64,
-    /// The lowest user id among the records with a shared address.
-    pub first: Option<UserId>,
+/// Selects follows.
+#[derive(Debug, Clone, Copy)]
+pub enum FollowFilter<'a> {
+    /// The follows of a user, in ascending order of their keys.
+    Of {
+        /// User.
+        user: &'a UserId,
+        /// Only keys after this one.
+        after: Option<&'a FollowKey>,
+        /// Maximum number of follows.
+        limit: usize,
+    },
+    /// These follows, in any order.
+    Each(&'a [(FollowKey, UserId)]),
 }
 
 /// The outcome of accepting an event.
@@ -179,6 +185,15 @@ pub struct BatchFilter {
     pub state: Option<BatchState>,
 }
 
+/// Selects batches.
+#[derive(Debug, Clone, Copy)]
+pub enum BatchQuery<'a> {
+    /// Filed batches with these ids, in any order.
+    Filed(&'a [Id]),
+    /// Open and filed batches that match; only those with lower ids than the one given.
+    Matching(&'a BatchFilter, Option<Id>),
+}
+
 /// Returns a page of batches from accumulators and filed batches: each once, newest first.
 pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
     found.retain(|batch| before.is_none_or(|before| batch.id < before));
@@ -195,6 +210,8 @@ pub enum AccumulatorFilter<'a> {
     /// Each is returned once, even if it changes meanwhile. The cost depends on those due or
     /// leased, not on those open.
     Due(DateTime<Utc>),
+    /// These accumulators, in any order.
+    Named(&'a [AccumulatorId]),
     /// The accumulator whose open batch, or unfiled ended batch, has this id.
     Of(Id),
     /// Accumulators whose open batch keeps an event of this type about one of these objects,
@@ -225,13 +242,108 @@ pub enum Claim<'a> {
     Call(&'a str),
 }
 
-/// Which rows to make claimable at once.
+/// Leases or waits to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits<'a> {
-    /// Rows that this owner has leased.
-    Held(&'a str),
-    /// Unleased `pending` rows that are deferred beyond this moment.
-    PutOff(DateTime<Utc>),
+pub enum Release<'a> {
+    /// The lease of this name, if the owner holds it.
+    Lease {
+        /// Name.
+        name: &'a str,
+        /// Owner.
+        owner: &'a str,
+    },
+    /// The leases of this owner on fan-outs.
+    Fanouts(&'a str),
+    /// The leases of this owner on ledger rows.
+    Deliveries(&'a str),
+    /// The waits of unleased `pending` rows that are deferred beyond this moment.
+    Deferred(DateTime<Utc>),
+}
+
+/// Selects notes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoteFilter<'a> {
+    /// Notes of these names.
+    Named(&'a [&'a str]),
+    /// Notes whose names start with this.
+    Prefix(&'a str),
+}
+
+/// A change of suppressed addresses.
+#[derive(Debug, Clone, Copy)]
+pub enum SuppressionChange<'a> {
+    /// Suppresses these addresses. If an address is already suppressed, or occurs twice, the more
+    /// severe reason wins under any race ([`Suppression::outweighs`]).
+    Suppress(&'a [Suppression]),
+    /// Allows emails to an address again and removes its soft bounces. If the address was
+    /// suppressed, the time `at` is stored, and later suppressions from before it are ignored.
+    Lift {
+        /// Address.
+        address: &'a Address,
+        /// Time of the lift.
+        at: DateTime<Utc>,
+        /// Lifts of any address from before this are removed.
+        expired: DateTime<Utc>,
+    },
+    /// Records a soft bounce of this delivery, and counts the deliveries to the address with one. A
+    /// delivery counts once, at its earliest recorded time.
+    SoftBounce {
+        /// Address.
+        address: &'a Address,
+        /// Delivery.
+        delivery: &'a DeliveryId,
+        /// Time of the bounce.
+        at: DateTime<Utc>,
+        /// Bounces of the address from before this are removed.
+        since: DateTime<Utc>,
+    },
+}
+
+/// What is stored of an address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddressState {
+    /// The active suppression.
+    pub suppression: Option<Suppression>,
+    /// When it was last lifted.
+    pub lifted: Option<DateTime<Utc>>,
+}
+
+/// A field of users whose values are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserField {
+    /// Time zones, as stored. This version may not know all of them.
+    Zone,
+    /// Locales.
+    Locale,
+}
+
+/// Selects fan-outs, and what to read of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalQuery<'a> {
+    /// The details of these fan-outs, in any order.
+    Details(&'a [Id]),
+    /// The events of this number of the newest fan-outs, newest first.
+    Newest(usize),
+}
+
+/// Parts of a fan-out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JournalEntry {
+    /// Id of the fan-out.
+    pub id: Id,
+    /// Its events, if they were selected.
+    pub events: Vec<Event>,
+    /// What is said of its events, if that was selected.
+    pub details: Option<Details>,
+}
+
+/// What is known of pending fan-outs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PendingFanouts {
+    /// Time of the oldest event.
+    pub oldest: Option<DateTime<Utc>>,
+    /// Days that must not be dropped, oldest first.
+    pub days: Vec<Day>,
 }
 
 /// A half-open time range. Rows are matched by the time at which they were opened or reopened.
@@ -253,6 +365,8 @@ impl Span {
 /// Selects rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryFilter<'a> {
+    /// Rows with these ids, in any order.
+    Ids(&'a [DeliveryId]),
     /// Rows in this state.
     State(DeliveryState),
     /// Rows in this state that were opened or reopened at this moment or later.
@@ -363,13 +477,18 @@ pub struct Schema {
     pub steps: Vec<String>,
 }
 
-/// The database server and its clock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+/// The condition of the database.
+#[derive(Debug)]
+pub struct Condition {
     /// Engine.
     pub engine: Engine,
     /// Clock of the server; `None` if it has none or does not report it.
     pub time: Option<DateTime<Utc>>,
+    /// Schema version.
+    pub schema: Schema,
+    /// The missing indexes that methods rely on, by collection and fields; empty in a healthy
+    /// store.
+    pub missing_indexes: Result<Vec<String>>,
 }
 
 /// Records that can be counted.

@@ -170,7 +170,7 @@ const STEPS: [&str; 20] = [
     "filed",
     "windows",
     "push",
-    "suppressed",
+    "address_states",
     "put_accumulators",
     "open",
     "deliveries",
@@ -184,7 +184,7 @@ const STEPS: [&str; 20] = [
     "accumulators",
     "settle_batches",
     "close",
-    "busy_days",
+    "pending",
     "save_fanouts",
     "claim",
 ];

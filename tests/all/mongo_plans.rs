@@ -8,9 +8,7 @@ use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::schedule::Common;
 use tidings::domain::user::DigestPreference;
-use tidings::domain::{
-    Address, Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId,
-};
+use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
 use tidings::store::{Meeting, People, PeopleFilter};
 
 use crate::store_laws::adding::joined_by;
@@ -91,31 +89,6 @@ async fn due_users_are_read_from_the_index_and_only_up_to_the_page() {
             // Each combination of choices starts a new range of the index, which costs a few keys.
             assert!(profile.get_i32("keysExamined").unwrap() < 400, "{profile}");
         }
-    })
-    .await;
-}
-
-/// The index is ordered by address, so that counting can stop at the limit.
-#[tokio::test(flavor = "multi_thread")]
-async fn shared_addresses_are_counted_from_the_index_and_up_to_the_limit() {
-    mongo::run(async |store: Fresh| {
-        let people: Vec<User> = (0..1_000)
-            .map(|n| User {
-                email: Address::new(format!("a{}@example.org", n / 2)).ok(),
-                ..User::new(user(&format!("u{n:04}")))
-            })
-            .collect();
-        store.put_users(&people).await.unwrap();
-
-        let profile = profiled(&store, "users", async {
-            let shared = store.shared_addresses(100).await.unwrap();
-            assert_eq!((shared.read, shared.addresses), (100, 50));
-        });
-        let profile = profile.await;
-
-        assert_eq!(profile.get("hasSortStage"), None, "{profile}");
-        assert!(profile.get_i32("docsExamined").unwrap() <= 101, "{profile}");
-        assert!(profile.get_i32("keysExamined").unwrap() <= 101, "{profile}");
     })
     .await;
 }

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use crate::context::Context;
 use crate::domain::{Invalid, KeyName, KeyRecord, Scope, Secret};
 use crate::engine::Result;
-use crate::store::{Error, Notes};
+use crate::store::{Error, NoteFilter, Notes};
 use crate::wire::user::KeyView;
 
 /// The prefix of the names of the notes that store keys.
@@ -97,7 +97,12 @@ async fn read(notes: &dyn Notes) -> Result<Vec<StoredKey>> {
         let record = serde_json::from_str(&text).map_err(bad)?;
         Ok((name, record))
     };
-    Ok(notes.notes(NOTES).await?.into_iter().map(read).collect())
+    Ok(notes
+        .notes(NoteFilter::Prefix(NOTES))
+        .await?
+        .into_iter()
+        .map(read)
+        .collect())
 }
 
 type StoredKey = std::result::Result<(KeyName, KeyRecord), Error>;

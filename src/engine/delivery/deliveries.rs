@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::domain::delivery::{Corrected, Correction, Decision, Reopening};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
 use crate::engine::{Error, Result};
-use crate::store::{Counted, DeliveryFilter, Span, Waits};
+use crate::store::{Counted, DeliveryFilter, Release, Span};
 use crate::wire::delivery::{Retried, WaitReason, Waiting};
 
 /// Operations on the ledger for operators.
@@ -226,7 +226,7 @@ impl DeliveryService {
     pub async fn resume(&self) -> Result<Option<Pause>> {
         let now = self.context.clock.now();
         let pause = Pause::lift(self.context.store.as_ref(), now).await?;
-        self.context.store.release(&Waits::PutOff(now)).await?;
+        self.context.store.release(&Release::Deferred(now)).await?;
         Ok(pause)
     }
 

@@ -22,7 +22,7 @@ use crate::engine::Result;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::eligibility::{self, SkipSeen};
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::store::{self, DeliveryFilter};
+use crate::store::{self, DeliveryFilter, NoteFilter};
 use crate::wire::digest::BacklogReport;
 use crate::wire::status::OlderDays;
 
@@ -143,7 +143,7 @@ impl BacklogDays {
         let standing = self.context.store.days().await?;
         let store = &self.context.store;
         let mut notes: HashMap<Day, String> = store
-            .notes(DayNote::PREFIX)
+            .notes(NoteFilter::Prefix(DayNote::PREFIX))
             .await?
             .into_iter()
             .filter_map(|(name, text)| Some((DayNote::day(&name)?, text)))
@@ -204,7 +204,11 @@ impl BacklogDays {
     pub async fn told(&self) -> store::Result<OlderDays> {
         let look = self.context.store.note(LAST_SCAN).await?;
         let look = look.as_deref().and_then(read_scan);
-        let notes = self.context.store.notes(DayNote::PREFIX).await?;
+        let notes = self
+            .context
+            .store
+            .notes(NoteFilter::Prefix(DayNote::PREFIX))
+            .await?;
         let mut told = OlderDays {
             owed: look.filter(|look| !look.owed.plus(look.blocked).is_nothing()),
             ..OlderDays::default()

@@ -16,7 +16,7 @@ use crate::domain::digest::{Place, Rows, tried_again};
 use crate::domain::schedule::{Common, DueChoices, TICK, Ticks};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Due, Occasion, Schedule, User, UserId};
 use crate::engine::{Result, Watcher};
-use crate::store::{Deliveries, DeliveryFilter, PeopleFilter};
+use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, UserField};
 use crate::wire::digest::{Ended, Report};
 
 /// The number of users or failed deliveries in one read.
@@ -45,7 +45,7 @@ impl Digests {
         self.context.store.catch_up().await?;
         // Read before any stack. The stacks then contain all events from before the oldest pending
         // one.
-        let pending = self.context.store.oldest_pending().await?;
+        let pending = self.context.store.pending().await?.oldest;
         let known = pending.map_or(now, |pending| pending.min(now));
         let users = match &ticks {
             Some(ticks) => self.fallen_due(&common, ticks.due, now).await?,
@@ -96,8 +96,9 @@ impl Digests {
         let Some(mut found) = self.tried_again(after, until).await? else {
             return Ok(None);
         };
-        let zones = self.context.store.zones().await?;
-        let zones = zones.into_iter().map(Some).chain([None]);
+        let zones = self.context.store.values(UserField::Zone).await?;
+        let zones = zones.iter().filter_map(|name| name.parse().ok());
+        let zones = zones.map(Some).chain([None]);
         for choices in zones.flat_map(|tz| DueChoices::between(tz, common, after, until)) {
             let (chose, mut last) = (PeopleFilter::Chose(&choices), None);
             loop {

@@ -46,7 +46,6 @@ impl Eraser {
         store.delete_user(user).await?;
         self.cancel_batches(user).await?;
         self.cancel_deliveries(user).await?;
-        store.forget_actor(user).await?;
         self.note(&name, Erasure { start, done: true }).await?;
         self.feed_cache.invalidate_all();
         Ok(true)

@@ -67,7 +67,8 @@ impl Exporter {
         }
         let address = parts.user.as_ref().and_then(|user| user.email.clone());
         let addresses: Vec<Address> = address.iter().cloned().collect();
-        let suppressed = self.context.store.suppressed(&addresses).await?.pop();
+        let state = self.context.store.address_states(&addresses).await?.pop();
+        let suppressed = state.and_then(|state| state.suppression);
         let record = |user| UserView::of(user, &self.context.policies);
         let mutes = parts.user.iter().flat_map(|user| user.mutes.all());
         Ok(Some(UserExport {
@@ -80,7 +81,7 @@ impl Exporter {
             events,
             batches: self.batches.views(batches).await?,
             deliveries: deliveries.into_iter().map(Into::into).collect(),
-            suppression: suppressed.flatten().map(Into::into),
+            suppression: suppressed.map(Into::into),
         }))
     }
 

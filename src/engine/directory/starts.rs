@@ -4,6 +4,7 @@
 //! cached until a change notice names the user, for at most `feed.fresh`. Start with
 //! [`Starts::of`]; [`crate::domain::start`] defines starts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use moka::sync::Cache;
@@ -13,7 +14,7 @@ use crate::domain::start::{self, Erasure};
 use crate::domain::{Start, User, UserId};
 use crate::engine::Result;
 use crate::engine::feed::cache::{FeedCache, Version};
-use crate::store::{self, Error, Notes};
+use crate::store::{self, Error, NoteFilter, Notes};
 
 /// The most cached starts.
 const MAX_CACHED: u64 = 16_384;
@@ -73,9 +74,11 @@ pub async fn erasure(notes: &dyn Notes, user: &UserId) -> Result<Option<Erasure>
 /// Returns these notes for many ids, in their order.
 pub async fn erasures(notes: &dyn Notes, users: &[UserId]) -> Result<Vec<Option<Erasure>>> {
     let names: Vec<String> = users.iter().map(start::note_name).collect();
-    let found = notes.notes_named(&names).await?.into_iter();
-    let erasure = |note: Option<String>| Ok(note.as_deref().map(read).transpose()?);
-    found.map(erasure).collect()
+    let named: Vec<&str> = names.iter().map(String::as_str).collect();
+    let found = notes.notes(NoteFilter::Named(&named)).await?;
+    let found: HashMap<String, String> = found.into_iter().collect();
+    let erasure = |name| Ok(found.get(name).map(|note| read(note)).transpose()?);
+    names.iter().map(erasure).collect()
 }
 
 fn read(note: &str) -> store::Result<Erasure> {

@@ -13,7 +13,7 @@ use crate::engine::Result;
 use crate::engine::coalescer::{self, Coalescer};
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
-use crate::store;
+use crate::store::{self, JournalQuery};
 use crate::wire::event::{NAMED, Unknown};
 
 /// The most objects, and the most users, of one call that are looked up.
@@ -114,10 +114,10 @@ impl NameLookup {
         let events: Vec<Event> = self
             .context
             .store
-            .newest(fanouts)
+            .journal(JournalQuery::Newest(fanouts))
             .await?
             .into_iter()
-            .flatten()
+            .flat_map(|entry| entry.events)
             .collect();
         let mut catalog = self.catalog.of_mails();
         catalog.load(events.iter()).await?;

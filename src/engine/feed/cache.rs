@@ -23,7 +23,7 @@ use crate::domain::{
     ChangeNotice, Day, Details, Entry, Event, EventType, Id, Inbox, NoticeKey, Object, ObjectId,
     ObjectKey, PersonStacks, User, UserId, Window,
 };
-use crate::store::Pokes;
+use crate::store::ChangeNotices;
 
 /// The number of version counters, shared by users and objects.
 const COUNTERS: usize = 1 << 16;
@@ -139,10 +139,10 @@ impl FeedCache {
     }
 
     /// Receives change notices until `stop` is set. Subscribes again after an error.
-    pub async fn listen(&self, notices: &dyn Pokes, mut stop: watch::Receiver<bool>) {
+    pub async fn listen(&self, notices: &dyn ChangeNotices, mut stop: watch::Receiver<bool>) {
         let receive = async {
             loop {
-                let error = match notices.pokes().await {
+                let error = match notices.change_notices().await {
                     Ok(mut notices) => loop {
                         match notices.next().await {
                             Some(Ok(notice)) => self.apply(&notice),

@@ -15,7 +15,7 @@ use crate::domain::feedback::OPERATOR;
 use crate::domain::user::Unmailable;
 use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, time};
 use crate::engine::Result;
-use crate::store::{self, Feedbacks, Suppressions};
+use crate::store::{self, Feedbacks, SuppressionChange, Suppressions};
 
 /// The suppressed addresses of a set of users.
 #[derive(Debug, Default)]
@@ -32,12 +32,12 @@ impl Suppressed {
         let mut addresses: Vec<Address> = addresses.collect();
         addresses.sort_unstable();
         addresses.dedup();
-        let found = suppressions.suppressed(&addresses).await?;
+        let found = suppressions.address_states(&addresses).await?;
         // Results are in the order of the request. Their address may have an older spelling.
         let found = addresses.into_iter().zip(found);
         Ok(Self(
             found
-                .filter_map(|(address, one)| Some((address, one?)))
+                .filter_map(|(address, state)| Some((address, state.suppression?)))
                 .collect(),
         ))
     }
@@ -144,13 +144,16 @@ impl SuppressionService {
                 .detailed(input.detail.as_deref())
         };
         let news: Vec<Suppression> = inputs.into_iter().map(news).collect();
-        Ok(self.context.store.suppress(&news).await?)
+        let suppress = SuppressionChange::Suppress(&news);
+        self.context.store.change_suppressions(&suppress).await?;
+        Ok(())
     }
 
     /// Returns the suppression of an address.
     pub async fn get(&self, address: &Address) -> Result<Option<Suppression>> {
         let one = std::slice::from_ref(address);
-        Ok(self.context.store.suppressed(one).await?.pop().flatten())
+        let state = self.context.store.address_states(one).await?.pop();
+        Ok(state.and_then(|state| state.suppression))
     }
 
     /// Returns a page of suppressions after this address, in ascending order.
@@ -163,7 +166,12 @@ impl SuppressionService {
     pub async fn lift(&self, address: &Address) -> Result<bool> {
         let now = self.context.clock.now();
         let expired = now - REMEMBERED_LIFTS;
-        Ok(self.context.store.lift(address, now, expired).await?)
+        let lift = SuppressionChange::Lift {
+            address,
+            at: now,
+            expired,
+        };
+        Ok(self.context.store.change_suppressions(&lift).await? == 1)
     }
 }
 

@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, join_all};
 
 use super::{Doctor, Finding, Judgment, chain};
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
-use crate::engine::directory::find_unreadable;
+use crate::engine::directory::{find_shared_addresses, find_unreadable};
 use crate::engine::feedback::suppressions::unreported;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
@@ -58,7 +58,7 @@ impl Doctor {
             Err(finding) => return unreached(finding.clone()),
         };
         let before = self.clock.now();
-        let server = async { store.server().await.map_err(|error| chain(&error)) };
+        let server = async { store.condition().await.map_err(|error| chain(&error)) };
         let server = match self.within(server, Err).await {
             Ok(server) => server,
             Err(why) => return unreached(Judgment::error(why, UNREACHED).of(DATABASE)),
@@ -184,7 +184,7 @@ fn unreached(finding: Finding) -> Vec<Finding> {
 }
 
 async fn schema(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
-    let schema = store.schema().await?;
+    let schema = store.condition().await?.schema;
     Ok(Some(match schema.steps.as_slice() {
         [] => Judgment::ok(format!("number {}", schema.version)),
         _ => judge_upgrade(&schema),
@@ -210,7 +210,7 @@ fn judge_upgrade(schema: &Schema) -> Judgment {
 }
 
 async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
-    let missing = store.missing_indexes().await?;
+    let missing = store.condition().await?.missing_indexes?;
     Ok(Some(match missing.as_slice() {
         [] => Judgment::ok("all there"),
         missing => Judgment::warning(
@@ -282,7 +282,7 @@ async fn users(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
 
 /// Reports addresses that several records share.
 async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
-    let shared = store.shared_addresses(RECORDS).await?;
+    let shared = find_shared_addresses(store.as_ref(), RECORDS).await?;
     let bound = match shared.read < RECORDS as u64 {
         true => "",
         false => "at least ",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Component, Doctor, Finding, Judgment, chain};
 use crate::render::{Gap, Renderer, UnknownTemplate, Weight, unknown_templates};
-use crate::store::{self, Store};
+use crate::store::{self, Store, UserField};
 use crate::wire::digest::lacking as lacking_words;
 
 const TEMPLATES: &str = "templates";
@@ -49,7 +49,7 @@ impl Doctor {
         let Ok(renderer) = &self.renderer else {
             return Ok(None);
         };
-        let (catalogs, locales) = (renderer.catalogs(), store.locales().await?);
+        let (catalogs, locales) = (renderer.catalogs(), store.values(UserField::Locale).await?);
         let languages: BTreeSet<&str> =
             locales.iter().map(|of| catalogs.spoken(Some(of))).collect();
         let lacks = languages.into_iter().filter_map(|language| {

@@ -10,7 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use crate::domain::Day;
 use crate::engine::archive::{lines, restore_lines};
 use crate::engine::{Error, Result};
-use crate::store::{self, AnyRecord, DaySum, Kind, Meeting, Page, Store, Summing};
+use crate::store::{self, AnyRecord, DaySum, Export, Import, Kind, Meeting, Page, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, Manifest};
 
 /// The version of the format that this program writes and reads.
@@ -57,7 +57,7 @@ impl Part {
             ..Page::default()
         };
         match self {
-            Self::Records(kind) => store.export_pages(kind),
+            Self::Records(kind) => store.export(Export::Records(kind)),
             Self::Day(day) => store.export_day(day).map_ok(page).boxed(),
         }
     }
@@ -74,10 +74,12 @@ impl Part {
             Self::Records(kind) => kind,
             Self::Day(day) => return Ok(restore_lines(store, day, lines, Meeting::Same).await?),
         };
-        if store.put_page(kind, lines).await.is_err() {
+        if store.import(Import::Records(kind), lines).await.is_err() {
             // One by one, so that the error names the line.
             for (number, line) in (first..).zip(lines) {
-                let put = store.put_page(kind, std::slice::from_ref(line)).await;
+                let put = store
+                    .import(Import::Records(kind), std::slice::from_ref(line))
+                    .await;
                 put.map_err(|why| match why {
                     store::Error::Database { doing, cause } => {
                         store::Error::database(format!("{doing}, line {number}"), cause)

@@ -13,7 +13,6 @@ use mongodb::options::FindOptions;
 
 use super::bulk::{Verb, Write, delete_one};
 use super::grouped::{TOGETHER, update_of};
-use super::reads::in_order_of;
 use super::{ACCUMULATORS, BATCHES, Mongo, Replacement, date, in_order, oid, put, read_or_written};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep};
 use crate::domain::coordination::furthest_lease;
@@ -21,19 +20,10 @@ use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::record::write_bson;
 use crate::store::types::page;
-use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
+use crate::store::{AccumulatorFilter, BatchFilter, BatchQuery, Batches, Result};
 
 #[async_trait]
 impl Batches for Mongo {
-    async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
-        let doing = "reading accumulators";
-        let names = ids.iter().map(accumulator_id);
-        let found = self.records_by_id::<AccumulatorRecord>(doing, ACCUMULATORS, names);
-        Ok(in_order_of(ids, found.await?, |accumulator| {
-            &accumulator.id
-        }))
-    }
-
     async fn put_accumulators(
         &self,
         accumulators: &[Accumulator],
@@ -122,6 +112,12 @@ impl Batches for Mongo {
         limit: usize,
     ) -> Result<Vec<Accumulator>> {
         let (filter, order) = match *filter {
+            AccumulatorFilter::Named(ids) => {
+                let (doing, names) = ("reading accumulators", ids.iter().map(accumulator_id));
+                return self
+                    .records_by_id::<AccumulatorRecord>(doing, ACCUMULATORS, names)
+                    .await;
+            }
             AccumulatorFilter::Due(now) => {
                 let free = vec![
                     doc! {"lease.until": {"$lte": date(now)}},
@@ -176,12 +172,6 @@ impl Batches for Mongo {
         Ok(done)
     }
 
-    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        let doing = "reading batches";
-        let found = self.records_by_id::<BatchRecord>(doing, BATCHES, oids(ids));
-        Ok(in_order_of(ids, found.await?, |batch| &batch.id))
-    }
-
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
         let doing = "settling batches";
         let closing = BatchState::Closing.as_str();
@@ -194,12 +184,15 @@ impl Batches for Mongo {
         done.await?.complete(doing).map(drop)
     }
 
-    async fn find_batches(
-        &self,
-        filter: &BatchFilter,
-        before: Option<Id>,
-        limit: usize,
-    ) -> Result<Vec<Batch>> {
+    async fn batches(&self, which: BatchQuery<'_>, limit: usize) -> Result<Vec<Batch>> {
+        let (filter, before) = match which {
+            BatchQuery::Matching(filter, before) => (filter, before),
+            BatchQuery::Filed(ids) => {
+                return self
+                    .records_by_id::<BatchRecord>("reading batches", BATCHES, oids(ids))
+                    .await;
+            }
+        };
         let (wanted, open) = (filter.state, BatchState::Open);
         let mut found = Vec::new();
         // Searches in the order in which batches move, so that none is missed.

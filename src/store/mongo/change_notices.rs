@@ -17,7 +17,7 @@ use mongodb::options::{Acknowledgment, CollectionOptions, CursorType, ReadConcer
 use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::{CHANGE_NOTICES, Mongo};
 use crate::domain::ChangeNotice;
-use crate::store::{Error, Pokes, Result};
+use crate::store::{ChangeNotices, Error, Result};
 
 /// The size of the collection in bytes: room for the notices of some thousand pages of fan-outs.
 const BYTES: u64 = 64 << 20;
@@ -91,8 +91,8 @@ impl Mongo {
 }
 
 #[async_trait]
-impl Pokes for Mongo {
-    async fn pokes(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
+impl ChangeNotices for Mongo {
+    async fn change_notices(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
         let doing = "listening for what changes in feeds";
         self.prepare_notices().await;
         let latest = CollectionOptions::builder()

@@ -18,7 +18,7 @@ use super::patience::{DUPLICATE, Failure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND}
 use super::reads::{Resuming, at_once};
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::store::{DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
+use crate::store::{DaySum, Days, Error, Export, Import, Page, RawStack, Result, Summing, extjson};
 
 /// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
@@ -61,7 +61,13 @@ impl Days for Mongo {
         Ok(days)
     }
 
-    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: Option<&DaySum>) -> Result<bool> {
+        let Some(sum) = sum else {
+            for renamed in self.collections(&leaving(day)).await? {
+                self.rename_back(day, &renamed).await?;
+            }
+            return Ok(false);
+        };
         let name = day.collection();
         let renamed = format!("{LEAVING}{name}_{}", ObjectId::new());
         self.known_days().remove(&day);
@@ -85,18 +91,25 @@ impl Days for Mongo {
         Ok(true)
     }
 
-    async fn fix_day(&self, day: Day) -> Result<()> {
-        for renamed in self.collections(&leaving(day)).await? {
-            self.rename_back(day, &renamed).await?;
+    fn export(&self, which: Export) -> BoxStream<'_, Result<Page>> {
+        match which {
+            Export::Records(kind) => self.export_records(kind),
+            Export::Day(day) => {
+                let pages = self.lines(format!("exporting {day}"), day.collection());
+                let page = |lines| Page {
+                    lines,
+                    bad: Vec::new(),
+                };
+                pages.map_ok(page).boxed()
+            }
         }
-        Ok(())
     }
 
-    fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
-        self.lines(format!("exporting {day}"), day.collection())
-    }
-
-    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+    async fn import(&self, into: Import, stacks: &[String]) -> Result<()> {
+        let (day, meeting) = match into {
+            Import::Records(kind) => return self.import_records(kind, stacks).await,
+            Import::Day(day, meeting) => (day, meeting),
+        };
         let unreadable = |error| Error::corrupt(format!("a line of {day}"), error);
         let mut documents: Vec<RawDocumentBuf> = Vec::with_capacity(stacks.len());
         for line in stacks {

@@ -13,14 +13,14 @@ use chrono::{DateTime, Utc};
 
 use super::bulk::Verb;
 use super::grouped::{self, Change};
-use super::reads::{at_once, in_order_of, records};
+use super::reads::{at_once, records};
 use super::{DELIVERIES, Mongo, date, in_order, lease, put};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::types::{correcting, doing};
-use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
+use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 
 /// The number of rows that are corrected at the same time.
 const CORRECTED: usize = 8;
@@ -179,23 +179,6 @@ impl Deliveries for Mongo {
         closed.await?.complete(doing).map(drop)
     }
 
-    async fn release(&self, which: &Waits<'_>) -> Result<()> {
-        let rows = match *which {
-            // The first condition makes the sparse index usable, which has open rows only.
-            Waits::Held(owner) => {
-                let ever = date(DateTime::UNIX_EPOCH);
-                doc! {"lease.until": {"$gte": ever}, "lease.owner": owner}
-            }
-            Waits::PutOff(now) => doc! {
-                "lease.until": {"$gt": date(now)}, "lease.owner": {"$exists": false},
-                "state": DeliveryState::Pending.as_str(),
-            },
-        };
-        let release = doc! {"$set": {"lease": lease(None)}};
-        self.update_matching("releasing deliveries", DELIVERIES, &rows, &release)
-            .await
-    }
-
     async fn correct(
         &self,
         now: DateTime<Utc>,
@@ -223,17 +206,17 @@ impl Deliveries for Mongo {
         Ok(answers)
     }
 
-    async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-        let names = ids.iter().map(DeliveryId::as_str);
-        let found = self.records_by_id::<DeliveryRecord>("reading deliveries", DELIVERIES, names);
-        Ok(in_order_of(ids, found.await?, |row| &row.id))
-    }
-
     async fn find_deliveries(
         &self,
         filter: &DeliveryFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
+        if let DeliveryFilter::Ids(ids) = filter {
+            let (doing, names) = ("reading deliveries", ids.iter().map(DeliveryId::as_str));
+            return self
+                .records_by_id::<DeliveryRecord>(doing, DELIVERIES, names)
+                .await;
+        }
         let found = self.newest(filter, limit).await?;
         // The caller treats a report without a row as unknown, so the read must be current.
         let missing = match filter {
@@ -333,6 +316,10 @@ impl Mongo {
 
     async fn newest(&self, filter: &DeliveryFilter<'_>, limit: usize) -> Result<Vec<Delivery>> {
         let rows = match *filter {
+            DeliveryFilter::Ids(ids) => {
+                let ids: Vec<&str> = ids.iter().map(DeliveryId::as_str).collect();
+                doc! {"_id": {"$in": ids}}
+            }
             DeliveryFilter::State(state) => doc! {"state": state.as_str()},
             DeliveryFilter::StateSince(state, since) => doc! {
                 "state": state.as_str(), "created": {"$gte": date(since)},

@@ -16,9 +16,7 @@ use super::{
     ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, LEASES, Mongo, SUPPRESSIONS, date, in_order,
 };
 use crate::domain::{BatchState, DeliveryState, FanoutState};
-use crate::store::{
-    Counted, Diagnostics, Engine, Outstanding, Pile, Result, Schema, Server, Topology,
-};
+use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, Result, Topology};
 
 /// The number of counts that run at the same time.
 const COUNTED: usize = 2;
@@ -99,27 +97,21 @@ const OUTSTANDING: &str = "counting the outstanding work";
 
 #[async_trait]
 impl Diagnostics for Mongo {
-    async fn server(&self) -> Result<Server> {
+    async fn condition(&self) -> Result<Condition> {
         let hello = self.run_on_admin("greeting the server", "hello").await?;
         let built = self
             .run_on_admin("reading the version", "buildInfo")
             .await?;
         let version = built.get_str("version").unwrap_or("unknown").to_owned();
-        Ok(Server {
+        Ok(Condition {
             engine: Engine::Mongo {
                 version,
                 topology: topology(&hello),
             },
             time: time(&hello),
+            schema: self.schema().await?,
+            missing_indexes: self.missing().await,
         })
-    }
-
-    async fn schema(&self) -> Result<Schema> {
-        Mongo::schema(self).await
-    }
-
-    async fn missing_indexes(&self) -> Result<Vec<String>> {
-        self.missing().await
     }
 
     async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {

@@ -4,8 +4,6 @@
 //! [`crate::store::record::fallback`]. A follow consists only of its `_id`, `{k, u}`, so the
 //! followers of a key are a range of the index.
 
-use std::collections::HashSet;
-
 use async_trait::async_trait;
 use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -15,16 +13,16 @@ use mongodb::options::Collation;
 use sha2::{Digest, Sha256};
 
 use super::bulk::{Verb, Write, delete_one};
-use super::reads::{document, in_order_of};
 use super::schema::any_case;
 use super::{FOLLOWS, INBOXES, Mongo, Replacement, USERS, ids_in_order, put};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::{Revision, UnreadableField};
 use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
+use crate::store::contract::in_order_of;
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
-use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, SharedAddresses};
+use crate::store::{Directory, Error, FollowChange, FollowFilter, PeopleFilter, Result, UserField};
 
 /// Follows per lookup request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
@@ -78,6 +76,7 @@ impl Directory for Mongo {
         self.delete_matching(doing, INBOXES, &user).await?;
         self.delete_matching(doing, USERS, &user).await?;
         self.notify(ChangeNotice::people([id.as_str()])).await;
+        self.forget_actor(id).await?;
         Ok(existed)
     }
 
@@ -134,87 +133,41 @@ impl Directory for Mongo {
         Ok(found.await?.iter().filter_map(id).collect())
     }
 
-    async fn zones(&self) -> Result<Vec<Tz>> {
-        let doing = "reading the time zones of users";
-        let found = self.distinct_texts(doing, USERS, "tz").await?;
-        // Names that this version does not know are omitted.
-        Ok(found.iter().filter_map(|name| name.parse().ok()).collect())
-    }
-
-    async fn locales(&self) -> Result<Vec<String>> {
-        self.distinct_texts("reading the locales of users", USERS, "locale")
+    async fn values(&self, field: UserField) -> Result<Vec<String>> {
+        let field = match field {
+            UserField::Zone => "tz",
+            UserField::Locale => "locale",
+        };
+        self.distinct_texts("reading a field of all users", USERS, field)
             .await
     }
 
-    async fn shared_addresses(&self, limit: usize) -> Result<SharedAddresses> {
-        let shared = |value: Bson| doc! {"$cond": [{"$gt": ["$users", 1]}, value, 0]};
-        let first = doc! {"$cond": [{"$gt": ["$users", 1]}, "$first", null]};
-        let pipeline = [
-            // The range matches text only, which excludes absent addresses, so the index suffices.
-            doc! {"$match": {"email": {"$gte": ""}}},
-            doc! {"$sort": {"email": 1}},
-            doc! {"$limit": limit as i64},
-            doc! {"$group": {"_id": "$email", "users": {"$sum": 1}, "first": {"$min": "$_id"}}},
-            doc! {"$group": {
-                "_id": null,
-                "read": {"$sum": "$users"},
-                "addresses": {"$sum": shared(1.into())},
-                "users": {"$sum": shared("$users".into())},
-                "first": {"$min": first},
-            }},
-        ];
-        let doing = "counting the addresses that users share";
-        let found = self.aggregate(doing, Some(USERS), &pipeline, Some(any_case()));
-        let found = found.await?;
-        let Some(counted) = found.first().and_then(|raw| document(doing, raw)) else {
-            return Ok(SharedAddresses::default());
-        };
-        let number = |name: &str| match counted.get(name) {
-            Some(Bson::Int32(number)) => *number as u64,
-            Some(Bson::Int64(number)) => *number as u64,
-            _ => 0,
-        };
-        Ok(SharedAddresses {
-            read: number("read"),
-            addresses: number("addresses"),
-            users: number("users"),
-            first: counted.get_str("first").ok().map(UserId::stored),
-        })
-    }
-
-    async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
-        let mut following = Vec::with_capacity(follows.len());
-        for follows in follows.chunks(FOLLOWS_AT_ONCE) {
-            let ids: Vec<Document> = follows.iter().map(follow_id).collect();
-            let filter = doc! {"_id": {"$in": &ids}};
-            let (doing, any_order) = ("looking whether people follow", doc! {});
-            let found = self.find_ids(doing, FOLLOWS, &filter, any_order, ids.len());
-            let found = found.await?;
-            let found: HashSet<(&str, &str)> = found.iter().filter_map(names).collect();
-            let is_found =
-                |(key, user): &(FollowKey, UserId)| found.contains(&(key.as_str(), user.as_str()));
-            following.extend(follows.iter().map(is_found));
-        }
-        Ok(following)
-    }
-
-    async fn follows(
-        &self,
-        user: &UserId,
-        after: Option<&FollowKey>,
-        limit: usize,
-    ) -> Result<Vec<FollowKey>> {
-        let mut filter = doc! {"_id.u": user.as_str()};
-        put(
-            &mut filter,
-            "_id.k",
-            after.map(|after| doc! {"$gt": after.as_str()}),
-        );
-        let order = doc! {"_id.k": 1};
+    async fn find_follows(&self, which: FollowFilter<'_>) -> Result<Vec<(FollowKey, UserId)>> {
         let doing = "reading follows";
-        let ids = self.find_ids(doing, FOLLOWS, &filter, order, limit).await?;
-        let key = |id: &Bson| Some(FollowKey::stored(id.as_document()?.get_str("k").ok()?));
-        Ok(ids.iter().filter_map(key).collect())
+        let follow = |id: &Bson| {
+            let (key, user) = names(id)?;
+            Some((FollowKey::stored(key), UserId::stored(user)))
+        };
+        let mut found = Vec::new();
+        match which {
+            FollowFilter::Of { user, after, limit } => {
+                let mut filter = doc! {"_id.u": user.as_str()};
+                let after = after.map(|after| doc! {"$gt": after.as_str()});
+                put(&mut filter, "_id.k", after);
+                let order = doc! {"_id.k": 1};
+                let ids = self.find_ids(doing, FOLLOWS, &filter, order, limit);
+                found.extend(ids.await?.iter().filter_map(follow));
+            }
+            FollowFilter::Each(follows) => {
+                for follows in follows.chunks(FOLLOWS_AT_ONCE) {
+                    let ids: Vec<Document> = follows.iter().map(follow_id).collect();
+                    let filter = doc! {"_id": {"$in": &ids}};
+                    let ids = self.find_ids(doing, FOLLOWS, &filter, doc! {}, ids.len());
+                    found.extend(ids.await?.iter().filter_map(follow));
+                }
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -318,7 +271,7 @@ fn chose(choices: &DueChoices) -> Document {
 /// Encodes a user with a revision that is a hash of the content. So a write that is repeated after
 /// a lost reply finds its own revision.
 pub(super) fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)> {
-    let mut record = write_bson(doing, &UserRecord::keep(user))?;
+    let mut record = write_bson(doing, &UserRecord::from_value(user))?;
     let hash = Sha256::digest(record.as_bytes());
     let mut rev = [0; 8];
     rev.copy_from_slice(&hash[..8]);

@@ -14,19 +14,80 @@ use mongodb::options::FindOptions;
 use serde::Deserialize;
 
 use super::bulk::{Verb, Write};
-use super::reads::{document, in_order_of};
+use super::reads::document;
 use super::{DELIVERIES, Mongo, SEEN_REPORTS, SOFT_BOUNCES, SUPPRESSIONS, date, in_order};
 use crate::domain::{
     Address, DeliveryId, DeliveryState, Feedback, Reason, ReportCounts, ReportKind, Suppression,
 };
 use crate::store::record::fields::{As, Count};
-use crate::store::record::suppression::SuppressionRecord;
+use crate::store::record::small::SuppressionRecord;
 use crate::store::record::{read_fields, write_bson};
 use crate::store::types::graver;
-use crate::store::{Error, Feedbacks, Result, SeenReports, Suppressions};
+use crate::store::{
+    AddressState, Error, Feedbacks, Result, SeenReports, SuppressionChange, Suppressions,
+};
 
 #[async_trait]
 impl Suppressions for Mongo {
+    async fn change_suppressions(&self, change: &SuppressionChange<'_>) -> Result<u64> {
+        match *change {
+            SuppressionChange::Suppress(suppressions) => {
+                self.suppress(suppressions).await.map(|()| 0)
+            }
+            SuppressionChange::Lift {
+                address,
+                at,
+                expired,
+            } => Ok(self.lift(address, at, expired).await?.into()),
+            SuppressionChange::SoftBounce {
+                address,
+                delivery,
+                at,
+                since,
+            } => self.soft_bounce(address, delivery, at, since).await,
+        }
+    }
+
+    async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {
+        let spellings: Vec<Vec<Address>> = addresses.iter().map(Address::spellings).collect();
+        let folded: Vec<Address> = addresses.iter().map(Address::folded).collect();
+        let names = spellings
+            .iter()
+            .flatten()
+            .chain(&folded)
+            .map(Address::reveal);
+        let doing = "looking for suppressed addresses";
+        let found = self.records_by_id::<SuppressionRecord>(doing, SUPPRESSIONS, names);
+        let keyed = |found: Suppression| (found.address.clone(), found);
+        let found: HashMap<Address, Suppression> = found.await?.into_iter().map(keyed).collect();
+        // The most severe one, for all spellings that earlier versions may have stored.
+        let state = |(spellings, folded): (&Vec<Address>, &Address)| AddressState {
+            suppression: (spellings.iter().filter_map(|spelling| found.get(spelling)))
+                .filter(|stored| !stored.is_lifted())
+                .cloned()
+                .reduce(graver),
+            lifted: found.get(folded).and_then(|stored| stored.lifted),
+        };
+        Ok(spellings.iter().zip(&folded).map(state).collect())
+    }
+
+    async fn suppressions(
+        &self,
+        after: Option<&Address>,
+        limit: usize,
+    ) -> Result<Vec<Suppression>> {
+        let from = after.map(Address::lowered);
+        let mut filter = not_lifted();
+        let from = from.as_ref().map_or("", Address::reveal);
+        filter.insert("_id", doc! {"$gt": from});
+        let options = in_order(doc! {"_id": 1}, limit);
+        let doing = "listing suppressed addresses";
+        self.find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
+            .await
+    }
+}
+
+impl Mongo {
     async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
         let doing = "suppressing addresses";
         let statement = |news: &Suppression| {
@@ -56,40 +117,6 @@ impl Suppressions for Mongo {
         self.upsert(doing, SUPPRESSIONS, statements).await
     }
 
-    async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
-        let spellings: Vec<Vec<Address>> = addresses.iter().map(Address::spellings).collect();
-        let names = spellings.iter().flatten().map(Address::reveal);
-        let doing = "looking for suppressed addresses";
-        let found = self.records_by_id::<SuppressionRecord>(doing, SUPPRESSIONS, names);
-        let keyed = |found: Suppression| (found.address.clone(), found);
-        let found = found
-            .await?
-            .into_iter()
-            .filter(|stored| !stored.is_lifted());
-        let found: HashMap<Address, Suppression> = found.map(keyed).collect();
-        // The most severe one, for all spellings that earlier versions may have stored.
-        let gravest = |spellings: &Vec<Address>| {
-            let known = spellings.iter().filter_map(|spelling| found.get(spelling));
-            known.cloned().reduce(graver)
-        };
-        Ok(spellings.iter().map(gravest).collect())
-    }
-
-    async fn suppressions(
-        &self,
-        after: Option<&Address>,
-        limit: usize,
-    ) -> Result<Vec<Suppression>> {
-        let from = after.map(Address::lowered);
-        let mut filter = not_lifted();
-        let from = from.as_ref().map_or("", Address::reveal);
-        filter.insert("_id", doc! {"$gt": from});
-        let options = in_order(doc! {"_id": 1}, limit);
-        let doing = "listing suppressed addresses";
-        self.find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
-            .await
-    }
-
     async fn lift(
         &self,
         address: &Address,
@@ -97,8 +124,11 @@ impl Suppressions for Mongo {
         expired: DateTime<Utc>,
     ) -> Result<bool> {
         let doing = "lifting a suppression";
-        let stored = self.suppressed(std::slice::from_ref(address)).await?.pop();
-        let stored = stored.flatten();
+        let state = self
+            .address_states(std::slice::from_ref(address))
+            .await?
+            .pop();
+        let stored = state.and_then(|state| state.suppression);
         if let Some(stored) = &stored {
             // If the address was suppressed again since that read, it stays suppressed.
             let lifted = doc! {"lifted": date(at.max(stored.at))};
@@ -126,16 +156,6 @@ impl Suppressions for Mongo {
         Ok(stored.is_some())
     }
 
-    async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>> {
-        let folded: Vec<Address> = addresses.iter().map(Address::folded).collect();
-        let names = folded.iter().map(Address::reveal);
-        let doing = "looking for lifted suppressions";
-        let found = self.records_by_id::<SuppressionRecord>(doing, SUPPRESSIONS, names);
-        let stored = in_order_of(&folded, found.await?, |stored| &stored.address);
-        let lifted = stored.into_iter().map(|stored| stored?.lifted);
-        Ok(lifted.collect())
-    }
-
     async fn soft_bounce(
         &self,
         address: &Address,
@@ -161,7 +181,7 @@ impl Suppressions for Mongo {
 
 /// Encodes a suppression as an expression, in which a dollar sign does not start a field path.
 fn literal(doing: &'static str, suppression: &Suppression) -> Result<Document> {
-    let record = write_bson(doing, &SuppressionRecord::keep(suppression))?;
+    let record = write_bson(doing, &SuppressionRecord::from_value(suppression))?;
     let record = Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
     Ok(doc! {"$literal": record})
 }
@@ -241,15 +261,19 @@ struct SeenReport {
 
 #[async_trait]
 impl SeenReports for Mongo {
-    async fn sight(
+    async fn webhook_receipts(
         &self,
         marks: &[(String, String)],
         now: DateTime<Utc>,
-        until: DateTime<Utc>,
-    ) -> Result<Vec<String>> {
-        if marks.is_empty() {
+        until: Option<DateTime<Utc>>,
+    ) -> Result<Vec<Option<String>>> {
+        let keys: Vec<&str> = marks.iter().map(|(key, _)| key.as_str()).collect();
+        if keys.is_empty() {
             return Ok(Vec::new());
         }
+        let Some(until) = until else {
+            return self.stored_marks(&keys, now).await;
+        };
         let doing = "noting what was seen";
         // A TTL index would use the server's clock.
         let over = doc! {"until": {"$lte": date(now)}};
@@ -264,16 +288,15 @@ impl SeenReports for Mongo {
         // A stored key rejects the upsert, so the first mark stays. An earlier attempt of this
         // command may have stored it.
         kept.await?.duplicates(doing)?;
-        let keys: Vec<String> = marks.iter().map(|(key, _)| key.clone()).collect();
-        let stored = self.sighted(&keys, now).await?.into_iter().zip(marks);
-        let first = stored.map(|(stored, (_, mark))| stored.unwrap_or_else(|| mark.clone()));
+        let stored = self.stored_marks(&keys, now).await?.into_iter().zip(marks);
+        let first = stored.map(|(stored, (_, mark))| stored.or_else(|| Some(mark.clone())));
         Ok(first.collect())
     }
+}
 
-    async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
+impl Mongo {
+    /// Returns the marks under these keys that have not expired.
+    async fn stored_marks(&self, keys: &[&str], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
         let filter = doc! {"_id": {"$in": keys}, "until": {"$gt": date(now)}};
         let doing = "looking for what was seen";
         let found = self.find_raw(doing, SEEN_REPORTS, &filter, FindOptions::default());
@@ -284,6 +307,6 @@ impl SeenReports for Mongo {
                 marks.insert(id, mark);
             }
         }
-        Ok(keys.iter().map(|key| marks.get(key).cloned()).collect())
+        Ok(keys.iter().map(|key| marks.get(*key).cloned()).collect())
     }
 }

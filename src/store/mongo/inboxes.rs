@@ -13,11 +13,12 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::bulk::Write;
 use super::patience::Failure;
-use super::reads::{document, in_order_of};
+use super::reads::document;
 use super::{INBOXES, Mongo, Replacement, oid, read_or_written};
 use crate::domain::{ChangeNotice, Id, Inbox, UserId, Window};
+use crate::store::contract::in_order_of;
 use crate::store::record::fields::As;
-use crate::store::record::inbox::InboxRecord;
+use crate::store::record::small::InboxRecord;
 use crate::store::record::{read_bson, write_bson};
 use crate::store::{Error, FeedParts, Inboxes, Result};
 
@@ -45,7 +46,7 @@ impl Inboxes for Mongo {
                 "_id": inbox.user.as_str(),
                 "stamp": read_or_written(inbox.revision, revision),
             },
-            u: InboxRecord::keep(&put),
+            u: InboxRecord::from_value(&put),
             // If none was read, none may exist. A duplicate shows that one does.
             upsert: inbox.revision.is_none(),
         };

@@ -20,13 +20,14 @@ use super::grouped::Change;
 use super::{AUDIENCES, FANOUTS, Mongo, date, in_order, oid, put};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{
-    ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, Selector, UserId,
-};
+use crate::domain::{ChangeNotice, Counts, Day, Fanout, Id, Progress, Selector, UserId};
 use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
 use crate::store::record::fields::Oid;
 use crate::store::record::{read_bson, read_fields, shown_id};
-use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
+use crate::store::{
+    Accepted, AtMost, BadFanout, Claimed, Error, Journal, JournalEntry, JournalQuery,
+    PendingFanouts, Result,
+};
 
 #[async_trait]
 impl Journal for Mongo {
@@ -122,13 +123,6 @@ impl Journal for Mongo {
             .await
     }
 
-    async fn release_fanouts(&self, owner: &str) -> Result<()> {
-        let leased = doc! {"state": PENDING, "lease.owner": owner};
-        let release = doc! {"$unset": {"lease": ""}};
-        self.update_matching("releasing fan-outs", FANOUTS, &leased, &release)
-            .await
-    }
-
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
         let found = self.find_by_id("reading a fan-out", FANOUTS, [oid(id)]);
         match found.await?.first() {
@@ -137,70 +131,49 @@ impl Journal for Mongo {
         }
     }
 
-    async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let doing = "reading the details of events";
-        let options = FindOptions::builder()
-            .projection(doc! {"details": 1})
-            .build();
-        let names: Vec<Bson> = ids.iter().map(|id| oid(*id)).collect();
-        let filter = doc! {"_id": {"$in": names}};
+    async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
+        let doing = "reading parts of fan-outs";
+        let (filter, options) = match which {
+            JournalQuery::Details(ids) => {
+                let ids: Vec<Bson> = ids.iter().map(|id| oid(*id)).collect();
+                let options = FindOptions::builder().projection(doc! {"details": 1});
+                (doc! {"_id": {"$in": ids}}, options.build())
+            }
+            JournalQuery::Newest(limit) => {
+                let mut options = in_order(doc! {"_id": -1}, limit);
+                options.projection = Some(doc! {"type": 1, "objects": 1});
+                (doc! {}, options)
+            }
+        };
         let found = self.find_raw(doing, FANOUTS, &filter, options).await?;
-        let read = |raw| if_readable(read_bson::<DetailsOf>(raw));
-        let found = found.iter().map(|raw| &**raw).filter_map(read);
-        let found: HashMap<Id, Option<Details>> = found.collect();
-        let details = ids.iter().map(|id| found.get(id).cloned().flatten());
-        Ok(details.collect())
+        let read = |raw: &RawDocumentBuf| match which {
+            JournalQuery::Details(_) => if_readable(read_bson::<DetailsOf>(raw)),
+            JournalQuery::Newest(_) => if_readable(read_bson::<EventsRecord>(raw)),
+        };
+        Ok(found.iter().filter_map(read).collect())
     }
 
-    async fn forget_actor(&self, user: &UserId) -> Result<()> {
-        let theirs = doc! {"details.actor.id": user.as_str()};
-        let words = doc! {"details.actor": "", "details.text": "", "details.data": ""};
-        let unset = doc! {"$unset": words};
-        self.update_matching("erasing an actor", FANOUTS, &theirs, &unset)
-            .await?;
-        self.notify(ChangeNotice::All).await;
-        Ok(())
-    }
-
-    async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
-        let mut options = in_order(doc! {"_id": -1}, limit);
-        options.projection = Some(doc! {"type": 1, "objects": 1});
-        let doing = "reading the newest events";
-        let found = self.find_raw(doing, FANOUTS, &doc! {}, options).await?;
-        let read = |raw| if_readable(read_bson::<EventsRecord>(raw));
-        Ok(found.iter().map(|raw| &**raw).filter_map(read).collect())
-    }
-
-    async fn oldest_pending(&self) -> Result<Option<DateTime<Utc>>> {
-        let (filter, order) = (doc! {"state": PENDING}, doc! {"_id": 1});
-        let doing = "looking for the oldest pending fan-out";
-        let found = self.find_ids(doing, FANOUTS, &filter, order, 1).await?;
-        let id = |id: &Bson| Some(Id::from_bytes(id.as_object_id()?.bytes()));
-        Ok(found.iter().find_map(id).map(Id::time))
-    }
-
-    async fn busy_days(&self) -> Result<Vec<Day>> {
+    async fn pending(&self) -> Result<PendingFanouts> {
         // The index on `state` covers this query.
         let pipeline = [
             doc! {"$match": {"state": PENDING}},
-            doc! {"$project": {"_id": 0, "day": 1}},
-            doc! {"$group": {"_id": "$day"}},
+            doc! {"$project": {"_id": 1, "day": 1}},
+            doc! {"$group": {"_id": "$day", "first": {"$min": "$_id"}}},
         ];
-        let doing = "looking for busy days";
-        let found = self
-            .aggregate(doing, Some(FANOUTS), &pipeline, None)
-            .await?;
-        let day = |found: &RawDocumentBuf| {
-            let group: Group = read_fields("a fan-out's day", found)?;
-            Ok(group.id)
-        };
-        let read = |found| if_readable(day(found));
-        let mut days: Vec<Day> = found.iter().filter_map(read).collect();
-        days.sort_unstable();
-        Ok(days)
+        let doing = "reading pending fan-outs";
+        let found = self.aggregate(doing, Some(FANOUTS), &pipeline, None);
+        let mut pending = PendingFanouts::default();
+        for found in found.await? {
+            let first = found.get_object_id("first").ok();
+            let at = first.map(|id| Id::from_bytes(id.bytes()).time());
+            pending.oldest = pending.oldest.into_iter().chain(at).min();
+            let group: Result<Group> = read_fields("a fan-out's day", &found);
+            pending
+                .days
+                .extend(if_readable(group).map(|group| group.id));
+        }
+        pending.days.sort_unstable();
+        Ok(pending)
     }
 }
 
@@ -210,6 +183,17 @@ pub(super) const PENDING: &str = "pending";
 pub(super) const DONE: &str = "done";
 
 impl Mongo {
+    /// Removes a user as an actor, and the text and data of the user's events.
+    pub(super) async fn forget_actor(&self, user: &UserId) -> Result<()> {
+        let theirs = doc! {"details.actor.id": user.as_str()};
+        let words = doc! {"details.actor": "", "details.text": "", "details.data": ""};
+        let unset = doc! {"$unset": words};
+        self.update_matching("erasing an actor", FANOUTS, &theirs, &unset)
+            .await?;
+        self.notify(ChangeNotice::All).await;
+        Ok(())
+    }
+
     async fn stored_under(&self, doing: &str, keys: &[&str]) -> Result<HashMap<String, Fanout>> {
         if keys.is_empty() {
             return Ok(HashMap::new());

@@ -3,23 +3,21 @@
 //! One conditional write takes a lease, so there is no gap between check and write. On fan-outs and
 //! deliveries it leaves a revision, which shows whether it took effect even if the reply was lost.
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 
 use super::grouped::Change;
-use super::journal::DONE;
+use super::journal::{DONE, PENDING};
 use super::patience::{DUPLICATE, Failure};
 use super::{
-    BATCHES, DELIVERIES, FANOUTS, INBOXES, LEASES, Mongo, NOTES, RETRACTIONS, date, in_order, oid,
-    put,
+    BATCHES, DELIVERIES, FANOUTS, INBOXES, LEASES, Mongo, NOTES, RETRACTIONS, date, in_order,
+    lease, oid, put,
 };
 use crate::domain::coordination::furthest_lease_of;
 use crate::domain::{DeliveryState, Id, Lease};
-use crate::store::{Error, Forgettable, Leases, Notes, Result, Retention};
+use crate::store::{Error, Forgettable, Leases, NoteFilter, Notes, Release, Result, Retention};
 
 #[async_trait]
 impl Leases for Mongo {
@@ -38,10 +36,33 @@ impl Leases for Mongo {
         Ok(claimed.await?.is_some())
     }
 
-    async fn unlease(&self, name: &str, owner: &str) -> Result<()> {
-        let own = doc! {"_id": name, "owner": owner};
-        let deleted = self.delete_matching("giving up a lease", LEASES, &own);
-        deleted.await.map(drop)
+    async fn release(&self, which: &Release<'_>) -> Result<()> {
+        match *which {
+            Release::Lease { name, owner } => {
+                let own = doc! {"_id": name, "owner": owner};
+                let deleted = self.delete_matching("releasing a lease", LEASES, &own);
+                deleted.await.map(drop)
+            }
+            Release::Fanouts(owner) => {
+                let leased = doc! {"state": PENDING, "lease.owner": owner};
+                let release = doc! {"$unset": {"lease": ""}};
+                self.update_matching("releasing fan-outs", FANOUTS, &leased, &release)
+                    .await
+            }
+            Release::Deliveries(owner) => {
+                // The first condition makes the sparse index usable, which has open rows only.
+                let ever = date(DateTime::UNIX_EPOCH);
+                let rows = doc! {"lease.until": {"$gte": ever}, "lease.owner": owner};
+                self.release_deliveries(rows).await
+            }
+            Release::Deferred(now) => {
+                let rows = doc! {
+                    "lease.until": {"$gt": date(now)}, "lease.owner": {"$exists": false},
+                    "state": DeliveryState::Pending.as_str(),
+                };
+                self.release_deliveries(rows).await
+            }
+        }
     }
 }
 
@@ -49,6 +70,12 @@ impl Leases for Mongo {
 const ROUNDS: usize = 5;
 
 impl Mongo {
+    async fn release_deliveries(&self, rows: Document) -> Result<()> {
+        let release = doc! {"$set": {"lease": lease(None)}};
+        self.update_matching("releasing deliveries", DELIVERIES, &rows, &release)
+            .await
+    }
+
     /// Leases the records that `find` returns, and returns them undecoded, even unreadable ones.
     pub(super) async fn claim_raw<F: Future<Output = Result<Vec<Bson>>>>(
         &self,
@@ -87,20 +114,6 @@ impl Mongo {
 
 #[async_trait]
 impl Notes for Mongo {
-    async fn note(&self, name: &str) -> Result<Option<String>> {
-        let doing = "reading a note";
-        let found = self.find_by_id(doing, NOTES, [name]).await?;
-        found.first().map(|note| text(doing, note)).transpose()
-    }
-
-    async fn notes_named(&self, names: &[String]) -> Result<Vec<Option<String>>> {
-        let doing = "reading notes";
-        let found = self.find_by_id(doing, NOTES, names).await?;
-        let found = found.iter().map(|raw| note(doing, raw));
-        let found: HashMap<String, String> = found.collect::<Result<_>>()?;
-        Ok(names.iter().map(|name| found.get(name).cloned()).collect())
-    }
-
     async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
         let notes = self.collection(NOTES);
         let current = doc! {"_id": name, "text": read};
@@ -128,11 +141,19 @@ impl Notes for Mongo {
         .await
     }
 
-    async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>> {
+    async fn notes(&self, which: NoteFilter<'_>) -> Result<Vec<(String, String)>> {
         let doing = "reading notes";
-        let under = doc! {"_id": {"$gte": prefix, "$lt": format!("{prefix}{}", char::MAX)}};
+        let which = match which {
+            NoteFilter::Named([]) => return Ok(Vec::new()),
+            NoteFilter::Named(names) => doc! {"$in": names},
+            NoteFilter::Prefix(prefix) => {
+                doc! {"$gte": prefix, "$lt": format!("{prefix}{}", char::MAX)}
+            }
+        };
         let by_name = in_order(doc! {"_id": 1}, usize::MAX);
-        let found = self.find_raw(doing, NOTES, &under, by_name).await?;
+        let found = self
+            .find_raw(doing, NOTES, &doc! {"_id": which}, by_name)
+            .await?;
         found.iter().map(|raw| note(doing, raw)).collect()
     }
 }
@@ -142,12 +163,10 @@ fn note(doing: &str, note: &RawDocument) -> Result<(String, String)> {
     let name = note.get_str("_id").map_err(|error| {
         Error::database(doing, format!("a note's name cannot be read: {error}"))
     })?;
-    Ok((name.to_owned(), text(doing, note)?))
-}
-
-fn text(doing: &str, note: &RawDocument) -> Result<String> {
-    let text = note.get_str("text").map(str::to_owned);
-    text.map_err(|error| Error::database(doing, format!("a note cannot be read: {error}")))
+    let text = note.get_str("text").map_err(|error| {
+        Error::database(doing, format!("the note {name} cannot be read: {error}"))
+    })?;
+    Ok((name.to_owned(), text.to_owned()))
 }
 
 #[async_trait]

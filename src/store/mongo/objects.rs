@@ -78,7 +78,7 @@ fn readable_object(raw: &RawDocumentBuf) -> Option<Object> {
 }
 
 pub(super) fn record_of(doing: &str, object: &Object) -> Result<RawDocumentBuf> {
-    let mut record = ObjectRecord::keep(object);
+    let mut record = ObjectRecord::from_value(object);
     record.data = None;
     let mut document = write_bson(doing, &record)?;
     match bson_of(&object.data) {

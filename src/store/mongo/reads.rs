@@ -5,9 +5,6 @@
 //! new primary may return old data. So every read carries the highest cluster time seen, and a
 //! server that lags behind it waits or fails. See decision 11.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -372,19 +369,6 @@ pub(super) fn records<R: Record>(
         read => Some(read),
     };
     found.iter().filter_map(read)
-}
-
-/// Returns the value that was found for each key, in the order of the keys.
-pub(super) fn in_order_of<K: Eq + Hash, V: Clone>(
-    keys: &[K],
-    found: impl IntoIterator<Item = V>,
-    key_of: impl Fn(&V) -> &K,
-) -> Vec<Option<V>> {
-    let found: Vec<V> = found.into_iter().collect();
-    let found: HashMap<&K, &V> = found.iter().map(|value| (key_of(value), value)).collect();
-    keys.iter()
-        .map(|key| found.get(key).copied().cloned())
-        .collect()
 }
 
 /// Calls `ask` for each item, at most `limit` at a time, and passes on the results as they arrive.

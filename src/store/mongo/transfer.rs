@@ -1,6 +1,5 @@
 //! Exports collections as lines and imports lines, for a whole store.
 
-use async_trait::async_trait;
 use bson::{Bson, RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -14,17 +13,14 @@ use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::fanout::FanoutRecord;
 use crate::store::record::fields::{As, Oid};
-use crate::store::record::inbox::InboxRecord;
-use crate::store::record::small::{Follow, Note, Sighting, SoftBounce};
-use crate::store::record::suppression::SuppressionRecord;
-use crate::store::record::user::UserRecord;
+use crate::store::record::small::{InboxRecord, SuppressionRecord};
 use crate::store::record::{read_bson, write_bson};
-use crate::store::transfer::NO_REVISION;
-use crate::store::{AnyRecord, Error, Kind, Page, Result, Transfer, extjson};
+use crate::store::transfer::{NO_REVISION, with_record};
+use crate::store::{AnyRecord, Error, Kind, Page, Result, extjson};
 
-#[async_trait]
-impl Transfer for Mongo {
-    fn export_pages(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
+impl Mongo {
+    /// Exports the records of a kind.
+    pub(super) fn export_records(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
         // An audience may be as large as a page of other records.
         let size = match kind {
             Kind::Fanouts => 1,
@@ -40,7 +36,8 @@ impl Transfer for Mongo {
         pages.and_then(move |page| self.page_of(kind, page)).boxed()
     }
 
-    async fn put_page(&self, kind: Kind, lines: &[String]) -> Result<()> {
+    /// Imports records of a kind.
+    pub(super) async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
         let doing = format!("importing {}", kind.as_str());
         let records = lines.iter().map(|line| AnyRecord::read(kind, line));
         let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
@@ -88,21 +85,11 @@ impl Mongo {
 }
 
 fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
-    Ok(match kind {
-        Kind::Users => read_bson::<UserRecord>(raw)?.into(),
-        Kind::Follows => read_bson::<Follow>(raw)?.into(),
-        Kind::Objects => objects::object_of(raw)?.into(),
-        Kind::Inboxes => read_bson::<InboxRecord>(raw)?.into(),
-        Kind::Retractions => objects::read_retraction(raw)?.into(),
-        Kind::Suppressions => read_bson::<SuppressionRecord>(raw)?.into(),
-        Kind::SoftBounces => read_bson::<SoftBounce>(raw)?.into(),
-        Kind::Sightings => read_bson::<Sighting>(raw)?.into(),
-        Kind::Fanouts => read_bson::<FanoutRecord>(raw)?.0.into(),
-        Kind::Accumulators => read_bson::<AccumulatorRecord>(raw)?.into(),
-        Kind::Batches => read_bson::<BatchRecord>(raw)?.into(),
-        Kind::Deliveries => read_bson::<DeliveryRecord>(raw)?.into(),
-        Kind::Notes => read_bson::<Note>(raw)?.into(),
-    })
+    match kind {
+        Kind::Objects => Ok(objects::object_of(raw)?.into()),
+        Kind::Retractions => Ok(objects::read_retraction(raw)?.into()),
+        kind => with_record!(kind, R => Ok(read_bson::<R>(raw)?.into())),
+    }
 }
 
 fn document(doing: &str, record: &AnyRecord) -> Result<RawDocumentBuf> {
@@ -111,7 +98,7 @@ fn document(doing: &str, record: &AnyRecord) -> Result<RawDocumentBuf> {
         AnyRecord::Follow(follow) => write_bson(doing, follow),
         AnyRecord::Object(object) => objects::record_of(doing, object),
         AnyRecord::Inbox(inbox) => {
-            let mut record = InboxRecord::keep(inbox);
+            let mut record = InboxRecord::from_value(inbox);
             record.revision = record.revision.or(Some(Oid(NO_REVISION)));
             write_bson(doing, &record)
         }

@@ -29,25 +29,25 @@ by_field!(MemoryRecord of Memory { at, joined });
 
 /// The events of a batch, or of its lead.
 #[derive(Serialize, Deserialize)]
-pub(in crate::store) struct Gathered {
+pub(in crate::store) struct BatchContents {
     count: Count<u64>,
     items: Option<Vec<ItemRecord>>,
     joined: Oids,
 }
 
-impl Gathered {
+impl BatchContents {
     fn of(contents: &Contents, joined: &Vec<Id>) -> Self {
         Self {
             count: Count(contents.count),
-            items: Some(As::keep(&contents.items)),
-            joined: As::keep(joined),
+            items: Some(As::from_value(&contents.items)),
+            joined: As::from_value(joined),
         }
     }
 }
 
 /// Converts a list; `None` if it is empty.
 fn filled<T, A: As<T>>(list: &Vec<T>) -> Option<Vec<A>> {
-    (!list.is_empty()).then(|| As::keep(list))
+    (!list.is_empty()).then(|| As::from_value(list))
 }
 
 record! {
@@ -67,24 +67,24 @@ record! {
         state: BatchState = Some(batch.state),
         deferred: bool = batch.deferred.then_some(true),
         count: Count<u64> = Some(Count(batch.contents.count)),
-        items: Vec<ItemRecord> = Some(As::keep(&batch.contents.items)),
-        joined: Oids = Some(As::keep(&batch.joined)),
+        items: Vec<ItemRecord> = Some(As::from_value(&batch.contents.items)),
+        joined: Oids = Some(As::from_value(&batch.joined)),
         // `contents` exists only in JSON, in place of the three fields above.
-        contents: Gathered = None,
-        lead: Gathered = match &batch.lead {
-            Lead::Waiting { contents, joined } => Some(Gathered::of(contents, joined)),
+        contents: BatchContents = None,
+        lead: BatchContents = match &batch.lead {
+            Lead::Waiting { contents, joined } => Some(BatchContents::of(contents, joined)),
             Lead::None | Lead::Mailed { .. } => None,
         },
         // Fan-outs of a lead that has become a batch of its own.
         led: Oids = match &batch.lead {
-            Lead::Mailed { joined } => Some(As::keep(joined)),
+            Lead::Mailed { joined } => Some(As::from_value(joined)),
             Lead::None | Lead::Waiting { .. } => None,
         },
         taken: Vec<ItemRecord> = filled(&batch.removed),
     }
     odd(record) {
         id: needs("id", record.id.or(record.filed))?.0,
-        user: needs("user", record.user)?.told()?,
+        user: needs("user", record.user)?.into_value()?,
         key: needs("key", record.key)?.0,
         state: needs("state", record.state)?,
         // Older writers omit it.
@@ -93,7 +93,7 @@ record! {
             (Some(lead), _) => Lead::Waiting {
                 contents: Contents {
                     count: lead.count.0,
-                    items: lead.items.unwrap_or_default().told()?,
+                    items: lead.items.unwrap_or_default().into_value()?,
                 },
                 joined: lead.joined.0,
             },
@@ -102,7 +102,7 @@ record! {
         },
         contents: Contents {
             count: needs("count", record.count)?.0,
-            items: record.items.unwrap_or_default().told()?,
+            items: record.items.unwrap_or_default().into_value()?,
         },
         joined: {
             // Additions to an open batch are appended, so the stored list may be unsorted.
@@ -110,7 +110,7 @@ record! {
             joined.sort_unstable();
             joined
         },
-        removed: record.taken.unwrap_or_default().told()?,
+        removed: record.taken.unwrap_or_default().into_value()?,
     }
 }
 
@@ -119,17 +119,17 @@ impl BatchRecord {
     pub(in crate::store) fn filed(batch: &Batch) -> Self {
         Self {
             filed: Some(Oid(batch.id)),
-            user: Some(As::keep(&batch.user)),
-            key: Some(As::keep(&batch.key)),
+            user: Some(As::from_value(&batch.user)),
+            key: Some(As::from_value(&batch.key)),
             id: None,
-            ..Self::keep(batch)
+            ..Self::from_value(batch)
         }
     }
 
     /// Moves the events to `contents`, as in JSON.
     fn apart(self, batch: &Batch) -> Self {
         Self {
-            contents: Some(Gathered::of(&batch.contents, &batch.joined)),
+            contents: Some(BatchContents::of(&batch.contents, &batch.joined)),
             count: None,
             items: None,
             joined: None,
@@ -144,8 +144,8 @@ impl BatchRecord {
 
     /// Converts a batch that is embedded in this accumulator.
     fn batch_of(mut self, id: &AccumulatorId) -> Result<Batch, String> {
-        self.user = Some(As::keep(&id.user));
-        self.key = Some(As::keep(&id.key));
+        self.user = Some(As::from_value(&id.user));
+        self.key = Some(As::from_value(&id.key));
         self.value()
     }
 }
@@ -160,7 +160,7 @@ impl Record for BatchRecord {
             self.items = apart.items;
             self.joined = Some(apart.joined);
         }
-        self.told()
+        self.into_value()
     }
 }
 
@@ -173,8 +173,8 @@ record! {
         id = "_id": AccumulatorIdRecord = None,
         stamp: Oid = None,
         due: Time = accumulator.due().map(Time),
-        lease: LeaseRecord = As::keep(&accumulator.lease),
-        open: BatchRecord = As::keep(&accumulator.open),
+        lease: LeaseRecord = As::from_value(&accumulator.lease),
+        open: BatchRecord = As::from_value(&accumulator.open),
         ended: Vec<BatchRecord> = filled(&accumulator.ended),
         memories: Vec<MemoryRecord> = filled(&accumulator.memories),
     }
@@ -188,9 +188,9 @@ record! {
             let ended = record.ended.unwrap_or_default().into_iter();
             of("ended", ended.map(|batch| batch.batch_of(&id)).collect::<Result<_, _>>())?
         },
-        memories: record.memories.unwrap_or_default().told()?,
-        lease: of("lease", record.lease.told())?,
-        revision: record.stamp.told()?,
+        memories: record.memories.unwrap_or_default().into_value()?,
+        lease: of("lease", record.lease.into_value())?,
+        revision: record.stamp.into_value()?,
         id: needs("_id", record.id)?.id(),
     }
 }
@@ -213,7 +213,7 @@ impl AccumulatorIdRecord {
 impl AccumulatorRecord {
     /// Returns the record as a document without its `_id`, with this revision.
     pub(in crate::store) fn document(accumulator: &Accumulator, revision: Id) -> Self {
-        let record = Self::keep(accumulator);
+        let record = Self::from_value(accumulator);
         // A free accumulator gets a lease that ended in 1970, so one index range finds all free
         // ones.
         let nobodys = LeaseRecord::until(DateTime::UNIX_EPOCH);
@@ -226,17 +226,17 @@ impl AccumulatorRecord {
 
     /// Returns the record for columns, with this revision.
     pub(in crate::store) fn row(accumulator: &Accumulator, revision: Id) -> Self {
-        let batch = |batch: &Batch| BatchRecord::keep(batch).apart(batch);
+        let batch = |batch: &Batch| BatchRecord::from_value(batch).apart(batch);
         Self {
             id: Some(AccumulatorIdRecord {
-                u: As::keep(&accumulator.id.user),
-                k: As::keep(&accumulator.id.key),
+                u: As::from_value(&accumulator.id.user),
+                k: As::from_value(&accumulator.id.key),
             }),
             stamp: Some(Oid(revision)),
             open: accumulator.open.as_ref().map(batch),
             ended: Some(accumulator.ended.iter().map(batch).collect()),
-            memories: Some(As::keep(&accumulator.memories)),
-            ..Self::keep(accumulator)
+            memories: Some(As::from_value(&accumulator.memories)),
+            ..Self::from_value(accumulator)
         }
     }
 }

@@ -39,7 +39,7 @@ record! {
         slot: String = None,
         open: bool = None,
         lease: LeaseRecord = {
-            let held = delivery.lease.as_ref().map(LeaseRecord::keep);
+            let held = delivery.lease.as_ref().map(LeaseRecord::from_value);
             held.or(delivery.attempts.not_before.map(LeaseRecord::until))
         },
         channel: Channel = Some(delivery.channel).filter(|channel| *channel != Channel::Email),
@@ -56,7 +56,7 @@ record! {
             },
         },
         open: record.open.unwrap_or(record.slot.is_some()),
-        lease: of("lease", As::told(record.lease))?,
+        lease: of("lease", As::into_value(record.lease))?,
         channel: record.channel.unwrap_or_default(),
     }
     part attempts: DeliveryAttempts {
@@ -78,7 +78,7 @@ impl DeliveryRecord {
     /// Returns the record for MongoDB, where only an open row has a slot and a lease.
     pub(in crate::store) fn document(delivery: &Delivery) -> Self {
         let nobodys = || LeaseRecord::until(DateTime::UNIX_EPOCH);
-        let record = Self::keep(delivery);
+        let record = Self::from_value(delivery);
         Self {
             slot: delivery.open.then(|| delivery.slot()),
             lease: delivery.open.then(|| record.lease.unwrap_or_else(nobodys)),
@@ -91,7 +91,7 @@ impl DeliveryRecord {
         Self {
             slot: Some(delivery.slot()),
             open: Some(delivery.open),
-            ..Self::keep(delivery)
+            ..Self::from_value(delivery)
         }
     }
 }
@@ -108,14 +108,14 @@ listed! {
 }
 
 impl As<(StackId, u32)> for CoverRecord {
-    fn keep((stack, n): &(StackId, u32)) -> Self {
+    fn from_value((stack, n): &(StackId, u32)) -> Self {
         Self {
             s: Text(*stack),
             n: Count(*n),
         }
     }
 
-    fn told(self) -> Result<(StackId, u32), String> {
+    fn into_value(self) -> Result<(StackId, u32), String> {
         Ok((self.s.0, self.n.0))
     }
 }

@@ -183,11 +183,11 @@ fn replace<T: Tree>(fields: &mut T, path: &Path) -> Option<String> {
         return Some(key.clone());
     }
     if let Some(inner) = segments.next().filter(|_| NESTED.contains(&key.as_str()))
-        && let Some(taken) = fields.child(first)?.take(inner)
+        && let Some(removed) = fields.child(first)?.take(inner)
     {
         let name = match inner {
             Segment::Map { key } => Some(key.clone()),
-            _ => taken.text("t").or_else(|| taken.text("s")),
+            _ => removed.text("t").or_else(|| removed.text("s")),
         };
         return Some(format!(
             "{key}.{}",

@@ -10,9 +10,10 @@ use super::fields::{As, Count, LeaseRecord, Oid, Place, Time};
 use super::{Record, needs, of};
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Id, Json,
+    Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Json,
     Progress, Selector,
 };
+use crate::store::types::JournalEntry;
 
 record! {
     /// See [`Fanout`]. Contains the audience only if [`FanoutRecord::whole`] created it.
@@ -24,17 +25,17 @@ record! {
     extra(fanout) {
         audience: AudienceRecord = None,
         except: Vec<CompactString> = None,
-        counts: CountsRecord = Some(As::keep(&fanout.progress.counts)),
-        cursor: CompactString = As::keep(&fanout.progress.cursor),
+        counts: CountsRecord = Some(As::from_value(&fanout.progress.counts)),
+        cursor: CompactString = As::from_value(&fanout.progress.cursor),
     }
     odd(record) {
         audience: Audience {
             to: of("audience", needs("audience", record.audience)?.selector())?,
-            except: record.except.unwrap_or_default().told()?,
+            except: record.except.unwrap_or_default().into_value()?,
         },
         progress: Progress {
-            cursor: record.cursor.told()?,
-            counts: record.counts.map_or_else(|| Ok(Counts::default()), As::told)?,
+            cursor: record.cursor.into_value()?,
+            counts: record.counts.map_or_else(|| Ok(Counts::default()), As::into_value)?,
             done: record.state == FanoutState::Done,
         },
     }
@@ -49,14 +50,14 @@ record! {
     }
     extra(details) {
         data: String = (!details.data.is_null()).then(|| details.data.text().to_owned()),
-        keys: Vec<CompactString> = (!details.keys.is_empty()).then(|| As::keep(&details.keys)),
+        keys: Vec<CompactString> = (!details.keys.is_empty()).then(|| As::from_value(&details.keys)),
     }
     odd(record) {
         data: match &record.data {
             Some(json) => serde_json::from_str(json).map_err(|why| format!("data: {why}"))?,
             None => Json::default(),
         },
-        keys: record.keys.unwrap_or_default().told()?,
+        keys: record.keys.unwrap_or_default().into_value()?,
     }
 }
 
@@ -98,11 +99,11 @@ struct NearRecord {
 }
 
 impl As<ChosenKey> for String {
-    fn keep(key: &ChosenKey) -> Self {
+    fn from_value(key: &ChosenKey) -> Self {
         key.as_str().to_owned()
     }
 
-    fn told(self) -> Result<ChosenKey, String> {
+    fn into_value(self) -> Result<ChosenKey, String> {
         ChosenKey::new(self).map_err(|why| why.to_string())
     }
 }
@@ -114,8 +115,8 @@ impl FanoutRecord {
         let mut audience = AudienceRecord::default();
         match &fanout.audience.to {
             _ if parts > 0 => audience.parts = Some(Count(parts as i32)),
-            Selector::Users(users) => audience.users = Some(As::keep(users)),
-            Selector::FollowersOf(keys) => audience.followers_of = Some(As::keep(keys)),
+            Selector::Users(users) => audience.users = Some(As::from_value(users)),
+            Selector::FollowersOf(keys) => audience.followers_of = Some(As::from_value(keys)),
             Selector::Near { point, km } => {
                 let (point, km) = (Place(*point), *km);
                 audience.near = Some(NearRecord { point, km });
@@ -123,8 +124,8 @@ impl FanoutRecord {
         }
         Self {
             audience: Some(audience),
-            except: Some(As::keep(&fanout.audience.except)),
-            ..Self::keep(fanout)
+            except: Some(As::from_value(&fanout.audience.except)),
+            ..Self::from_value(fanout)
         }
     }
 }
@@ -136,10 +137,10 @@ impl AudienceRecord {
             return Ok(Selector::Users(Vec::new()));
         }
         if let Some(users) = self.users {
-            return Ok(Selector::Users(users.told()?));
+            return Ok(Selector::Users(users.into_value()?));
         }
         if let Some(keys) = self.followers_of {
-            return Ok(Selector::FollowersOf(keys.told()?));
+            return Ok(Selector::FollowersOf(keys.into_value()?));
         }
         let near = needs("near", self.near)?;
         let (point, km) = (near.point.0, near.km);
@@ -155,7 +156,7 @@ impl Record for FanoutRecord {
     fn value(self) -> Result<Self::Value, String> {
         let audience = self.audience.as_ref();
         let parts = audience.and_then(|audience| Some(audience.parts?.0 as usize));
-        Ok((self.told()?, parts))
+        Ok((self.into_value()?, parts))
     }
 }
 
@@ -170,15 +171,20 @@ pub(in crate::store) struct EventsRecord {
 
 impl Record for EventsRecord {
     const WHAT: &'static str = "fan-out";
-    type Value = Vec<Event>;
+    type Value = JournalEntry;
 
-    fn value(self) -> Result<Vec<Event>, String> {
-        let (t, i): (EventType, _) = (self.r#type.told()?, Some(self.id.0));
+    fn value(self) -> Result<JournalEntry, String> {
+        let (t, id): (EventType, _) = (self.r#type.into_value()?, self.id.0);
         let event = |o: CompactString| {
-            let (t, o) = (t.clone(), o.told()?);
+            let (t, o, i) = (t.clone(), o.into_value()?, Some(id));
             Ok(Event { t, o, i })
         };
-        self.objects.into_iter().map(event).collect()
+        let events = self.objects.into_iter().map(event);
+        Ok(JournalEntry {
+            id,
+            events: events.collect::<Result<_, String>>()?,
+            details: None,
+        })
     }
 }
 
@@ -192,10 +198,14 @@ pub(in crate::store) struct DetailsOf {
 
 impl Record for DetailsOf {
     const WHAT: &'static str = "fan-out";
-    type Value = (Id, Option<Details>);
+    type Value = JournalEntry;
 
-    fn value(self) -> Result<Self::Value, String> {
-        Ok((self.id.0, self.details.told()?))
+    fn value(self) -> Result<JournalEntry, String> {
+        Ok(JournalEntry {
+            id: self.id.0,
+            events: Vec::new(),
+            details: self.details.into_value()?,
+        })
     }
 }
 

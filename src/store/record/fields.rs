@@ -132,11 +132,11 @@ impl<'de> Visitor<'de> for OidsVisitor {
 }
 
 impl As<Vec<Id>> for Oids {
-    fn keep(ids: &Vec<Id>) -> Self {
+    fn from_value(ids: &Vec<Id>) -> Self {
         Self(ids.clone())
     }
 
-    fn told(self) -> Result<Vec<Id>, String> {
+    fn into_value(self) -> Result<Vec<Id>, String> {
         Ok(self.0)
     }
 }
@@ -259,69 +259,69 @@ impl LeaseRecord {
 
 /// A stored form of values of type `T`.
 pub(in crate::store) trait As<T>: Sized {
-    fn keep(value: &T) -> Self;
+    fn from_value(value: &T) -> Self;
 
     /// Converts back to the value. The error names the wrong field and the defect.
-    fn told(self) -> Result<T, String>;
+    fn into_value(self) -> Result<T, String>;
 
     /// Converts back to the value, for forms that can represent an absent one.
-    fn told_if(self) -> Result<Option<T>, String> {
-        self.told().map(Some)
+    fn into_option(self) -> Result<Option<T>, String> {
+        self.into_value().map(Some)
     }
 }
 
 impl<T, A: As<T>> As<Option<T>> for Option<A> {
-    fn keep(value: &Option<T>) -> Self {
-        value.as_ref().map(A::keep)
+    fn from_value(value: &Option<T>) -> Self {
+        value.as_ref().map(A::from_value)
     }
 
-    fn told(self) -> Result<Option<T>, String> {
-        self.map_or(Ok(None), A::told_if)
+    fn into_value(self) -> Result<Option<T>, String> {
+        self.map_or(Ok(None), A::into_option)
     }
 }
 
 impl<T, A: As<T>> As<Vec<T>> for Vec<A> {
-    fn keep(values: &Vec<T>) -> Self {
-        values.iter().map(A::keep).collect()
+    fn from_value(values: &Vec<T>) -> Self {
+        values.iter().map(A::from_value).collect()
     }
 
-    fn told(self) -> Result<Vec<T>, String> {
-        self.into_iter().map(A::told).collect()
+    fn into_value(self) -> Result<Vec<T>, String> {
+        self.into_iter().map(A::into_value).collect()
     }
 }
 
 impl As<Lease> for LeaseRecord {
-    fn keep(lease: &Lease) -> Self {
+    fn from_value(lease: &Lease) -> Self {
         Self {
             owner: Some(lease.owner.clone()),
             ..Self::until(lease.until)
         }
     }
 
-    fn told(self) -> Result<Lease, String> {
+    fn into_value(self) -> Result<Lease, String> {
         let owner = needs("owner", self.owner)?;
         let until = needs("until", self.until)?.0;
         Ok(Lease { owner, until })
     }
 
-    fn told_if(self) -> Result<Option<Lease>, String> {
+    fn into_option(self) -> Result<Option<Lease>, String> {
         let held = self.owner.is_some();
-        held.then(|| self.told()).transpose()
+        held.then(|| self.into_value()).transpose()
     }
 }
 
 /// Implements `As` for each form, by a function that writes it and one that reads it.
 macro_rules! forms {
-    ($($value:ty as $form:ty: $keep:expr, $told:expr;)*) => {$(
+    ($($value:ty as $form:ty: $write:expr, $read:expr;)*) => {$(
         impl As<$value> for $form {
-            fn keep(value: &$value) -> Self {
-                let keep: fn(&$value) -> Self = $keep;
-                keep(value)
+            fn from_value(value: &$value) -> Self {
+                let write: fn(&$value) -> Self = $write;
+                write(value)
             }
 
-            fn told(self) -> Result<$value, String> {
-                let told: fn(Self) -> $value = $told;
-                Ok(told(self))
+            fn into_value(self) -> Result<$value, String> {
+                let read: fn(Self) -> $value = $read;
+                Ok(read(self))
             }
         }
     )*};

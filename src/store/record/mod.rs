@@ -53,25 +53,25 @@ macro_rules! record {
         }
 
         impl As<$value> for $name {
-            fn keep($of: &$value) -> Self {
+            fn from_value($of: &$value) -> Self {
                 Self {
-                    $($field: As::keep(&$of.$field),)*
-                    $($may: As::keep(&$of.$may),)*
+                    $($field: As::from_value(&$of.$field),)*
+                    $($may: As::from_value(&$of.$may),)*
                     $($extra: $put,)*
-                    $($($stored: As::keep(&$of.$part.$in),)*)*
+                    $($($stored: As::from_value(&$of.$part.$in),)*)*
                 }
             }
 
-            fn told(self) -> Result<$value, String> {
+            fn into_value(self) -> Result<$value, String> {
                 let $record = self;
                 Ok($value {
                     $($part: $Part {
                         $($in_odd: $in_take,)?
-                        $($in: of(stringify!($stored), As::told($record.$stored))?,)*
+                        $($in: of(stringify!($stored), As::into_value($record.$stored))?,)*
                     },)*
                     $($odd: $take,)*
-                    $($field: of([$($key,)? stringify!($field)][0], As::told($record.$field))?,)*
-                    $($may: of([$($may_key,)? stringify!($may)][0], As::told($record.$may))?,)*
+                    $($field: of([$($key,)? stringify!($field)][0], As::into_value($record.$field))?,)*
+                    $($may: of([$($may_key,)? stringify!($may)][0], As::into_value($record.$may))?,)*
                 })
             }
         }
@@ -81,7 +81,7 @@ macro_rules! record {
             type Value = $value;
 
             fn value(self) -> Result<$value, String> {
-                self.told()
+                self.into_value()
             }
         })?
     };
@@ -118,12 +118,12 @@ macro_rules! listed {
 macro_rules! by_field {
     ($name:ident of $value:ident { $($field:ident),* }) => {
         impl As<$value> for $name {
-            fn keep(value: &$value) -> Self {
-                Self { $($field: As::keep(&value.$field)),* }
+            fn from_value(value: &$value) -> Self {
+                Self { $($field: As::from_value(&value.$field)),* }
             }
 
-            fn told(self) -> Result<$value, String> {
-                Ok($value { $($field: of(stringify!($field), self.$field.told())?),* })
+            fn into_value(self) -> Result<$value, String> {
+                Ok($value { $($field: of(stringify!($field), self.$field.into_value())?),* })
             }
         }
     };
@@ -134,11 +134,7 @@ pub(super) mod delivery;
 pub(super) mod fallback;
 pub(super) mod fanout;
 pub(super) mod fields;
-pub(super) mod inbox;
-pub(super) mod keyed;
-pub(super) mod mutes;
 pub(super) mod small;
-pub(super) mod suppression;
 pub(super) mod user;
 
 pub(super) use fallback::read_bson_with_defaults;
@@ -162,9 +158,9 @@ pub(super) fn needs<T>(field: &str, value: Option<T>) -> std::result::Result<T, 
 /// Prefixes the error of a field with its name.
 pub(super) fn of<T>(
     field: &str,
-    told: std::result::Result<T, String>,
+    value: std::result::Result<T, String>,
 ) -> std::result::Result<T, String> {
-    told.map_err(|why| format!("{field}: {why}"))
+    value.map_err(|why| format!("{field}: {why}"))
 }
 
 /// Cuts a reason to 80 characters, because it may repeat a secret value (P8).

@@ -1,13 +1,19 @@
-//! Records with few fields, and objects in JSON.
+//! Records with few fields: objects, retractions, suppressions, inboxes and others.
 //!
-//! Those without a type in the domain are their own values, with the `_id` that MongoDB has.
+//! Those without a type in the domain are their own values, with the `_id` that MongoDB has. The
+//! marks of an inbox are stored per stack, under the name that cursors use for it. A set of entries
+//! is a bit set: bytes in BSON, hexadecimal digits elsewhere. Stacks with an invalid name are
+//! ignored.
+
+use std::collections::BTreeMap;
 
 use compact_str::CompactString;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::fields::{As, Oid, Place, Time};
+use super::fields::{As, Oid, Place, Time, typed};
 use super::{Record, of};
-use crate::domain::{Json, Object, Retraction};
+use crate::domain::inbox::{Entries, StackMarks};
+use crate::domain::{Address, Inbox, Json, Object, Reason, Retraction, StackId, Suppression};
 
 record! {
     /// See [`Object`]. MongoDB stores `data` as a document where it can.
@@ -76,5 +82,189 @@ struct SoftBounceId {
 impl Note {
     pub(in crate::store) fn name(&self) -> &str {
         &self.name
+    }
+}
+
+record! {
+    /// See [`Suppression`].
+    SuppressionRecord of Suppression as "suppression" {
+        address = "_id": String, reason: Reason, at: Time, source: String;
+        detail: String, lifted: Time
+    }
+    extra(_value) {}
+    odd(record) {}
+}
+
+impl SuppressionRecord {
+    /// Returns a record that keeps the spelling of the address, instead of its folded form.
+    pub(in crate::store) fn exactly(suppression: &Suppression) -> Self {
+        Self {
+            address: suppression.address.reveal().to_owned(),
+            ..Self::from_value(suppression)
+        }
+    }
+}
+
+/// The stored form of an address is the folded one.
+impl As<Address> for String {
+    fn from_value(address: &Address) -> Self {
+        address.folded().reveal().to_owned()
+    }
+
+    fn into_value(self) -> Result<Address, String> {
+        Address::stored(self).map_err(|why| why.to_string())
+    }
+}
+
+record! {
+    /// See [`Inbox`].
+    InboxRecord of Inbox as "inbox" {
+        user = "_id": CompactString, changed: Time;
+        revision = "stamp": Oid
+    }
+    extra(inbox) {
+        days: BTreeMap<String, MarksRecord> = Some(days_of(inbox)),
+    }
+    odd(record) {
+        stacks: {
+            let days = record.days.unwrap_or_default().into_iter();
+            days.filter_map(|(name, marks)| Some((name.parse::<StackId>().ok()?, marks.marks())))
+                .collect()
+        },
+    }
+}
+
+fn days_of(inbox: &Inbox) -> BTreeMap<String, MarksRecord> {
+    let day = |(stack, marks): (&StackId, &StackMarks)| (stack.to_string(), MarksRecord::of(marks));
+    inbox.stacks.iter().map(day).collect()
+}
+
+/// See [`StackMarks`].
+#[derive(Serialize, Deserialize)]
+pub(in crate::store) struct MarksRecord {
+    #[serde(default, skip_serializing_if = "Bits::is_empty")]
+    seen: Bits,
+    #[serde(default, skip_serializing_if = "Bits::is_empty")]
+    read: Bits,
+    #[serde(default, skip_serializing_if = "Bits::is_empty")]
+    archived: Bits,
+}
+
+impl MarksRecord {
+    fn of(marks: &StackMarks) -> Self {
+        let bits = |entries: &Entries| Bits(entries.bytes().to_vec());
+        Self {
+            seen: bits(&marks.seen),
+            read: bits(&marks.read),
+            archived: bits(&marks.archived),
+        }
+    }
+
+    fn marks(self) -> StackMarks {
+        StackMarks {
+            seen: Entries::stored(self.seen.0),
+            read: Entries::stored(self.read.0),
+            archived: Entries::stored(self.archived.0),
+        }
+    }
+}
+
+/// A set of entries.
+#[derive(Default)]
+struct Bits(Vec<u8>);
+
+impl Bits {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Bits {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match to.is_human_readable() {
+            true => hex::encode(&self.0).serialize(to),
+            false => to.serialize_bytes(&self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Bits {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if !from.is_human_readable() {
+            let bytes = |value: bson::RawBsonRef<'_>| Some(value.as_binary()?.bytes.to_vec());
+            return typed(from, bytes).map(Self);
+        }
+        let text = String::deserialize(from)?;
+        hex::decode(text)
+            .map(Self)
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+    use bson::spec::BinarySubtype;
+
+    use super::*;
+    use crate::domain::UserId;
+    use crate::store::record::{read_bson, write_bson};
+
+    #[test]
+    fn an_error_about_an_unreadable_record_masks_its_address() {
+        let odd = doc! {"_id": "ada.lovelace@example.org", "reason": 7, "at": "x", "source": "s"};
+        let document = write_bson("testing", &odd).unwrap();
+
+        let error = read_bson::<SuppressionRecord>(&document).unwrap_err();
+
+        let message = error.to_string();
+        assert!(message.contains(SuppressionRecord::WHAT), "{message}");
+        assert!(!message.contains("lovelace"), "{message}");
+    }
+
+    #[test]
+    fn marks_are_bytes_in_bson_and_hex_digits_in_json() {
+        let mut inbox = Inbox::empty(UserId::stored("ada"));
+        let stack: StackId = "20140421o".parse().unwrap();
+        let marks = StackMarks {
+            seen: Entries::stored(vec![0b111]),
+            read: Entries::stored(vec![0b010]),
+            archived: Entries::default(),
+        };
+        inbox.stacks.insert(stack, marks);
+
+        let document = write_bson("testing", &InboxRecord::from_value(&inbox)).unwrap();
+        let json = serde_json::to_value(InboxRecord::from_value(&inbox)).unwrap();
+
+        let bytes = |byte: u8| bson::Binary {
+            subtype: BinarySubtype::Generic,
+            bytes: vec![byte],
+        };
+        let days = doc! {"20140421o": {"seen": bytes(7), "read": bytes(2)}};
+        let whole = doc! {"_id": "ada", "changed": bson::DateTime::from_millis(0), "days": days};
+        assert_eq!(bson::Document::try_from(&*document).unwrap(), whole);
+        assert_eq!(
+            json["days"]["20140421o"],
+            serde_json::json!({"seen": "07", "read": "02"})
+        );
+        assert_eq!(read_bson::<InboxRecord>(&document).unwrap(), inbox);
+        let row: InboxRecord = serde_json::from_value(json).unwrap();
+        assert_eq!(row.into_value().unwrap(), inbox);
+    }
+
+    #[test]
+    fn an_unknown_day_is_skipped_and_unreadable_marks_are_an_error() {
+        let record = |days: bson::Document| {
+            let whole =
+                doc! {"_id": "ada", "changed": bson::DateTime::from_millis(0), "days": days};
+            read_bson::<InboxRecord>(&write_bson("testing", &whole).unwrap())
+        };
+
+        let odd_name = record(doc! {"today": {}});
+        let odd_bits = record(doc! {"20140421": {"seen": "07"}}).unwrap_err();
+
+        assert_eq!(odd_name.unwrap(), Inbox::empty(UserId::stored("ada")));
+        let expected = "days.20140421.seen of inbox ada";
+        assert!(odd_bits.to_string().contains(expected), "{odd_bits}");
     }
 }

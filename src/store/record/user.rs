@@ -1,24 +1,29 @@
 //! The record of a user.
 //!
 //! [`super::fallback`] gives unreadable fields their defaults and names them. Choices of types and
-//! mutes are stored by name: see [`super::keyed`].
+//! mutes are stored by name: an object in JSON, a list in BSON, where the name is a field of each
+//! element because field names cannot hold every dot and dollar. Documents of other programs may
+//! have an object there, too.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
 use bson::RawBsonRef;
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 use compact_str::CompactString;
-use serde::de::Error as _;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 
 use super::fields::{As, Count, Place, Time, date, typed};
-use super::keyed::{ByName, Keyed};
-use super::mutes::MuteRecord;
-use super::of;
+use super::{needs, of};
+use crate::domain::preferences::Title;
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
-use crate::domain::{Address, Cadence, EventType, Quiet, Route, Start, User, time};
+use crate::domain::{
+    Address, Cadence, EventType, Mute, Mutes, Quiet, Route, Start, Subject, User, time,
+};
 
 record! {
     /// See [`User`].
@@ -28,11 +33,11 @@ record! {
     }
     extra(user) {
         email: Email = user.email.clone().map(|email| Email(Some(email))),
-        digest: DigestRecord = Some(As::keep(&user.digest)),
-        types: ByName<TypeRecord> = Some(As::keep(&user.types)),
+        digest: DigestRecord = Some(As::from_value(&user.digest)),
+        types: ByName<TypeRecord> = Some(As::from_value(&user.types)),
         mutes: ByName<MuteRecord> = Some(&user.mutes)
             .filter(|mutes| !mutes.is_empty())
-            .map(As::keep),
+            .map(As::from_value),
         quiet: Quiet = user.quiet,
         start: Start = user.start,
         suppressed: Since = user.suppressed.map(|since| Since(Some(since))),
@@ -41,9 +46,9 @@ record! {
     }
     odd(record) {
         email: record.email.and_then(|email| email.0),
-        digest: of("digest", record.digest.map_or_else(|| Ok(DigestPreference::default()), As::told))?,
-        types: As::told(record.types)?.unwrap_or_default(),
-        mutes: As::told(record.mutes)?.unwrap_or_default(),
+        digest: of("digest", record.digest.map_or_else(|| Ok(DigestPreference::default()), As::into_value))?,
+        types: As::into_value(record.types)?.unwrap_or_default(),
+        mutes: As::into_value(record.mutes)?.unwrap_or_default(),
         quiet: record.quiet,
         start: record.start,
         suppressed: record.suppressed.and_then(|since| since.0),
@@ -177,7 +182,7 @@ impl Keyed for TypeRecord {
 }
 
 impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
-    fn keep(types: &BTreeMap<EventType, TypePreference>) -> Self {
+    fn from_value(types: &BTreeMap<EventType, TypePreference>) -> Self {
         let record = |(kind, chosen): (&EventType, &TypePreference)| {
             let name = CompactString::new(kind.as_str());
             let record = TypeRecord {
@@ -191,7 +196,7 @@ impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
         Self(types.iter().map(record).collect())
     }
 
-    fn told(self) -> Result<BTreeMap<EventType, TypePreference>, String> {
+    fn into_value(self) -> Result<BTreeMap<EventType, TypePreference>, String> {
         let types = self.0.into_iter().map(|(kind, record)| {
             let chosen = TypePreference {
                 route: record.route,
@@ -201,6 +206,116 @@ impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
             (EventType::stored(kind), chosen)
         });
         Ok(types.collect())
+    }
+}
+
+/// See [`Mute`]. In JSON it is `[at, until, title]`.
+#[derive(Serialize, Deserialize)]
+pub(in crate::store) struct MuteRecord {
+    at: Time,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    /// The subject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    s: Option<CompactString>,
+}
+
+impl Keyed for MuteRecord {
+    const KEY: &'static str = "s";
+
+    fn take_name(&mut self) -> Option<CompactString> {
+        self.s.take()
+    }
+
+    fn listed(&self) -> impl Serialize {
+        (self.at, self.until, &self.title)
+    }
+}
+
+impl As<Mutes> for ByName<MuteRecord> {
+    fn from_value(mutes: &Mutes) -> Self {
+        let record = |(subject, mute): (&Subject, &Mute)| {
+            let name = CompactString::new(subject.as_str());
+            let record = MuteRecord {
+                at: Time(mute.at),
+                until: mute.until.map(Time),
+                title: mute.title.as_ref().map(|title| title.as_str().to_owned()),
+                s: Some(name.clone()),
+            };
+            (name, record)
+        };
+        Self(mutes.all().map(record).collect())
+    }
+
+    fn into_value(self) -> Result<Mutes, String> {
+        let mutes = self.0.into_iter().map(|(subject, record)| {
+            let mute = Mute {
+                at: record.at.0,
+                until: record.until.map(|until| until.0),
+                title: record.title.map(Title::stored),
+            };
+            (Subject::stored(subject), mute)
+        });
+        Ok(Mutes::stored(mutes))
+    }
+}
+
+/// A value that holds its name in BSON.
+pub(in crate::store) trait Keyed: Serialize + DeserializeOwned {
+    /// The field of the name.
+    const KEY: &'static str;
+
+    /// Removes the name.
+    fn take_name(&mut self) -> Option<CompactString>;
+
+    /// The value in JSON: a list of the fields, in the order of their declaration.
+    fn listed(&self) -> impl Serialize;
+}
+
+/// Values by name.
+pub(in crate::store) struct ByName<V>(pub Vec<(CompactString, V)>);
+
+impl<V: Keyed> Serialize for ByName<V> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match to.is_human_readable() {
+            true => to.collect_map(self.0.iter().map(|(name, value)| (name, value.listed()))),
+            false => to.collect_seq(self.0.iter().map(|(_, value)| value)),
+        }
+    }
+}
+
+impl<'de, V: Keyed> Deserialize<'de> for ByName<V> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Values(PhantomData)).map(Self)
+    }
+}
+
+struct Values<V>(PhantomData<V>);
+
+impl<'de, V: Keyed> Visitor<'de> for Values<V> {
+    type Value = Vec<(CompactString, V)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("values by name")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(mut value) = list.next_element::<V>()? {
+            let name = needs(V::KEY, value.take_name()).map_err(A::Error::custom)?;
+            values.push((name, value));
+        }
+        Ok(values)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            values.push(entry);
+        }
+        Ok(values)
     }
 }
 

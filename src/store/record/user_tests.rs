@@ -4,8 +4,7 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::TimeDelta;
 
 use super::*;
-use crate::domain::preferences::Title;
-use crate::domain::{Mute, Mutes, Point, Route, Subject, UserId};
+use crate::domain::{Point, UserId};
 use crate::store::Error;
 use crate::store::record::{Record, read_bson, read_bson_with_defaults, write_bson};
 
@@ -59,7 +58,7 @@ fn whole() -> User {
 #[test]
 fn a_user_round_trips() {
     for user in [whole(), User::new(UserId::stored("0"))] {
-        let record = UserRecord::keep(&user);
+        let record = UserRecord::from_value(&user);
         let document = write_bson("testing", &record).unwrap();
         assert_eq!(read_bson::<UserRecord>(&document).unwrap(), user);
         let json = serde_json::to_value(&record).unwrap();
@@ -122,7 +121,7 @@ fn the_stored_form_of_a_user_is_unchanged() {
         types: BTreeMap::from([(EventType::stored("$a.b"), chosen)]),
         ..whole()
     };
-    let record = UserRecord::keep(&user);
+    let record = UserRecord::from_value(&user);
     let document = Document::try_from(write_bson("testing", &record).unwrap()).unwrap();
     let choice = doc! {"t": "$a.b", "route": "batch", "since": time, "window": "90m"};
     let expected = doc! {

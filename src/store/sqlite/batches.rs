@@ -9,15 +9,14 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::answer::Answer;
-use super::codec::millis;
-use super::columns::{Met, Table, fields};
+use super::connections::{Answer, Statements as _};
+use super::rows::{Conflict, Table, fields, millis};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::types::page;
-use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
+use crate::store::{AccumulatorFilter, BatchFilter, BatchQuery, Batches, Result};
 
 pub(super) const ACCUMULATORS: Table = Table {
     name: "seats",
@@ -25,30 +24,23 @@ pub(super) const ACCUMULATORS: Table = Table {
         ended:json memories:json",
 };
 
-pub(super) const FILED: Table = Table {
+pub(super) const BATCHES: Table = Table {
     name: "batches",
     columns: "id=_id user key state settled gathered:rest",
 };
 
 #[async_trait]
 impl Batches for Sqlite {
-    async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
-        let read = |transaction: &Transaction<'_>, id: &AccumulatorId| {
-            Ok(accumulators(transaction, "user = ?1 AND key = ?2", names(id))?.pop())
-        };
-        self.read_each("reading accumulators", ids, read).await
-    }
-
     async fn put_accumulators(
         &self,
         accumulators: &[Accumulator],
         revision: Id,
     ) -> Result<Vec<bool>> {
-        let put = move |transaction: &Transaction<'_>, accumulator: &Accumulator| {
+        let doing = "putting accumulators";
+        self.change_each(doing, accumulators, move |transaction, accumulator| {
             put(transaction, accumulator, revision)
-        };
-        self.change_each("putting accumulators", accumulators, put)
-            .await
+        })
+        .await
     }
 
     /// Always declines: here reading an accumulator costs no more than checking its conditions.
@@ -68,6 +60,13 @@ impl Batches for Sqlite {
     ) -> Result<Vec<Accumulator>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (which, mut values): (_, Vec<Value>) = match *filter {
+            AccumulatorFilter::Named(ids) => {
+                let names: Vec<_> = ids.iter().map(names).collect();
+                let names = serde_json::json!(names).to_string();
+                let named =
+                    "(user, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2)) LIMIT ?1";
+                (named, vec![names.into()])
+            }
             AccumulatorFilter::Due(now) => (
                 "due <= ?2 AND (coalesce(until, 0) <= ?2 OR until > ?3) ORDER BY due LIMIT ?1",
                 vec![millis(now).into(), millis(furthest_lease(now)).into()],
@@ -94,53 +93,54 @@ impl Batches for Sqlite {
             }
         };
         values.insert(0, limit.into());
-        let read = move |transaction: &Transaction<'_>| {
+        self.read("looking for accumulators", move |transaction| {
             accumulators(transaction, which, params_from_iter(values))
-        };
-        let doing = "looking for accumulators";
-        self.connections.read(doing, read).await
+        })
+        .await
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
-        let file = |transaction: &Transaction<'_>, batch: &Batch| {
-            let new = FILED.insert(transaction, Met::Kept, &fields(&BatchRecord::row(batch))?)?;
-            let standing = match new {
-                1 => return Ok(true),
-                _ => filed(transaction, "id = ?1", [batch.id.to_string()])?.pop(),
-            };
-            Ok(standing.is_some_and(|standing| standing.has_same_events(batch)))
-        };
-        self.change_each("filing batches", batches, file).await
-    }
-
-    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        let read = |transaction: &Transaction<'_>, id: &Id| {
-            Ok(filed(transaction, "id = ?1", [id.to_string()])?.pop())
-        };
-        self.read_each("reading batches", ids, read).await
+        self.change_each("filing batches", batches, |transaction, batch| {
+            let fields = fields(&BatchRecord::row(batch))?;
+            if BATCHES.insert(transaction, Conflict::Keep, &fields)? == 1 {
+                return Ok(true);
+            }
+            let stored = filed(transaction, "id = ?1", [batch.id.to_string()])?.pop();
+            Ok(stored.is_some_and(|stored| stored.has_same_events(batch)))
+        })
+        .await
     }
 
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
-        let settle = move |transaction: &Transaction<'_>, (id, state): &(Id, BatchState)| {
+        let doing = "settling batches";
+        self.change_each(doing, settled, move |transaction, (id, state)| {
             let sql =
                 "UPDATE batches SET state = ?2, settled = ?3 WHERE id = ?1 AND state = 'closing'";
-            let mut statement = transaction.prepare_cached(sql)?;
-            Ok(statement.execute((id.to_string(), state.as_str(), millis(now)))? == 1)
-        };
-        self.change_each("settling batches", settled, settle)
-            .await?;
-        Ok(())
+            transaction.run(sql, (id.to_string(), state.as_str(), millis(now)))
+        })
+        .await
+        .map(drop)
     }
 
-    async fn find_batches(
-        &self,
-        filter: &BatchFilter,
-        before: Option<Id>,
-        limit: usize,
-    ) -> Result<Vec<Batch>> {
-        let filter = filter.clone();
-        let read = move |transaction: &Transaction<'_>| find(transaction, &filter, before, limit);
-        self.connections.read("looking for batches", read).await
+    async fn batches(&self, which: BatchQuery<'_>, limit: usize) -> Result<Vec<Batch>> {
+        match which {
+            BatchQuery::Filed(ids) => {
+                let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
+                let ids = serde_json::Value::from(ids).to_string();
+                self.read("reading batches", move |transaction| {
+                    let named = "id IN (SELECT value FROM json_each(?1)) ORDER BY id DESC";
+                    filed(transaction, named, [ids])
+                })
+                .await
+            }
+            BatchQuery::Matching(filter, before) => {
+                let filter = filter.clone();
+                self.read("looking for batches", move |transaction| {
+                    find(transaction, &filter, before, limit)
+                })
+                .await
+            }
+        }
     }
 }
 
@@ -151,13 +151,8 @@ fn names(id: &AccumulatorId) -> (String, String) {
 fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -> Answer<bool> {
     let (user, key) = names(&accumulator.id);
     let read = accumulator.revision.map(|revision| revision.to_string());
-    let standing = "SELECT stamp FROM seats WHERE user = ?1 AND key = ?2";
-    let mut standing = transaction.prepare_cached(standing)?;
-    let mut found = standing.query((&user, &key))?;
-    let found: Option<String> = match found.next()? {
-        Some(row) => row.get(0)?,
-        None => None,
-    };
+    let sql = "SELECT stamp FROM seats WHERE user = ?1 AND key = ?2";
+    let found: Option<String> = transaction.first(sql, (&user, &key), |row| row.get(0))?;
     if found != read {
         return Ok(false);
     }
@@ -176,26 +171,23 @@ pub(super) fn write(
         "DELETE FROM seat_batches WHERE user = ?1 AND key = ?2",
         "DELETE FROM seat_objects WHERE user = ?1 AND key = ?2",
     ] {
-        transaction.prepare_cached(sql)?.execute((&user, &key))?;
+        transaction.run(sql, (&user, &key))?;
     }
     if accumulator.is_empty() {
         let sql = "DELETE FROM seats WHERE user = ?1 AND key = ?2";
-        transaction.prepare_cached(sql)?.execute((&user, &key))?;
-        return Ok(());
+        return transaction.run(sql, (&user, &key)).map(drop);
     }
     let record = fields(&AccumulatorRecord::row(accumulator, revision))?;
-    ACCUMULATORS.insert(transaction, Met::Replaced, &record)?;
-    let sql = "INSERT INTO seat_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
-    let mut batches = transaction.prepare_cached(sql)?;
+    ACCUMULATORS.insert(transaction, Conflict::Replace, &record)?;
     for batch in accumulator.open.iter().chain(&accumulator.ended) {
+        let sql = "INSERT INTO seat_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
         let open = batch.state == BatchState::Open;
-        batches.execute((batch.id.to_string(), &user, &key, open))?;
+        transaction.run(sql, (batch.id.to_string(), &user, &key, open))?;
     }
-    let sql =
-        "INSERT OR IGNORE INTO seat_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
-    let mut objects = transaction.prepare_cached(sql)?;
     for item in accumulator.open.iter().flat_map(Batch::kept) {
-        objects.execute((item.t.as_str(), item.o.as_str(), &user, &key))?;
+        let sql =
+            "INSERT OR IGNORE INTO seat_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
+        transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
     }
     Ok(())
 }
@@ -215,65 +207,50 @@ fn filed(
     condition: &str,
     values: impl rusqlite::Params,
 ) -> Answer<Vec<Batch>> {
-    FILED.find::<BatchRecord>(transaction, condition, values)
+    BATCHES.find::<BatchRecord>(transaction, condition, values)
 }
 
-/// Returns conditions on the columns that accumulators and filed batches share, and their values.
-fn conditions(filter: &BatchFilter, id: &str, before: Option<Id>) -> (Vec<String>, Vec<Value>) {
-    let asked = [
-        (
-            "user =".to_owned(),
-            filter.user.as_ref().map(|user| user.to_string()),
-        ),
-        (
-            "key =".to_owned(),
-            filter.key.as_ref().map(|key| key.to_string()),
-        ),
-        (format!("{id} <"), before.map(|before| before.to_string())),
-    ];
-    let asked = asked
-        .into_iter()
-        .filter_map(|(what, value)| Some((what, value?)));
-    let numbered = asked.enumerate();
-    numbered
-        .map(|(n, (what, value))| (format!("{what} ?{}", n + 1), Value::from(value)))
-        .unzip()
-}
-
+/// Returns open and filed batches. Accumulators hold open batches, and ended ones for a moment.
 fn find(
     transaction: &Transaction<'_>,
     filter: &BatchFilter,
     before: Option<Id>,
     limit: usize,
 ) -> Answer<Vec<Batch>> {
-    let wanted = |batch: &Batch| filter.state.is_none_or(|wanted| wanted == batch.state);
-    let (mut here, values) = conditions(filter, "batch", before);
-    match filter.state {
-        None => {}
-        Some(BatchState::Open) => here.push("open = 1".into()),
-        Some(_) => here.push("open = 0".into()),
-    }
-    here.push("true".into());
+    // Conditions on the columns that both tables have, and their values.
+    let conditions = |id: &str, state: Option<&str>| {
+        let user = filter.user.as_ref().map(|user| user.to_string());
+        let key = filter.key.as_ref().map(|key| key.to_string());
+        let before = before.map(|before| before.to_string());
+        let requested = [("user =", user), ("key =", key), (id, before)].into_iter();
+        let requested = requested.filter_map(|(what, value)| Some((what, value?)));
+        let (mut all, values): (Vec<String>, Vec<String>) = (requested.enumerate())
+            .map(|(n, (what, value))| (format!("{what} ?{}", n + 1), value))
+            .unzip();
+        all.extend(state.map(str::to_owned));
+        all.push("true".to_owned());
+        (all.join(" AND "), params_from_iter(values))
+    };
+    let open = filter.state.map(|state| match state {
+        BatchState::Open => "open = 1",
+        _ => "open = 0",
+    });
+    let (here, values) = conditions("batch <", open);
     let here = format!(
-        "(user, key) IN (SELECT user, key FROM seat_batches WHERE {} ORDER BY batch DESC LIMIT {limit})",
-        here.join(" AND ")
+        "(user, key) IN (SELECT user, key FROM seat_batches WHERE {here} ORDER BY batch DESC LIMIT {limit})"
     );
-    let accumulators = accumulators(transaction, &here, params_from_iter(values))?;
-    let standing = accumulators
-        .into_iter()
-        .flat_map(|accumulator| accumulator.open.into_iter().chain(accumulator.ended));
-    let mut found: Vec<Batch> = standing.filter(wanted).collect();
+    let current = accumulators(transaction, &here, values)?.into_iter();
+    let mut found: Vec<Batch> = current
+        .flat_map(|accumulator| accumulator.open.into_iter().chain(accumulator.ended))
+        .filter(|batch| filter.state.is_none_or(|state| state == batch.state))
+        .collect();
     if filter.state != Some(BatchState::Open) {
-        let (mut conditions, values) = conditions(filter, "id", before);
-        conditions.extend(
-            filter
-                .state
-                .map(|state| format!("state = '{}'", state.as_str())),
-        );
-        conditions.push("true".into());
-        let conditions = conditions.join(" AND ");
-        let condition = format!("{conditions} ORDER BY id DESC LIMIT {limit}");
-        found.extend(filed(transaction, &condition, params_from_iter(values))?);
+        let state = filter
+            .state
+            .map(|state| format!("state = '{}'", state.as_str()));
+        let (filed_too, values) = conditions("id <", state.as_deref());
+        let newest = format!("{filed_too} ORDER BY id DESC LIMIT {limit}");
+        found.extend(filed(transaction, &newest, values)?);
     }
     Ok(page(found, before, limit))
 }

@@ -1,60 +1,100 @@
-//! Diagnostics of the file. It has no clock of its own.
+//! Diagnostics of the file, which has no clock of its own, and the removal of old records.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use rusqlite::types::Value as Sql;
 use rusqlite::{Transaction, params_from_iter};
 
-use super::answer::Answer;
-use super::codec::millis;
+use super::connections::{Answer, Statements as _};
 use super::days::has_day;
+use super::rows::millis;
 use super::suppressions::NOT_LIFTED;
-use super::{Sqlite, schema, upgrade};
-use crate::domain::{BatchState, DeliveryState, FanoutState};
-use crate::store::{Counted, Diagnostics, Engine, Outstanding, Pile, Result, Schema, Server};
+use super::{Sqlite, schema};
+use crate::domain::{BatchState, DeliveryState, FanoutState, Id};
+use crate::store::{
+    Condition, Counted, Diagnostics, Engine, Forgettable, Outstanding, Pile, Result, Retention,
+};
 
 #[async_trait]
 impl Diagnostics for Sqlite {
-    async fn server(&self) -> Result<Server> {
-        self.connections
-            .read("looking at the file", |transaction| {
-                let text = |sql| transaction.query_row(sql, [], |row| row.get::<_, String>(0));
-                let engine = Engine::Sqlite {
-                    version: text("SELECT sqlite_version()")?,
-                    journal: text("PRAGMA journal_mode")?,
-                };
-                Ok(Server { engine, time: None })
+    async fn condition(&self) -> Result<Condition> {
+        self.read("looking at the file", |transaction| {
+            let text = |sql| transaction.query_row(sql, [], |row| row.get::<_, String>(0));
+            let engine = Engine::Sqlite {
+                version: text("SELECT sqlite_version()")?,
+                journal: text("PRAGMA journal_mode")?,
+            };
+            let there = schema::indexes(transaction)?;
+            let mut missing = schema::wanted_indexes()?;
+            missing.retain(|index| !there.contains(index));
+            Ok(Condition {
+                engine,
+                time: None,
+                // Opening the file has already upgraded it.
+                schema: schema::schema(schema::VERSION),
+                missing_indexes: Ok(missing),
             })
-            .await
-    }
-
-    async fn schema(&self) -> Result<Schema> {
-        // Opening the file has already upgraded it.
-        Ok(upgrade::schema(upgrade::VERSION))
-    }
-
-    async fn missing_indexes(&self) -> Result<Vec<String>> {
-        self.connections
-            .read("listing the indexes", |transaction| {
-                let there = schema::indexes(transaction)?;
-                let mut wanted = schema::wanted_indexes()?;
-                wanted.retain(|index| !there.contains(index));
-                Ok(wanted)
-            })
-            .await
+        })
+        .await
     }
 
     async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
-        let look = move |transaction: &Transaction<'_>| outstanding(transaction, now, most);
-        let doing = "looking what is to be done";
-        self.connections.read(doing, look).await
+        self.read("counting outstanding work", move |transaction| {
+            outstanding(transaction, now, most)
+        })
+        .await
     }
 
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
-        let what = what.to_vec();
-        let count = move |transaction: &Transaction<'_>| {
-            what.iter().map(|what| count(transaction, *what)).collect()
+        self.read_each("counting", what, |transaction, what| {
+            count(transaction, *what)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Retention for Sqlite {
+    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        // Each table with the columns of its key, and the old rows in their order.
+        let (sets, key, old) = match what {
+            Forgettable::Deliveries => (
+                &["deliveries"][..],
+                "id",
+                "settled < ?1 AND NOT open AND state <> 'unknown' ORDER BY settled",
+            ),
+            Forgettable::Batches => (&["batches"][..], "id", "settled < ?1 ORDER BY settled"),
+            Forgettable::Inboxes => (&["inboxes"][..], "user", "changed < ?1 ORDER BY changed"),
+            Forgettable::Retractions => {
+                (&["retractions"][..], "type, object", "at < ?1 ORDER BY at")
+            }
+            Forgettable::Events => {
+                let sets = &["details", "audiences", "fanouts"][..];
+                (sets, "id", "id < ?1 AND state = 'done' ORDER BY id")
+            }
+            // SQLite writes an event and its audience in one transaction, so there are no
+            // leftovers.
+            Forgettable::Unaccepted => return Ok(0),
         };
-        self.connections.read("counting", count).await
+        let before: Sql = match what {
+            Forgettable::Retractions | Forgettable::Events => {
+                Id::at(before, [0; 8]).to_string().into()
+            }
+            _ => millis(before).into(),
+        };
+        self.write("removing old records", move |transaction| {
+            let (mut gone, last) = (0, sets.len() - 1);
+            for set in sets {
+                let named = if *set == sets[last] { key } else { "fanout" };
+                let sql = format!(
+                    "DELETE FROM {set} WHERE ({named}) IN (SELECT {key} FROM {} WHERE {old} LIMIT ?2)",
+                    sets[last]
+                );
+                gone = transaction.run(&sql, (&before, limit as i64))?;
+            }
+            Ok(gone as u64)
+        })
+        .await
     }
 }
 
@@ -89,9 +129,8 @@ fn count(transaction: &Transaction<'_>, what: Counted) -> Answer<u64> {
             (sql, Some(reason.as_str()))
         }
     };
-    let mut statement = transaction.prepare_cached(&sql)?;
-    let count: i64 = statement.query_row(params_from_iter(of), |row| row.get(0))?;
-    Ok(count.unsigned_abs())
+    let count: Option<i64> = transaction.first(&sql, params_from_iter(of), |row| row.get(0))?;
+    Ok(count.unwrap_or_default().unsigned_abs())
 }
 
 /// Returns the work still to be done. An index answers each query.

@@ -9,16 +9,17 @@ use async_trait::async_trait;
 use bson::{Bson, Document, RawArrayBuf};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use rusqlite::types::ValueRef;
-use rusqlite::{Row, Transaction};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Row, ToSql, Transaction};
 
-use super::answer::Answer;
-use super::codec::RowId;
+use super::connections::{Answer, Statements as _};
 use super::odd_rows::{Column, OddRow};
 use super::{Sqlite, entries, schema};
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::domain::{Day, Id, UserId};
-use crate::store::{DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
+use crate::domain::{Day, Form, Id, UserId};
+use crate::store::{
+    DaySum, Days, Error, Export, Import, Meeting, Page, RawStack, Result, Summing, extjson,
+};
 
 /// Number of documents in a chunk of an export.
 const CHUNK: usize = 1_000;
@@ -26,69 +27,69 @@ const CHUNK: usize = 1_000;
 #[async_trait]
 impl Days for Sqlite {
     async fn days(&self) -> Result<Vec<Day>> {
-        self.connections.read("listing days", days).await
+        self.read("listing days", days).await
     }
 
-    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: Option<&DaySum>) -> Result<bool> {
+        let Some(sum) = sum else {
+            // A day is dropped in one transaction, so there is nothing to repair.
+            return Ok(false);
+        };
         loop {
-            let compare = move |transaction: &Transaction<'_>| {
-                Ok((sum_of(transaction, day)?, Extent::of(transaction, day)?))
-            };
             // This takes as long as reading the whole day, but does not block writers.
-            let comparing = self
-                .connections
-                .read(format!("comparing {day}"), compare)
-                .await?;
-            let (found, extent) = comparing;
+            let compared = self.read(format!("comparing {day}"), move |transaction| {
+                Ok((sum_of(transaction, day)?, DaySize::of(transaction, day)?))
+            });
+            let (found, size) = compared.await?;
             if found != *sum {
                 return Ok(false);
             }
-            let drop = move |transaction: &Transaction<'_>| {
-                let same = Extent::of(transaction, day)? == extent;
+            let dropped = self.write(format!("dropping {day}"), move |transaction| {
+                let same = DaySize::of(transaction, day)? == size;
                 if same {
                     let sql = format!("DROP TABLE IF EXISTS {}", day.collection());
                     transaction.execute_batch(&sql)?;
                 }
                 Ok(same)
-            };
-            let doing = format!("dropping {day}");
-            if self.connections.write(doing, drop).await? {
+            });
+            if dropped.await? {
                 return Ok(true);
             }
             // Another process wrote in the meantime: compare again.
         }
     }
 
-    /// Does nothing, because a day is dropped in one transaction.
-    async fn fix_day(&self, _: Day) -> Result<()> {
-        Ok(())
-    }
-
-    fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
-        let next = move |position: Position| async move {
-            let work = move |transaction: &Transaction<'_>| export(transaction, day, position);
-            self.connections
-                .read(format!("exporting {day}"), work)
-                .await
-        };
-        stream::try_unfold(Position::Start, next).boxed()
-    }
-
-    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
-        if stacks.is_empty() {
-            return Ok(());
-        }
-        let lines = stacks.to_vec();
-        let work = move |transaction: &Transaction<'_>| {
-            create_day(transaction, day)?;
-            for line in &lines {
-                restore(transaction, day, line, meeting)?;
+    fn export(&self, which: Export) -> BoxStream<'_, Result<Page>> {
+        match which {
+            Export::Records(kind) => self.export_records(kind),
+            Export::Day(day) => {
+                let next = move |position: Position| async move {
+                    let export = move |transaction: &Transaction<'_>| {
+                        let page = export(transaction, day, position)?;
+                        Ok(page.map(|(lines, next)| {
+                            let bad = Vec::new();
+                            (Page { lines, bad }, next)
+                        }))
+                    };
+                    self.read(format!("exporting {day}"), export).await
+                };
+                stream::try_unfold(Position::Start, next).boxed()
             }
-            Ok(())
+        }
+    }
+
+    async fn import(&self, into: Import, lines: &[String]) -> Result<()> {
+        let (day, meeting) = match into {
+            Import::Records(kind) => return self.import_records(kind, lines).await,
+            Import::Day(..) if lines.is_empty() => return Ok(()),
+            Import::Day(day, meeting) => (day, meeting),
         };
-        self.connections
-            .write(format!("restoring {day}"), work)
-            .await
+        let lines = lines.to_vec();
+        self.write(format!("restoring {day}"), move |transaction| {
+            create_day(transaction, day)?;
+            (lines.iter()).try_for_each(|line| restore(transaction, day, line, meeting))
+        })
+        .await
     }
 }
 
@@ -98,13 +99,13 @@ impl Days for Sqlite {
 /// the day is dropped and created again in between, its length may be the same, but the schema
 /// version has changed.
 #[derive(Debug, PartialEq, Eq)]
-struct Extent {
+struct DaySize {
     schema: i64,
     rows: i64,
     bytes: i64,
 }
 
-impl Extent {
+impl DaySize {
     fn of(transaction: &Transaction<'_>, day: Day) -> Answer<Self> {
         let schema = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
         let (rows, bytes) = match has_day(transaction, day)? {
@@ -145,14 +146,12 @@ enum Position {
 /// Returns all days that have a table, oldest first.
 pub(super) fn days(transaction: &Transaction<'_>) -> Answer<Vec<Day>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name";
-    let mut tables = transaction.prepare_cached(sql)?;
-    let mut rows = tables.query([format!("{COLLECTION_PREFIX}*")])?;
-    let mut days = Vec::new();
-    while let Some(row) = rows.next()? {
-        let name: String = row.get(0)?;
-        days.extend(Day::of_collection(&name));
-    }
-    Ok(days)
+    let names = [format!("{COLLECTION_PREFIX}*")];
+    let names = transaction.all(sql, names, |row| row.get::<_, String>(0))?;
+    Ok(names
+        .iter()
+        .filter_map(|name| Day::of_collection(name))
+        .collect())
 }
 
 pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Answer<bool> {
@@ -168,6 +167,39 @@ pub(super) fn create_day(transaction: &Transaction<'_>, day: Day) -> Answer<()> 
         transaction.execute_batch(&schema::day_table(day))?;
     }
     Ok(())
+}
+
+/// The id of a stack's row: text or, if an older writer used an ObjectId, its twelve bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RowId {
+    Text(UserId),
+    ObjectId(Id),
+}
+
+impl RowId {
+    /// Returns the id of the user's row of that form; `None` if the user id cannot be an ObjectId.
+    pub(super) fn of(user: &UserId, form: Form) -> Option<Self> {
+        match form {
+            Form::Text => Some(Self::Text(user.clone())),
+            Form::ObjectId => user.legacy().map(Self::ObjectId),
+        }
+    }
+
+    pub(super) fn into_user(self) -> UserId {
+        match self {
+            Self::Text(user) => user,
+            Self::ObjectId(id) => UserId::stored(id.to_string()),
+        }
+    }
+}
+
+impl ToSql for RowId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Text(user) => user.as_str().to_sql(),
+            Self::ObjectId(id) => Ok(ToSqlOutput::from(id.bytes().to_vec())),
+        }
+    }
 }
 
 /// Reads the id in a row's first column.
@@ -223,7 +255,7 @@ fn line(row: &Row<'_>, day: Day) -> Answer<RawStack> {
     if let Ok(id) = row_id(row.get_ref(0)?, day)
         && let (ValueRef::Integer(n), Ok(events)) = (row.get_ref(1)?, row.get_ref(2)?.as_str())
     {
-        let line = document(&id, events);
+        let line = document_line(&id, events);
         let same = |read: Stored| read.id == id && read.n == n && read.events == events;
         if read(day, &line).is_ok_and(same) {
             return Ok(line);
@@ -233,7 +265,7 @@ fn line(row: &Row<'_>, day: Day) -> Answer<RawStack> {
 }
 
 /// Returns the document of a row.
-fn document(id: &RowId, events: &str) -> String {
+fn document_line(id: &RowId, events: &str) -> String {
     let mut line = String::with_capacity(events.len() + 64);
     line.push_str("{\"_id\":");
     match id {
@@ -270,32 +302,28 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
     let stored = read(day, line)?;
     let insert =
         format!("INSERT INTO {table} (id, n, events) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING");
-    let mut insert = transaction.prepare_cached(&insert)?;
-    if insert.execute((&stored.id, stored.n, &stored.events))? == 1 {
+    if transaction.run(&insert, (&stored.id, stored.n, &stored.events))? == 1 {
         return Ok(());
     }
-    let standing = format!("SELECT CAST(events AS BLOB) FROM {table} WHERE id = ?1");
-    let standing: Vec<u8> = transaction
-        .prepare_cached(&standing)?
-        .query_row([&stored.id], |row| row.get(0))?;
-    if standing == stored.events.as_bytes() {
+    let current = format!("SELECT CAST(events AS BLOB) FROM {table} WHERE id = ?1");
+    let current = transaction.first(&current, [&stored.id], |row| row.get(0))?;
+    let current: Vec<u8> = current.unwrap_or_default();
+    if current == stored.events.as_bytes() {
         return Ok(());
     }
-    let standing = String::from_utf8(standing).ok();
-    let (Meeting::Append { is_expired }, Some(standing)) = (meeting, standing) else {
+    let current = String::from_utf8(current).ok();
+    let (Meeting::Append { is_expired }, Some(current)) = (meeting, current) else {
         return Err(conflict(stored.id.into_user(), day).into());
     };
-    let Some(behind) = entries::behind(&standing, &stored.events, is_expired) else {
+    let Some(lines) = entries::lines_to_append(&current, &stored.events, is_expired) else {
         let user = stored.id.into_user().to_string();
         return Err(Error::Pending { user, day }.into());
     };
     let append = format!("UPDATE {table} SET n = n + ?2, events = events || ?3 WHERE id = ?1");
-    transaction.prepare_cached(&append)?.execute((
-        &stored.id,
-        behind.lines().count() as i64,
-        behind,
-    ))?;
-    Ok(())
+    let count = lines.lines().count() as i64;
+    transaction
+        .run(&append, (&stored.id, count, lines))
+        .map(drop)
 }
 
 fn conflict(user: impl std::fmt::Display, day: Day) -> Error {
@@ -347,7 +375,7 @@ fn read(day: Day, line: &str) -> Result<Stored> {
     }
     let stored = Stored { id, n, events };
     // If Extended JSON has no exact form of an entry, the text form has none either.
-    let again = extjson::from_line(&document_of(&stored)).map_err(corrupt)?;
+    let again = extjson::from_line(&document_line(&stored.id, &stored.events)).map_err(corrupt)?;
     let exact = raw.get_array("events").ok().map(|events| events.as_bytes())
         == again
             .get_array("events")
@@ -359,10 +387,6 @@ fn read(day: Day, line: &str) -> Result<Stored> {
         return Err(Error::Unsupported(why));
     }
     Ok(stored)
-}
-
-fn document_of(stored: &Stored) -> String {
-    document(&stored.id, &stored.events)
 }
 
 #[cfg(test)]
@@ -381,7 +405,7 @@ mod tests {
         for spelled in [line, loose] {
             let stored = read(spelled).unwrap();
             assert_eq!(stored.n, 2);
-            assert_eq!(document(&stored.id, &stored.events), line);
+            assert_eq!(document_line(&stored.id, &stored.events), line);
         }
     }
 

@@ -1,20 +1,29 @@
-//! The ledger: one row for each email ([`super::delivery_row`]). A partial unique index allows one
-//! open row per slot.
+//! The ledger: one row for each email, with the provider's report on it. A partial unique index
+//! allows one open row per slot.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use rusqlite::types::Value;
-use rusqlite::{Transaction, params_from_iter};
+use rusqlite::{ToSql, Transaction, params_from_iter};
+use serde_json::json;
 
 use super::Sqlite;
-use super::answer::Answer;
-use super::codec::millis;
-use super::delivery_row::{open, rows, watermarks};
+use super::connections::{Answer, Statements as _};
+use super::rows::{Conflict, Table, fields, millis, to_json};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, Tag};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
+use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
+use crate::store::record::fields::As;
 use crate::store::types::{correcting, doing};
-use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
+use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
+
+pub(super) const DELIVERIES: Table = Table {
+    name: "deliveries",
+    columns: "id=_id user cadence period batch turn state open:flag slot covers:json marker
+        owner=lease.owner until=lease.until attempts items created settled provider_id reason call
+        tried tag feedback=feedback.news feedback_at=feedback.at due_on refusals reopened",
+};
 
 /// Selects claimable rows. Their lease or wait has expired at `?1`, or ends later than any valid
 /// lease (`?3`) or wait (`?4`).
@@ -37,7 +46,11 @@ const CLOSED: &str = "open = 0, owner = NULL, until = NULL";
 #[async_trait]
 impl Deliveries for Sqlite {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
-        self.change_each("opening deliveries", rows, open).await
+        self.change_each("opening deliveries", rows, |transaction, row| {
+            let fields = fields(&DeliveryRecord::row(row))?;
+            Ok(DELIVERIES.insert(transaction, Conflict::Keep, &fields)? == 1)
+        })
+        .await
     }
 
     async fn claim(
@@ -55,20 +68,18 @@ impl Deliveries for Sqlite {
             Claim::Call(call) => (OF_CALL, vec![call.to_owned().into()]),
         };
         let owner = owner.to_owned();
-        let claim = move |transaction: &Transaction<'_>| {
-            let mut which = transaction.prepare_cached(sql)?;
-            let ids = which.query_map(params_from_iter(values), |row| row.get::<_, String>(0))?;
-            let ids: Vec<_> = ids.collect::<rusqlite::Result<_>>()?;
-            let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
-            let mut take = transaction.prepare_cached(sql)?;
+        self.write("claiming deliveries", move |transaction| {
+            let ids = transaction.all(sql, params_from_iter(values), |row| row.get(0))?;
             let mut claimed = Vec::with_capacity(ids.len());
             for id in ids {
-                take.execute((&id, &owner, millis(until)))?;
+                let id: String = id;
+                let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
+                transaction.run(sql, (&id, &owner, millis(until)))?;
                 claimed.extend(rows(transaction, "id = ?1", [id])?);
             }
             Ok(claimed)
-        };
-        self.connections.write("claiming deliveries", claim).await
+        })
+        .await
     }
 
     async fn advance(
@@ -80,95 +91,68 @@ impl Deliveries for Sqlite {
     ) -> Result<Vec<bool>> {
         let owner = owner.to_owned();
         let (now, until) = (millis(now), millis(until));
-        let make = move |transaction: &Transaction<'_>, transition: &Transition| {
-            let prepare = |set: &str, state: &str| {
-                transaction.prepare_cached(&format!(
+        let apply = move |transaction: &Transaction<'_>, transition: &Transition| {
+            let update = |set: &str, state: &str, values: &[&dyn ToSql]| {
+                let sql = format!(
                     "UPDATE deliveries SET {set} WHERE id = ?1 AND owner = ?2 AND open AND {state}"
-                ))
+                );
+                let id = transition.id().as_str();
+                let values = [&[&id as &dyn ToSql, &owner], values].concat();
+                transaction.run(&sql, &*values)
             };
-            let (id, unsettled) = (transition.id().as_str(), "state IN ('pending', 'sending')");
-            let made = match transition {
-                Transition::HandOver(Handover { call, items, .. }) => prepare(
+            let unsettled = "state IN ('pending', 'sending')";
+            let applied = match transition {
+                Transition::HandOver(Handover { call, items, .. }) => update(
                     "state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6",
                     // Another task of the owner may have claimed it and handed it over in the
                     // meantime.
                     "state = 'pending'",
-                )?
-                .execute((id, &owner, until, call, now, items))?,
+                    &[&until, call, &now, items],
+                ),
                 Transition::Recall(_) => {
-                    prepare("state = 'pending', call = NULL", "state = 'sending'")?
-                        .execute((id, &owner))?
+                    update("state = 'pending', call = NULL", "state = 'sending'", &[])
                 }
-                Transition::Hold(_) => prepare("until = ?3", "true")?.execute((id, &owner, until))?,
+                Transition::Hold(_) => update("until = ?3", "true", &[&until]),
                 // A lease without an owner: no worker can claim the row until then, and releasing
                 // the owner's leases does not end it.
-                Transition::Defer(deferral) => prepare(
+                Transition::Defer(deferral) => update(
                     "state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason), refusals = refusals + ?6",
                     unsettled,
-                )?
-                .execute((
-                    id,
-                    &owner,
-                    deferral.state.as_str(),
-                    millis(deferral.not_before),
-                    &deferral.reason,
-                    deferral.has_failed,
-                ))?,
+                    &[
+                        &deferral.state.as_str(),
+                        &millis(deferral.not_before),
+                        &deferral.reason,
+                        &deferral.has_failed,
+                    ],
+                ),
                 Transition::Settle(end) | Transition::Conclude(end) => {
-                    let ended =
-                        "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7";
+                    let set = "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7";
                     let set = match transition {
-                        Transition::Conclude(_) => &format!("{ended}, {CLOSED}"),
-                        _ => ended,
+                        Transition::Conclude(_) => &format!("{set}, {CLOSED}"),
+                        _ => set,
                     };
-                    prepare(set, unsettled)?.execute((
-                        id,
-                        &owner,
-                        end.state.as_str(),
-                        end.items,
-                        &end.provider_id,
-                        &end.reason,
-                        now,
-                    ))?
+                    let state = end.state.as_str();
+                    let values: [&dyn ToSql; 5] =
+                        [&state, &end.items, &end.provider_id, &end.reason, &now];
+                    update(set, unsettled, &values)
                 }
-            };
-            Ok(made == 1)
+            }?;
+            Ok(applied == 1)
         };
-        self.change_each(doing(transitions), transitions, make)
+        self.change_each(doing(transitions), transitions, apply)
             .await
     }
 
     async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
-        let close = |transaction: &Transaction<'_>, id: &DeliveryId| {
+        self.change_each("closing deliveries", ids, |transaction, id| {
             let sql = format!(
                 "UPDATE deliveries SET {CLOSED}
                  WHERE id = ?1 AND open AND state NOT IN ('pending', 'sending')"
             );
-            Ok(transaction.prepare_cached(&sql)?.execute([id.as_str()])? == 1)
-        };
-        self.change_each("closing deliveries", ids, close).await?;
-        Ok(())
-    }
-
-    async fn release(&self, which: &Waits<'_>) -> Result<()> {
-        let (sql, value): (_, Value) = match *which {
-            Waits::Held(owner) => (
-                "UPDATE deliveries SET owner = NULL, until = NULL WHERE owner = ?1 AND open",
-                owner.to_owned().into(),
-            ),
-            Waits::PutOff(now) => (
-                "UPDATE deliveries SET until = NULL
-                 WHERE open AND coalesce(until, 0) > ?1 AND owner IS NULL AND state = 'pending'",
-                millis(now).into(),
-            ),
-        };
-        let release = move |transaction: &Transaction<'_>| {
-            transaction.prepare_cached(sql)?.execute([value])?;
-            Ok(())
-        };
-        self.connections
-            .write("releasing deliveries", release)
-            .await
+            transaction.run(&sql, [id.as_str()])
+        })
+        .await
+        .map(drop)
     }
 
     async fn correct(
@@ -176,14 +160,11 @@ impl Deliveries for Sqlite {
         now: DateTime<Utc>,
         corrections: &[Correction],
     ) -> Result<Vec<Corrected>> {
-        let correct =
-            move |transaction: &Transaction<'_>, one: &Correction| correct(transaction, now, one);
         let doing = correcting(corrections);
-        self.change_each(doing, corrections, correct).await
-    }
-
-    async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-        self.read_each("reading deliveries", ids, row).await
+        self.change_each(doing, corrections, move |transaction, one| {
+            correct(transaction, now, one)
+        })
+        .await
     }
 
     async fn find_deliveries(
@@ -191,50 +172,100 @@ impl Deliveries for Sqlite {
         filter: &DeliveryFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
-        let list = |texts: Vec<&str>| serde_json::Value::from(texts).to_string();
-        let with = |text: &str, since: DateTime<Utc>| {
-            let values = [text.into(), millis(since).into()];
-            serde_json::Value::from_iter::<[serde_json::Value; 2]>(values).to_string()
-        };
-        let (which, value) = match *filter {
-            DeliveryFilter::State(state) => ("state = ?1", state.as_str().to_owned()),
+        // All values in one JSON parameter.
+        let (which, values) = match *filter {
+            DeliveryFilter::Ids(ids) => {
+                let ids: Vec<&str> = ids.iter().map(DeliveryId::as_str).collect();
+                ("id IN (SELECT value FROM json_each(?1))", json!(ids))
+            }
+            DeliveryFilter::State(state) => ("state = ?1 ->> 0", json!([state.as_str()])),
             DeliveryFilter::StateSince(state, since) => (
                 "state = ?1 ->> 0 AND created >= ?1 ->> 1",
-                with(state.as_str(), since),
+                json!([state.as_str(), millis(since)]),
             ),
             DeliveryFilter::StateWithin(state, span, feedback) => {
                 let first = span.since.map_or(i64::MIN, millis);
                 let end = span.until.map_or(i64::MAX, millis);
                 let feedback = feedback.map(ReportKind::as_str);
-                let values = serde_json::json!([state.as_str(), first, end, feedback]);
                 let which = "state = ?1 ->> 0 AND created >= ?1 ->> 1 AND created < ?1 ->> 2
                              AND (?1 ->> 3 IS NULL OR feedback = ?1 ->> 3)";
-                (which, values.to_string())
+                (which, json!([state.as_str(), first, end, feedback]))
             }
-            DeliveryFilter::User(user) => ("user = ?1", user.as_str().to_owned()),
+            DeliveryFilter::User(user) => ("user = ?1 ->> 0", json!([user.as_str()])),
             DeliveryFilter::OpenDigests(users) => {
                 let slots: Vec<String> = users.iter().map(digest_slot).collect();
-                let slots = list(slots.iter().map(String::as_str).collect());
-                ("slot IN (SELECT value FROM json_each(?1)) AND open", slots)
+                (
+                    "slot IN (SELECT value FROM json_each(?1)) AND open",
+                    json!(slots),
+                )
             }
             DeliveryFilter::Tags(tags) => {
-                let tags = list(tags.iter().map(Tag::as_str).collect());
-                ("tag IN (SELECT value FROM json_each(?1))", tags)
+                let tags: Vec<&str> = tags.iter().map(Tag::as_str).collect();
+                ("tag IN (SELECT value FROM json_each(?1))", json!(tags))
             }
-            DeliveryFilter::ProviderIds(ids) => {
-                let ids = list(ids.iter().map(String::as_str).collect());
-                ("provider_id IN (SELECT value FROM json_each(?1))", ids)
-            }
+            DeliveryFilter::ProviderIds(ids) => (
+                "provider_id IN (SELECT value FROM json_each(?1))",
+                json!(ids),
+            ),
         };
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let (values, limit) = (values.to_string(), i64::try_from(limit).unwrap_or(i64::MAX));
         let newest = format!("{which} ORDER BY created DESC, id DESC LIMIT ?2");
-        let look = move |transaction: &Transaction<'_>| rows(transaction, &newest, (value, limit));
-        self.connections.read("looking for deliveries", look).await
+        self.read("looking for deliveries", move |transaction| {
+            rows(transaction, &newest, (values, limit))
+        })
+        .await
     }
 }
 
-fn row(transaction: &Transaction<'_>, id: &DeliveryId) -> Answer<Option<Delivery>> {
-    Ok(rows(transaction, "id = ?1", [id.as_str()])?.pop())
+#[async_trait]
+impl Feedbacks for Sqlite {
+    async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
+        let doing = "recording reports";
+        self.change_each(doing, feedback, |transaction, (id, report)| {
+            let Some(row) = rows(transaction, "id = ?1", [id.as_str()])?.pop() else {
+                return Ok(0);
+            };
+            if row
+                .outcome
+                .feedback
+                .is_some_and(|stored| !report.outweighs(stored))
+            {
+                return Ok(0);
+            }
+            let sql = "UPDATE deliveries SET feedback = ?2, feedback_at = ?3 WHERE id = ?1";
+            transaction.run(sql, (id.as_str(), report.news.as_str(), millis(report.at)))
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
+        self.read("counting reports", move |transaction| {
+            let sql = "SELECT state, feedback, count(*) FROM deliveries WHERE settled >= ?1 GROUP BY state, feedback";
+            let counts = transaction.all(sql, [millis(since)], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
+            let mut report_counts = ReportCounts::default();
+            for (state, news, emails) in counts {
+                let (state, news, emails): (String, Option<String>, i64) = (state, news, emails);
+                let corrupt = |why| Error::corrupt("the feedback of deliveries", why);
+                let state: DeliveryState = state.parse().map_err(corrupt)?;
+                let news = news.map(|news| news.parse::<ReportKind>().map_err(corrupt));
+                report_counts.settled(state, news.transpose()?, emails.unsigned_abs());
+            }
+            Ok(report_counts)
+        })
+        .await
+    }
+}
+
+/// Returns the rows that match a condition.
+fn rows(
+    transaction: &Transaction<'_>,
+    condition: &str,
+    values: impl rusqlite::Params,
+) -> Answer<Vec<Delivery>> {
+    DELIVERIES.find::<DeliveryRecord>(transaction, condition, values)
 }
 
 fn correct(
@@ -257,8 +288,7 @@ fn correct(
                 "UPDATE OR IGNORE deliveries SET state = ?2, open = ?3, settled = ?4, reason = ?5
                  WHERE id = ?1 AND state = 'unknown' AND NOT open";
             let row = (id.as_str(), state.as_str(), open, settled, reason);
-            let judged = transaction.prepare_cached(sql)?.execute(row)?;
-            (DeliveryState::Unknown, judged)
+            (DeliveryState::Unknown, transaction.run(sql, row)?)
         }
         Correction::Cancel { id, reason } => {
             let sql = format!(
@@ -266,8 +296,7 @@ fn correct(
                  WHERE id = ?1 AND state = 'pending' AND open"
             );
             let row = (id.as_str(), millis(now), reason);
-            let canceled = transaction.prepare_cached(&sql)?.execute(row)?;
-            (DeliveryState::Pending, canceled)
+            (DeliveryState::Pending, transaction.run(&sql, row)?)
         }
         Correction::Reopen(row) => {
             let sql = "UPDATE OR IGNORE deliveries
@@ -275,26 +304,24 @@ fn correct(
                            created = ?5, refusals = 0, reopened = ?6, settled = NULL, call = NULL, tried = NULL,
                            provider_id = NULL
                        WHERE id = ?1 AND state = 'failed' AND NOT open";
-            let watermarks = row.watermarks.as_ref().map(watermarks).transpose()?;
-            let reopened = transaction.prepare_cached(sql)?.execute((
+            let watermarks = row.watermarks.as_ref().map(Vec::<CoverRecord>::from_value);
+            let values = (
                 row.id.as_str(),
-                watermarks,
+                watermarks.as_ref().map(to_json).transpose()?,
                 row.lease.as_ref().map(|lease| &lease.owner),
                 row.lease.as_ref().map(|lease| millis(lease.until)),
                 millis(now),
                 row.reopened,
-            ))?;
-            (DeliveryState::Failed, reopened)
+            );
+            (DeliveryState::Failed, transaction.run(sql, values)?)
         }
     };
     if corrected == 1 {
         return Ok(Corrected::Done);
     }
-    let standing = row(transaction, correction.id())?;
-    let busy = standing.is_some_and(|row| row.state == from && !row.open);
-    Ok(if busy {
-        Corrected::Busy
-    } else {
-        Corrected::OtherState
+    let stored = rows(transaction, "id = ?1", [correction.id().as_str()])?.pop();
+    Ok(match stored {
+        Some(row) if row.state == from && !row.open => Corrected::Busy,
+        _ => Corrected::OtherState,
     })
 }

@@ -1,18 +1,18 @@
 //! Users and their follows. [`super::near`] finds users by their place.
 
 use async_trait::async_trait;
-use chrono_tz::Tz;
-use rusqlite::{OptionalExtension, Transaction};
+use rusqlite::Transaction;
 
-use super::answer::Answer;
-use super::columns::{Met, Table, fields};
-use super::pokes::poke;
+use super::change_notices::notify;
+use super::connections::{Answer, Statements as _};
+use super::journal::forget_actor;
+use super::rows::{Conflict, Table, bound, fields};
 use super::{Sqlite, near};
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
-use crate::store::{Directory, FollowChange, PeopleFilter, Result, SharedAddresses};
+use crate::store::{Directory, FollowChange, FollowFilter, PeopleFilter, Result, UserField};
 
 pub(super) const USERS: Table = Table {
     name: "users",
@@ -33,20 +33,15 @@ impl Directory for Sqlite {
 
     async fn delete_user(&self, id: &UserId) -> Result<bool> {
         let id = id.as_str().to_owned();
-        let delete = move |transaction: &Transaction<'_>| {
-            transaction
-                .prepare_cached("DELETE FROM follows WHERE u = ?1")?
-                .execute([&id])?;
-            transaction
-                .prepare_cached("DELETE FROM inboxes WHERE user = ?1")?
-                .execute([&id])?;
-            poke(transaction, &ChangeNotice::people([id.as_str()]))?;
-            Ok(transaction
-                .prepare_cached("DELETE FROM users WHERE id = ?1")?
-                .execute([&id])?
-                == 1)
-        };
-        self.connections.write("deleting a user", delete).await
+        self.write("deleting a user", move |transaction| {
+            transaction.run("DELETE FROM follows WHERE u = ?1", [&id])?;
+            transaction.run("DELETE FROM inboxes WHERE user = ?1", [&id])?;
+            notify(transaction, &ChangeNotice::people([id.as_str()]))?;
+            forget_actor(transaction, &id)?;
+            notify(transaction, &ChangeNotice::All)?;
+            Ok(transaction.run("DELETE FROM users WHERE id = ?1", [&id])? == 1)
+        })
+        .await
     }
 
     async fn change_follows(
@@ -60,13 +55,13 @@ impl Directory for Sqlite {
             }
             FollowChange::Unfollow => "DELETE FROM follows WHERE k = ?1 AND u = ?2",
         };
-        let change = move |transaction: &Transaction<'_>, (key, user): &(FollowKey, UserId)| {
-            let mut statement = transaction.prepare_cached(sql)?;
-            Ok(statement.execute((key.as_str(), user.as_str()))? == 1)
-        };
-        self.change_each("changing follows", follows, change)
-            .await
-            .map(drop)
+        self.change_each(
+            "changing follows",
+            follows,
+            move |transaction, (key, user)| transaction.run(sql, (key.as_str(), user.as_str())),
+        )
+        .await
+        .map(drop)
     }
 
     async fn find_people(
@@ -75,156 +70,93 @@ impl Directory for Sqlite {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>> {
-        let after = after.cloned();
-        match *filter {
-            PeopleFilter::All => {
-                let look = move |transaction: &Transaction<'_>| {
-                    let all = "SELECT id FROM users WHERE id";
-                    names(
-                        transaction,
-                        all,
-                        None,
-                        after.as_ref().map(UserId::as_str),
-                        limit,
-                    )
-                };
-                let found = self.connections.read("listing users", look).await?;
-                Ok(found.iter().map(UserId::stored).collect())
-            }
-            PeopleFilter::Follow(key) => {
-                let key = key.as_str().to_owned();
-                let look = move |transaction: &Transaction<'_>| {
-                    let followers = "SELECT u FROM follows WHERE k = ?3 AND u";
-                    let after = after.as_ref().map(UserId::as_str);
-                    names(transaction, followers, Some(&key), after, limit)
-                };
-                let found = self.connections.read("reading followers", look).await?;
-                Ok(found.iter().map(UserId::stored).collect())
+        let after = after.map(|after| after.as_str().to_owned());
+        let (doing, selected, of) = match *filter {
+            PeopleFilter::All => ("listing users", "SELECT id FROM users WHERE id", vec![None]),
+            PeopleFilter::Follow(key) => (
+                "reading followers",
+                "SELECT u FROM follows WHERE k = ?3 AND u",
+                vec![Some(key.as_str().to_owned())],
+            ),
+            PeopleFilter::Address(address) => {
+                let spellings = address.spellings().into_iter();
+                (
+                    "looking for users by their address",
+                    "SELECT id FROM users WHERE email = ?3 COLLATE NOCASE AND id",
+                    spellings.map(|one| Some(one.reveal().to_owned())).collect(),
+                )
             }
             PeopleFilter::Near { point, km } => {
-                let look = move |transaction: &Transaction<'_>| {
-                    near::find(transaction, point, km, after, limit)
-                };
-                let doing = "looking for people near a point";
-                self.connections.read(doing, look).await
-            }
-            PeopleFilter::Address(address) => {
-                let spellings = address.spellings();
-                let look = move |transaction: &Transaction<'_>| {
-                    let at = "SELECT id FROM users WHERE email = ?3 COLLATE NOCASE AND id";
-                    let after = after.as_ref().map(UserId::as_str);
-                    let mut found = Vec::new();
-                    for spelling in &spellings {
-                        let named = Some(spelling.reveal());
-                        found.extend(names(transaction, at, named, after, limit)?);
-                    }
-                    found.sort_unstable();
-                    found.dedup();
-                    found.truncate(limit);
-                    Ok(found)
-                };
-                let doing = "looking for users by their address";
-                let found = self.connections.read(doing, look).await?;
-                Ok(found.iter().map(UserId::stored).collect())
+                return self
+                    .read("looking for people near a point", move |transaction| {
+                        near::find(transaction, point, km, after.as_deref(), limit)
+                    })
+                    .await;
             }
             PeopleFilter::Chose(choices) => {
                 let choices = choices.clone();
-                let look = move |transaction: &Transaction<'_>| {
-                    chose(transaction, &choices, after.as_ref(), limit)
-                };
-                let doing = "looking for people by their choices";
-                let found = self.connections.read(doing, look).await?;
-                Ok(found.iter().map(UserId::stored).collect())
+                return self
+                    .read("looking for people by their choices", move |transaction| {
+                        chose(transaction, &choices, after.as_deref(), limit)
+                    })
+                    .await;
             }
-        }
+        };
+        self.read(doing, move |transaction| {
+            let mut found = Vec::new();
+            for of in &of {
+                let (of, after) = (of.as_deref(), after.as_deref());
+                found.extend(names(transaction, selected, of, after, limit)?);
+            }
+            Ok(first_of(found, limit))
+        })
+        .await
     }
 
-    async fn zones(&self) -> Result<Vec<Tz>> {
-        let look = |transaction: &Transaction<'_>| {
+    async fn values(&self, field: UserField) -> Result<Vec<String>> {
+        let sql = match field {
             // Jumps from each zone to the next one, instead of reading the whole index.
-            let sql = "WITH RECURSIVE zones(tz) AS (
+            UserField::Zone => {
+                "WITH RECURSIVE zones(tz) AS (
                     SELECT min(tz) FROM users
                     UNION ALL
                     SELECT (SELECT min(tz) FROM users WHERE tz > zones.tz) FROM zones
                         WHERE zones.tz IS NOT NULL
-                ) SELECT tz FROM zones WHERE tz IS NOT NULL";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let names = statement.query_map([], |row| row.get::<_, String>(0))?;
-            Ok(names.collect::<rusqlite::Result<Vec<_>>>()?)
+                ) SELECT tz FROM zones WHERE tz IS NOT NULL"
+            }
+            UserField::Locale => "SELECT DISTINCT locale FROM users WHERE locale IS NOT NULL",
         };
-        let doing = "looking which time zones there are";
-        let names = self.connections.read(doing, look).await?;
-        // Zones that this version does not know are skipped.
-        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+        self.read("reading a field of all users", move |transaction| {
+            transaction.all(sql, [], |row| row.get(0))
+        })
+        .await
     }
 
-    async fn locales(&self) -> Result<Vec<String>> {
-        let read = |transaction: &Transaction<'_>| {
-            let sql = "SELECT DISTINCT locale FROM users WHERE locale IS NOT NULL";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let names = statement.query_map([], |row| row.get::<_, String>(0))?;
-            Ok(names.collect::<rusqlite::Result<Vec<_>>>()?)
-        };
-        self.connections
-            .read("reading the locales of users", read)
-            .await
-    }
-
-    async fn shared_addresses(&self, limit: usize) -> Result<SharedAddresses> {
-        let count = move |transaction: &Transaction<'_>| {
-            let sql = "WITH read AS (
-                    SELECT email COLLATE NOCASE AS address, id FROM users
-                    WHERE email IS NOT NULL ORDER BY email COLLATE NOCASE LIMIT ?1
-                ), grouped AS (
-                    SELECT count(*) AS users, min(id) AS first FROM read GROUP BY address
-                ) SELECT coalesce(sum(users), 0), count(*) FILTER (WHERE users > 1),
-                    coalesce(sum(users) FILTER (WHERE users > 1), 0),
-                    min(first) FILTER (WHERE users > 1) FROM grouped";
-            let mut statement = transaction.prepare_cached(sql)?;
-            Ok(statement.query_row([limit as i64], |row| {
-                Ok(SharedAddresses {
-                    read: row.get::<_, u32>(0)?.into(),
-                    addresses: row.get::<_, u32>(1)?.into(),
-                    users: row.get::<_, u32>(2)?.into(),
-                    first: row.get::<_, Option<String>>(3)?.map(UserId::stored),
-                })
-            })?)
-        };
-        let doing = "counting the addresses that users share";
-        self.connections.read(doing, count).await
-    }
-
-    async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
-        if follows.is_empty() {
-            return Ok(Vec::new());
+    async fn find_follows(&self, which: FollowFilter<'_>) -> Result<Vec<(FollowKey, UserId)>> {
+        match which {
+            FollowFilter::Of { user, after, limit } => {
+                let (of, after) = (user.as_str().to_owned(), after.cloned());
+                let keys = self.read("reading follows", move |transaction| {
+                    let keys = "SELECT k FROM follows WHERE u = ?3 AND k";
+                    let after = after.as_ref().map(FollowKey::as_str);
+                    names(transaction, keys, Some(&of), after, limit)
+                });
+                let keys = keys.await?.into_iter();
+                Ok(keys
+                    .map(|key| (FollowKey::stored(key), user.clone()))
+                    .collect())
+            }
+            FollowFilter::Each(follows) => {
+                let found = self.read_each("reading follows", follows, |transaction, follow| {
+                    let sql = "SELECT 1 FROM follows WHERE k = ?1 AND u = ?2";
+                    let (key, user) = follow;
+                    let mut statement = transaction.prepare_cached(sql)?;
+                    let exists = statement.exists((key.as_str(), user.as_str()))?;
+                    Ok(exists.then(|| follow.clone()))
+                });
+                Ok(found.await?.into_iter().flatten().collect())
+            }
         }
-        let follows = follows.to_vec();
-        let look = move |transaction: &Transaction<'_>| {
-            let sql = "SELECT 1 FROM follows WHERE k = ?1 AND u = ?2";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let stands = |(key, user): &(FollowKey, UserId)| {
-                Ok(statement.exists((key.as_str(), user.as_str()))?)
-            };
-            follows.iter().map(stands).collect()
-        };
-        let doing = "looking whether people follow";
-        self.connections.read(doing, look).await
-    }
-
-    async fn follows(
-        &self,
-        user: &UserId,
-        after: Option<&FollowKey>,
-        limit: usize,
-    ) -> Result<Vec<FollowKey>> {
-        let (user, after) = (user.as_str().to_owned(), after.cloned());
-        let look = move |transaction: &Transaction<'_>| {
-            let keys = "SELECT k FROM follows WHERE u = ?3 AND k";
-            let after = after.as_ref().map(FollowKey::as_str);
-            names(transaction, keys, Some(&user), after, limit)
-        };
-        let found = self.connections.read("reading follows", look).await?;
-        Ok(found.iter().map(FollowKey::stored).collect())
     }
 }
 
@@ -235,32 +167,33 @@ impl Directory for Sqlite {
 fn chose(
     transaction: &Transaction<'_>,
     choices: &DueChoices,
-    after: Option<&UserId>,
+    after: Option<&str>,
     limit: usize,
-) -> Answer<Vec<String>> {
-    let bound = if after.is_some() { ">" } else { ">=" };
+) -> Answer<Vec<UserId>> {
     let sql = format!(
         "SELECT id FROM users WHERE tz IS ?1 AND hour IS ?2 AND cadence IS ?3 AND weekday IS ?4
-            AND id {bound} ?5 ORDER BY id LIMIT ?6"
+            AND id {} ?5 ORDER BY id LIMIT ?6",
+        bound(after)
     );
-    let mut statement = transaction.prepare_cached(&sql)?;
-    let tz = choices.tz.map(|tz| tz.name());
-    let after = after.map_or("", UserId::as_str);
+    let (tz, after) = (choices.tz.map(|tz| tz.name()), after.unwrap_or_default());
     let mut found = Vec::new();
     for cadence in &choices.cadences {
         let cadence = cadence.map(Cadence::as_str);
         for weekday in &choices.weekdays {
             let weekday = weekday.map(|day| day.to_string());
-            let asked = (tz, choices.hour, cadence, weekday, after, limit as i64);
-            let ids = statement.query_map(asked, |row| row.get(0))?;
-            for id in ids {
-                found.push(id?);
-            }
+            let values = (tz, choices.hour, cadence, weekday, after, limit as i64);
+            found.extend(transaction.all(&sql, values, |row| row.get(0))?);
         }
     }
+    Ok(first_of(found, limit))
+}
+
+/// Returns the first users of these lists together.
+fn first_of(mut found: Vec<String>, limit: usize) -> Vec<UserId> {
     found.sort_unstable();
+    found.dedup();
     found.truncate(limit);
-    Ok(found)
+    found.iter().map(UserId::stored).collect()
 }
 
 /// Returns the first column of a query, in ascending order after `after`. `of` is its third
@@ -272,51 +205,43 @@ fn names(
     after: Option<&str>,
     limit: usize,
 ) -> Answer<Vec<String>> {
-    let bound = if after.is_some() { ">" } else { ">=" };
-    let sql = format!("{selected} {bound} ?1 ORDER BY 1 LIMIT ?2");
-    let mut statement = transaction.prepare_cached(&sql)?;
+    let sql = format!("{selected} {} ?1 ORDER BY 1 LIMIT ?2", bound(after));
     let (from, limit) = (after.unwrap_or_default(), limit as i64);
-    let mut rows = match of {
-        Some(of) => statement.query((from, limit, of))?,
-        None => statement.query((from, limit))?,
-    };
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let name: String = row.get(0)?;
-        found.push(name);
+    match of {
+        Some(of) => transaction.all(&sql, (from, limit, of), |row| row.get(0)),
+        None => transaction.all(&sql, (from, limit), |row| row.get(0)),
     }
-    Ok(found)
 }
 
 fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
-    let mut standing = transaction.prepare_cached("SELECT rev FROM users WHERE id = ?1")?;
-    let standing: Option<i64> = standing
-        .query_row([user.id.as_str()], |row| row.get(0))
-        .optional()?;
+    let sql = "SELECT rev FROM users WHERE id = ?1";
+    let stored: Option<i64> = transaction.first(sql, [user.id.as_str()], |row| row.get(0))?;
     let read = user.revision.0 as i64;
-    if standing.unwrap_or_default() != read {
+    if stored.unwrap_or_default() != read {
         return Ok(false);
     }
     write(transaction, user, read + 1)?;
     if !user.mutes.is_empty() || user.start.is_some() {
         // Feeds count muted items as read, and show nothing from before a start.
-        poke(transaction, &ChangeNotice::people([user.id.as_str()]))?;
+        notify(transaction, &ChangeNotice::people([user.id.as_str()]))?;
     }
     Ok(true)
 }
 
 /// Replaces a record regardless of its revision.
 pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Answer<()> {
-    let mut fields = fields(&UserRecord::keep(user))?;
+    let mut fields = fields(&UserRecord::from_value(user))?;
     fields.insert("rev".to_owned(), rev.into());
     fields.insert("cell".to_owned(), user.loc.map(near::cell).into());
-    USERS.insert(transaction, Met::Replaced, &fields).map(drop)
+    USERS
+        .insert(transaction, Conflict::Replace, &fields)
+        .map(drop)
 }
 
 pub(super) fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
     let error = match USERS.find::<UserRecord>(transaction, "id = ?1", [id.as_str()]) {
         Ok(mut found) => return Ok(found.pop()),
-        Err(failure) if failure.is_unreadable() => failure.told(),
+        Err(failure) if failure.is_unreadable() => failure.message(),
         Err(failure) => return Err(failure),
     };
     tracing::warn!(

@@ -1,29 +1,45 @@
 //! The text form of entries in a day table: one per line as canonical Extended JSON.
 //!
 //! An append to the stack is an append to the text. Every line is exactly one [`Entry`], because
-//! positions count lines. Lines in our own spelling have a fast parser; others go through a JSON
-//! parser, with the same meaning as on MongoDB.
+//! positions count lines. Lines of other writers mean the same as on MongoDB.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt::Write as _;
 
 use rusqlite::types::ValueRef;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
 use crate::store::days::{Append, Exported, entries_to_append};
 
-/// Appends an event's line.
-pub(super) fn write_event(lines: &mut String, event: &Event) {
-    lines.push_str("{\"t\":");
-    write_text(lines, event.t.as_str());
-    lines.push_str(",\"o\":");
-    write_text(lines, event.o.as_str());
-    if let Some(id) = event.i {
-        write!(lines, ",\"i\":{{\"$oid\":\"{id}\"}}").expect("writing to a string does not fail");
-    }
-    lines.push_str("}\n");
+/// An event in our own spelling.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventLine<'a> {
+    #[serde(borrow)]
+    t: Cow<'a, str>,
+    #[serde(borrow)]
+    o: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    i: Option<ObjectIdLine>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ObjectIdLine {
+    #[serde(rename = "$oid")]
+    id: Id,
+}
+
+/// Returns an event's line.
+pub(super) fn event_line(event: &Event) -> String {
+    let line = EventLine {
+        t: Cow::Borrowed(event.t.as_str()),
+        o: Cow::Borrowed(event.o.as_str()),
+        i: event.i.map(|id| ObjectIdLine { id }),
+    };
+    serde_json::to_string(&line).expect("an event is JSON") + "\n"
 }
 
 /// Returns a marker's line.
@@ -86,34 +102,42 @@ pub(super) fn read(bytes: &[u8]) -> Vec<Entry> {
 
 /// Reads one line.
 pub(super) fn read_line(line: &str) -> Entry {
-    match our_event(line) {
-        Some(event) => Entry::Event(event),
-        None => match serde_json::from_str(line) {
-            Ok(Value::Object(fields)) => read_fields(&fields),
-            // Anything else is not an event. One bad line must not stop the digests of all users.
-            Ok(_) | Err(_) => Entry::Other,
-        },
+    // Serde would also read lists of field values.
+    if line.starts_with('{')
+        && let Ok(EventLine { t, o, i }) = serde_json::from_str(line)
+        && (i.is_none() || our_id(line).is_some())
+    {
+        return Entry::Event(Event {
+            t: EventType::stored(t),
+            o: ObjectId::stored(o),
+            i: i.map(|i| i.id),
+        });
+    }
+    match serde_json::from_str(line) {
+        Ok(Value::Object(fields)) => read_fields(&fields),
+        // Anything else is not an event. One bad line must not stop the digests of all users.
+        Ok(_) | Err(_) => Entry::Other,
     }
 }
 
 /// Returns the lines to append to the stored ones, so that each entry of an exported stack is there
 /// once (see [`entries_to_append`]). Returns `None` if that cannot be done.
-pub(super) fn behind(standing: &str, ours: &str, is_expired: bool) -> Option<String> {
-    if let Some(new) = ours.strip_prefix(standing) {
+pub(super) fn lines_to_append(stored: &str, ours: &str, is_expired: bool) -> Option<String> {
+    if let Some(new) = ours.strip_prefix(stored) {
         return Some(new.to_owned());
     }
-    let before: Vec<&str> = standing.lines().collect();
+    let before: Vec<&str> = stored.lines().collect();
     let moved_by = |by: usize| ours.lines().map(move |line| moved(line, |n| n + by));
     let count = ours.lines().count();
     let stand_at = |from: usize| moved_by(from).eq(before[from..from + count].iter().copied());
     if before.len() >= count && (0..=before.len() - count).any(stand_at) {
         return Some(String::new());
     }
-    let standing: HashSet<Cow<'_, str>> = before.iter().filter_map(|line| name_of(line)).collect();
+    let stored: HashSet<Cow<'_, str>> = before.iter().filter_map(|line| name_of(line)).collect();
     let before: Vec<Entry> = before.into_iter().map(read_line).collect();
     let ours: Vec<&str> = ours.lines().collect();
     let exported = |line: &&str| Exported {
-        is_stored: name_of(line).is_some_and(|name| standing.contains(&name)),
+        is_stored: name_of(line).is_some_and(|name| stored.contains(&name)),
         entry: read_line(line),
     };
     let list: Vec<Exported> = ours.iter().map(exported).collect();
@@ -170,33 +194,6 @@ pub(super) fn our_id(line: &str) -> Option<Id> {
     } else {
         None
     }
-}
-
-/// Parses an event in our own spelling, without escapes in its names.
-fn our_event(line: &str) -> Option<Event> {
-    let (t, rest) = plain_text(line.strip_prefix("{\"t\":\"")?)?;
-    let (o, rest) = plain_text(rest.strip_prefix(",\"o\":\"")?)?;
-    let i = match rest {
-        "}" => None,
-        _ => Some(Id::from_hex(
-            rest.strip_prefix(",\"i\":{\"$oid\":\"")?
-                .strip_suffix("\"}}")?,
-        )?),
-    };
-    Some(Event {
-        t: EventType::stored(t),
-        o: ObjectId::stored(o),
-        i,
-    })
-}
-
-/// Splits at the next quotation mark; `None` if there is none, or an escape comes first.
-fn plain_text(text: &str) -> Option<(&str, &str)> {
-    let end = text
-        .bytes()
-        .position(|byte| byte == b'"' || byte == b'\\')?;
-    let rest = text[end..].strip_prefix('"')?;
-    Some((&text[..end], rest))
 }
 
 fn read_fields(fields: &serde_json::Map<String, Value>) -> Entry {
@@ -266,9 +263,8 @@ mod tests {
 
     #[test]
     fn an_event_is_written_in_the_form_of_the_archive() {
-        let mut lines = String::new();
-        write_event(&mut lines, &event("T", "a\"\n", Id::from_hex(HEX)));
-        write_event(&mut lines, &event("T", "b", None));
+        let lines = event_line(&event("T", "a\"\n", Id::from_hex(HEX)))
+            + &event_line(&event("T", "b", None));
         let first = r#"{"t":"T","o":"a\"\n","i":{"$oid":"5334647b139b2165160000d8"}}"#;
         assert_eq!(lines, format!("{first}\n{}\n", r#"{"t":"T","o":"b"}"#));
     }
@@ -339,22 +335,21 @@ mod tests {
         let (a, b) = ("{\"t\":\"T\",\"o\":\"a\"}\n", "{\"t\":\"T\",\"o\":\"b\"}\n");
         let (existing, ours) = (format!("{a}{}", marker(1)), format!("{b}{}", marker(1)));
 
-        let behind = |existing: &str, ours: &str| behind(existing, ours, false).unwrap();
-        let added = behind(&existing, &ours);
+        let append = |existing: &str, ours: &str| lines_to_append(existing, ours, false).unwrap();
+        let added = append(&existing, &ours);
 
         assert_eq!(added, format!("{b}{}", marker(3)));
         let both = existing.clone() + &added;
-        assert_eq!(behind(&both, &ours), "");
-        assert_eq!(behind(&existing, &both), added);
-        assert_eq!(behind(&both, &existing), "");
+        assert_eq!(append(&both, &ours), "");
+        assert_eq!(append(&existing, &both), added);
+        assert_eq!(append(&both, &existing), "");
     }
 
     proptest::proptest! {
         #[test]
         fn any_event_round_trips_with_its_id(t in ".*", o in ".*", bytes: Option<[u8; 12]>) {
             let event = event(&t, &o, bytes.map(Id::from_bytes));
-            let mut lines = String::new();
-            write_event(&mut lines, &event);
+            let lines = event_line(&event);
             proptest::prop_assert_eq!(lines.matches('\n').count(), 1);
             proptest::prop_assert_eq!(our_id(lines.trim_end_matches('\n')), event.i);
             proptest::prop_assert_eq!(read(lines.as_bytes()), [Entry::Event(event)]);

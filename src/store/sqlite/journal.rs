@@ -5,22 +5,23 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::answer::{Answer, readable};
-use super::codec::{Record, millis, to_json};
-use super::columns::{Fields, Met, Table, fields};
-use super::pokes::poke;
+use super::connections::{Answer, Statements as _, readable};
+use super::rows::{Conflict, Fields, Table, fields, json, millis, to_json};
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{Audience, ChangeNotice, Day, Details, Event, Fanout, Id, Progress, UserId};
+use crate::domain::{Audience, Day, Details, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
-use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
+use crate::store::{
+    Accepted, AtMost, BadFanout, Claimed, Error, Journal, JournalEntry, JournalQuery,
+    PendingFanouts, Result,
+};
 
-const FANOUTS: Table = Table {
+pub(super) const FANOUTS: Table = Table {
     name: "fanouts",
     columns: "id=_id key type batch_key day at state cursor people=counts.people
         pushed=counts.pushed capped=counts.capped owner=lease.owner until=lease.until",
@@ -46,27 +47,25 @@ impl Journal for Sqlite {
         most: AtMost,
     ) -> Result<Claimed> {
         let owner = owner.to_owned();
-        let claim = move |transaction: &Transaction<'_>| {
-            let free = free_fanouts(transaction, now, most)?;
-            let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
-            let mut take = transaction.prepare_cached(sql)?;
+        self.write("claiming fan-outs", move |transaction| {
             let mut claimed = Claimed::default();
-            for id in free {
-                take.execute((&id, &owner, millis(until)))?;
+            for id in free_fanouts(transaction, now, most)? {
+                let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
+                transaction.run(sql, (&id, &owner, millis(until)))?;
                 let reason = match find(transaction, "id", &id) {
                     Ok(Some(fanout)) => {
                         claimed.fanouts.push(fanout);
                         continue;
                     }
                     Ok(None) => "its audience is missing".to_owned(),
-                    Err(failure) if failure.is_unreadable() => failure.told(),
+                    Err(failure) if failure.is_unreadable() => failure.message(),
                     Err(failure) => return Err(failure),
                 };
                 claimed.bad.push(BadFanout { id, reason });
             }
             Ok(claimed)
-        };
-        self.connections.write("claiming fan-outs", claim).await
+        })
+        .await
     }
 
     async fn save_fanouts(
@@ -76,113 +75,102 @@ impl Journal for Sqlite {
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>> {
         let owner = owner.to_owned();
-        let save = move |transaction: &Transaction<'_>, (id, progress): &(Id, Progress)| {
-            save(transaction, &owner, until, *id, progress)
-        };
-        self.change_each("saving fan-outs", progress, save).await
-    }
-
-    async fn release_fanouts(&self, owner: &str) -> Result<()> {
-        let owner = owner.to_owned();
-        let release = move |transaction: &Transaction<'_>| {
-            let sql = "UPDATE fanouts SET owner = NULL, until = NULL WHERE owner = ?1";
-            transaction.prepare_cached(sql)?.execute([owner])?;
-            Ok(())
-        };
-        self.connections.write("releasing fan-outs", release).await
+        self.change_each(
+            "saving fan-outs",
+            progress,
+            move |transaction, (id, progress)| {
+                let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
+                           people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
+                       WHERE id = ?1 AND owner = ?2";
+                let (state, lease) = match progress.done {
+                    true => ("done", None),
+                    false => ("pending", Some((&owner, millis(until)))),
+                };
+                let saved = transaction.run(
+                    sql,
+                    params![
+                        id.to_string(),
+                        owner,
+                        state,
+                        progress.cursor.as_ref().map(UserId::as_str),
+                        progress.counts.people as i64,
+                        progress.counts.pushed as i64,
+                        progress.counts.capped as i64,
+                        lease.map(|(owner, _)| owner),
+                        lease.map(|(_, until)| until),
+                    ],
+                )?;
+                Ok(saved == 1)
+            },
+        )
+        .await
     }
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
-        let look = move |transaction: &Transaction<'_>| find(transaction, "id", &id.to_string());
-        self.connections.read("reading a fan-out", look).await
+        self.read("reading a fan-out", move |transaction| {
+            find(transaction, "id", &id.to_string())
+        })
+        .await
     }
 
-    async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
+    async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
+        let (sql, value) = match which {
+            JournalQuery::Details(ids) => {
+                let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
+                let ids = serde_json::Value::from(ids).to_string();
+                let sql = "SELECT fanout, details FROM details WHERE fanout IN (SELECT value FROM json_each(?1))";
+                (sql, Sql::from(ids))
+            }
+            JournalQuery::Newest(limit) => {
+                let sql = "SELECT id, type, objects FROM fanouts JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
+                (sql, Sql::from(limit as i64))
+            }
+        };
+        let is_newest = matches!(which, JournalQuery::Newest(_));
+        self.read("reading parts of fan-outs", move |transaction| {
+            let mut statement = transaction.prepare_cached(sql)?;
+            let (mut rows, mut found) = (statement.query([value])?, Vec::new());
+            while let Some(row) = rows.next()? {
+                let entry = match is_newest {
+                    true => EVENTS.read::<EventsRecord>(row, Fields::new()),
+                    false => details_entry(row),
+                };
+                found.extend(readable(entry.map(Some))?);
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn pending(&self) -> Result<PendingFanouts> {
+        let found = self.read("reading pending fan-outs", |transaction| {
+            let sql = "SELECT day, min(id) FROM fanouts WHERE state = 'pending' GROUP BY day";
+            transaction.all(sql, [], |row| {
+                // Other programs may have written another type.
+                let text = |column| {
+                    row.get_ref(column)
+                        .map(|text| text.as_str().map(str::to_owned))
+                };
+                Ok((text(0)?.unwrap_or_default(), text(1)?.unwrap_or_default()))
+            })
+        });
+        let mut pending = PendingFanouts::default();
+        for (day, id) in found.await? {
+            match day.parse::<Day>() {
+                Ok(day) => pending.days.push(day),
+                Err(_) => tracing::warn!(day, "the day of a fan-out cannot be read"),
+            }
+            let at = id.parse::<Id>().ok().map(Id::time);
+            pending.oldest = pending.oldest.into_iter().chain(at).min();
         }
-        let ids = ids.to_vec();
-        let look = move |transaction: &Transaction<'_>| {
-            let sql = "SELECT fanout, details FROM details WHERE fanout = ?1";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let mut of = |id: &Id| {
-                let mut rows = statement.query([id.to_string()])?;
-                let details = rows.next()?.map(details_of).transpose();
-                Ok(readable(details)?.flatten())
-            };
-            ids.iter().map(&mut of).collect()
-        };
-        let doing = "reading what is said of events";
-        self.connections.read(doing, look).await
-    }
-
-    async fn forget_actor(&self, user: &UserId) -> Result<()> {
-        let user = user.as_str().to_owned();
-        let forget = move |transaction: &Transaction<'_>| {
-            let sql =
-                "UPDATE details SET details = json_remove(details, '$.actor', '$.text', '$.data')
-                       WHERE json_valid(details) AND details ->> '$.actor.id' = ?1";
-            transaction.prepare_cached(sql)?.execute([user])?;
-            poke(transaction, &ChangeNotice::All)
-        };
-        self.connections.write("erasing an actor", forget).await
-    }
-
-    async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
-        let look = move |transaction: &Transaction<'_>| {
-            let sql = "SELECT id, type, objects FROM fanouts JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let (mut rows, mut newest) = (statement.query([limit as i64])?, Vec::new());
-            while let Some(row) = rows.next()? {
-                newest.extend(readable(
-                    EVENTS.read::<EventsRecord>(row, Fields::new()).map(Some),
-                )?);
-            }
-            Ok(newest)
-        };
-        self.connections
-            .read("reading the newest events", look)
-            .await
-    }
-
-    async fn oldest_pending(&self) -> Result<Option<DateTime<Utc>>> {
-        let look = |transaction: &Transaction<'_>| {
-            let sql = "SELECT id FROM fanouts WHERE state = 'pending' ORDER BY at, id LIMIT 1";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let mut rows = statement.query([])?;
-            let Some(row) = rows.next()? else {
-                return Ok(None);
-            };
-            let what = "the oldest pending fan-out";
-            let id = Record { what, row }.parsed::<Id>("id");
-            Ok(readable(id.map(Some))?.map(Id::time))
-        };
-        self.connections
-            .read("looking for the oldest pending fan-out", look)
-            .await
-    }
-
-    async fn busy_days(&self) -> Result<Vec<Day>> {
-        let look = |transaction: &Transaction<'_>| {
-            let sql = "SELECT DISTINCT day FROM fanouts WHERE state = 'pending' ORDER BY day";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let (mut rows, mut days) = (statement.query([])?, Vec::new());
-            while let Some(row) = rows.next()? {
-                let what = "fan-outs of";
-                let day = Record { what, row }.parsed::<Day>("day");
-                days.extend(readable(day.map(Some))?);
-            }
-            Ok(days)
-        };
-        self.connections
-            .read("looking for days with pending fan-outs", look)
-            .await
+        pending.days.sort_unstable();
+        Ok(pending)
     }
 }
 
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
-    let record = fields(&FanoutRecord::keep(fanout))?;
-    if FANOUTS.insert(transaction, Met::KeptBy("key"), &record)? == 0 {
+    let record = fields(&FanoutRecord::from_value(fanout))?;
+    if FANOUTS.insert(transaction, Conflict::KeepOn("key"), &record)? == 0 {
         let known = find(transaction, "key", &fanout.key)?;
         let lost = || {
             Error::corrupt(
@@ -198,14 +186,14 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
 
 /// Replaces the fan-out with this id.
 pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
-    let record = fields(&FanoutRecord::keep(fanout))?;
-    FANOUTS.insert(transaction, Met::Replaced, &record)?;
+    let record = fields(&FanoutRecord::from_value(fanout))?;
+    FANOUTS.insert(transaction, Conflict::Replace, &record)?;
     let id = fanout.id.to_string();
     for sql in [
         "DELETE FROM audiences WHERE fanout = ?1",
         "DELETE FROM details WHERE fanout = ?1",
     ] {
-        transaction.prepare_cached(sql)?.execute([&id])?;
+        transaction.run(sql, [&id])?;
     }
     write_apart(transaction, fanout)
 }
@@ -214,44 +202,20 @@ pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()
 fn write_apart(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
     let sql = "INSERT INTO audiences (fanout, objects, audience) VALUES (?1, ?2, ?3)";
     let (objects, audience) = (to_json(&fanout.objects)?, to_json(&fanout.audience)?);
-    transaction
-        .prepare_cached(sql)?
-        .execute((fanout.id.to_string(), objects, audience))?;
+    transaction.run(sql, (fanout.id.to_string(), objects, audience))?;
     if let Some(details) = &fanout.details {
         let sql = "INSERT INTO details (fanout, details) VALUES (?1, ?2)";
-        let details = to_json(&DetailsRecord::keep(details))?;
-        let mut insert = transaction.prepare_cached(sql)?;
-        insert.execute((fanout.id.to_string(), details))?;
+        let details = to_json(&DetailsRecord::from_value(details))?;
+        transaction.run(sql, (fanout.id.to_string(), details))?;
     }
     Ok(())
 }
 
-fn save(
-    transaction: &Transaction<'_>,
-    owner: &str,
-    until: DateTime<Utc>,
-    id: Id,
-    progress: &Progress,
-) -> Answer<bool> {
-    let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
-                   people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
-               WHERE id = ?1 AND owner = ?2";
-    let (state, lease) = match progress.done {
-        true => ("done", None),
-        false => ("pending", Some((owner, millis(until)))),
-    };
-    let saved = transaction.prepare_cached(sql)?.execute(params![
-        id.to_string(),
-        owner,
-        state,
-        progress.cursor.as_ref().map(UserId::as_str),
-        progress.counts.people as i64,
-        progress.counts.pushed as i64,
-        progress.counts.capped as i64,
-        lease.map(|(owner, _)| owner),
-        lease.map(|(_, until)| until),
-    ])?;
-    Ok(saved == 1)
+/// Removes a user as an actor, and the text and data of the user's events.
+pub(super) fn forget_actor(transaction: &Transaction<'_>, user: &str) -> Answer<()> {
+    let sql = "UPDATE details SET details = json_remove(details, '$.actor', '$.text', '$.data')
+               WHERE json_valid(details) AND details ->> '$.actor.id' = ?1";
+    transaction.run(sql, [user]).map(drop)
 }
 
 /// Maximum length of the JSON of a small audience, for ids of any length.
@@ -299,11 +263,9 @@ fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Answer<Optio
 }
 
 pub(super) fn read(row: &Row<'_>) -> Answer<Fanout> {
-    let what = "fan-out";
-    let record = Record { what, row };
-    let audience: Audience = record.json("audience")?;
+    let audience: Audience = json(row, "audience", "fan-out")?;
     let mut apart = Fields::new();
-    apart.insert("objects".to_owned(), record.json("objects")?);
+    apart.insert("objects".to_owned(), json(row, "objects", "fan-out")?);
     apart.insert("audience".to_owned(), json!({"parts": 1}));
     let (fanout, _) = FANOUTS.read::<FanoutRecord>(row, apart)?;
     let details = details_of(row)?;
@@ -314,14 +276,23 @@ pub(super) fn read(row: &Row<'_>) -> Answer<Fanout> {
     })
 }
 
+/// Reads a row of details.
+fn details_entry(row: &Row<'_>) -> Answer<JournalEntry> {
+    let id: String = row.get(0)?;
+    let corrupt = |why: crate::domain::Invalid| Error::corrupt("the id of details", why);
+    Ok(JournalEntry {
+        id: id.parse().map_err(corrupt)?,
+        events: Vec::new(),
+        details: details_of(row)?,
+    })
+}
+
 /// Returns the details of an event, if it has any.
 fn details_of(row: &Row<'_>) -> Answer<Option<Details>> {
-    let what = "fan-out";
-    let record = Record { what, row };
     let details: Option<DetailsRecord> = match row.get_ref("details")? {
         ValueRef::Null => None,
-        _ => Some(record.json("details")?),
+        _ => Some(json(row, "details", "fan-out")?),
     };
-    let corrupt = |why| Error::corrupt(format!("details of {what}"), why);
-    Ok(details.told().map_err(corrupt)?)
+    let corrupt = |why| Error::corrupt("details of fan-out", why);
+    Ok(details.into_value().map_err(corrupt)?)
 }

@@ -4,49 +4,38 @@
 //! is one snapshot. No transaction is held across an await. Start with [`stacks`] for the day
 //! tables, [`schema`] for the other tables, and [`connections`] for how they are accessed.
 
-mod answer;
 mod batches;
-mod codec;
-mod columns;
+mod change_notices;
 mod condition;
 mod connections;
 mod days;
 mod deliveries;
-mod delivery_row;
 mod directory;
 mod entries;
-mod feedback;
-mod inboxes;
 mod journal;
-mod leases;
 mod merge;
 mod near;
 mod notes;
 mod objects;
 mod odd_rows;
-mod pokes;
-mod retention;
-mod retractions;
+mod rows;
 mod schema;
-mod sightings;
 mod stacks;
 mod suppressions;
 #[cfg(test)]
 mod tests;
 mod transfer;
-mod upgrade;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use answer::Answer;
-use connections::Connections;
+use connections::{Answer, Connections};
 use rusqlite::Transaction;
 
 use super::{Result, Schema};
 
 /// The schema version that files are upgraded to.
-pub const SCHEMA: u32 = upgrade::VERSION.unsigned_abs();
+pub const SCHEMA: u32 = schema::VERSION.unsigned_abs();
 
 /// A store in one file. While it is open, SQLite keeps two more beside it: the write-ahead log and
 /// its index.
@@ -74,6 +63,24 @@ impl Sqlite {
         connections::schema_of(path.as_ref().to_owned()).await
     }
 
+    /// Runs `work` on one snapshot.
+    async fn read<T: Send + 'static>(
+        &self,
+        doing: impl Into<String>,
+        work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
+    ) -> Result<T> {
+        self.connections.read(doing, work).await
+    }
+
+    /// Runs `work` in a transaction, which is durable when this returns.
+    async fn write<T: Send + 'static>(
+        &self,
+        doing: impl Into<String>,
+        work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
+    ) -> Result<T> {
+        self.connections.write(doing, work).await
+    }
+
     /// Applies one change for each item, in one transaction. Returns the results in the order of
     /// the items.
     async fn change_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
@@ -94,9 +101,9 @@ impl Sqlite {
         &self,
         doing: &str,
         items: &[T],
-        look: impl Fn(&Transaction<'_>, &T) -> Answer<A> + Send + 'static,
+        find: impl Fn(&Transaction<'_>, &T) -> Answer<A> + Send + 'static,
     ) -> Result<Vec<A>> {
-        match each(items, look) {
+        match each(items, find) {
             Some(work) => self.connections.read(doing, work).await,
             None => Ok(Vec::new()),
         }

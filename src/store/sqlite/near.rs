@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use rusqlite::{CachedStatement, Row, Rows, Transaction};
+use rusqlite::{Rows, Transaction};
 
-use super::answer::Answer;
-use super::codec::Record;
+use super::connections::Answer;
+use super::rows::bound;
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{Point, UserId};
 
@@ -72,71 +72,45 @@ pub(super) fn find(
     transaction: &Transaction<'_>,
     center: Point,
     km: f64,
-    after: Option<UserId>,
+    after: Option<&str>,
     limit: usize,
 ) -> Answer<Vec<UserId>> {
-    let bound = if after.is_some() { ">" } else { ">=" };
-    let from = after.as_ref().map_or("", UserId::as_str);
-    let mut statements = Vec::new();
-    match cells(center, km) {
-        Some(cells) => {
-            let sql = format!(
-                "SELECT id, lng, lat FROM users WHERE cell = ?2 AND id {bound} ?1 ORDER BY id"
-            );
-            for cell in cells {
-                statements.push((transaction.prepare_cached(&sql)?, cell));
+    let (bound, from) = (bound(after), after.unwrap_or_default());
+    let (cells, compared) = match cells(center, km) {
+        Some(cells) => (cells, "="),
+        None => (vec![0], ">="),
+    };
+    let sql = format!(
+        "SELECT id, lng, lat FROM users WHERE id {bound} ?1 AND cell {compared} ?2 ORDER BY id"
+    );
+    let statements = cells.iter().map(|_| transaction.prepare_cached(&sql));
+    let mut statements: Vec<_> = statements.collect::<rusqlite::Result<_>>()?;
+    let mut lists = Vec::with_capacity(cells.len());
+    for (statement, cell) in statements.iter_mut().zip(&cells) {
+        lists.push(statement.query((from, cell))?);
+    }
+    // Returns the next user of a list who is within the circle.
+    let next = |list: &mut Rows<'_>| -> Answer<Option<String>> {
+        while let Some(row) = list.next()? {
+            let place = Point::new(row.get("lng")?, row.get("lat")?);
+            if place.is_ok_and(|place| center.distance_km(place) <= km) {
+                return Ok(Some(row.get("id")?));
             }
         }
-        None => {
-            let sql = format!(
-                "SELECT id, lng, lat FROM users WHERE id {bound} ?1 AND cell >= ?2 ORDER BY id"
-            );
-            statements.push((transaction.prepare_cached(&sql)?, 0));
-        }
-    }
-    let inside = |place: Point| center.distance_km(place) <= km;
-    let mut lists = Vec::with_capacity(statements.len());
-    for (statement, cell) in &mut statements {
-        lists.push(List::open(statement, from, *cell)?);
-    }
-    let mut heads = Vec::with_capacity(lists.len());
+        Ok(None)
+    };
+    let mut heads = BinaryHeap::new();
     for (n, list) in lists.iter_mut().enumerate() {
-        heads.extend(list.next(inside)?.map(|user| Reverse((user, n))));
+        heads.extend(next(list)?.map(|user| Reverse((user, n))));
     }
-    let mut heads = BinaryHeap::from(heads);
     let mut found = Vec::new();
     while found.len() < limit
         && let Some(Reverse((user, n))) = heads.pop()
     {
-        found.push(user);
-        heads.extend(lists[n].next(inside)?.map(|user| Reverse((user, n))));
+        found.push(UserId::stored(user));
+        heads.extend(next(&mut lists[n])?.map(|user| Reverse((user, n))));
     }
     Ok(found)
-}
-
-/// The users of a cell, by id.
-struct List<'a>(Rows<'a>);
-
-impl<'a> List<'a> {
-    fn open(statement: &'a mut CachedStatement<'_>, from: &str, cell: i64) -> Answer<Self> {
-        Ok(Self(statement.query((from, cell))?))
-    }
-
-    /// Returns the next user within the circle.
-    fn next(&mut self, inside: impl Fn(Point) -> bool) -> Answer<Option<UserId>> {
-        while let Some(row) = self.0.next()? {
-            if place(row)?.is_some_and(&inside) {
-                return Ok(Some(UserId::stored(
-                    Record { what: "user", row }.text("id")?,
-                )));
-            }
-        }
-        Ok(None)
-    }
-}
-
-fn place(row: &Row<'_>) -> Answer<Option<Point>> {
-    Record { what: "user", row }.place()
 }
 
 #[cfg(test)]

@@ -1,63 +1,147 @@
-//! Notes: one row for each name.
+//! Notes, named leases, and recently seen webhook ids: one row for each name.
 
 use async_trait::async_trait;
-use rusqlite::{OptionalExtension, Transaction};
+use chrono::{DateTime, Utc};
+use rusqlite::{params_from_iter, types::Value};
 
 use super::Sqlite;
-use super::answer::Answer;
-use crate::store::{Notes, Result};
+use super::connections::Statements as _;
+use super::rows::millis;
+use crate::domain::Lease;
+use crate::domain::coordination::furthest_lease_of;
+use crate::store::{Leases, NoteFilter, Notes, Release, Result, SeenReports};
 
 #[async_trait]
 impl Notes for Sqlite {
-    async fn note(&self, name: &str) -> Result<Option<String>> {
-        let doing = format!("reading the note {name}");
-        let name = name.to_owned();
-        let read = move |transaction: &Transaction<'_>| find(transaction, &name);
-        self.connections.read(doing, read).await
-    }
-
-    async fn notes_named(&self, names: &[String]) -> Result<Vec<Option<String>>> {
-        self.read_each("reading notes", names, find).await
+    async fn notes(&self, which: NoteFilter<'_>) -> Result<Vec<(String, String)>> {
+        let (condition, values) = match which {
+            NoteFilter::Named(names) => {
+                let names = serde_json::Value::from(names).to_string();
+                ("name IN (SELECT value FROM json_each(?1))", vec![names])
+            }
+            NoteFilter::Prefix(prefix) => (
+                "name >= ?1 AND name < ?2",
+                vec![prefix.to_owned(), format!("{prefix}{}", char::MAX)],
+            ),
+        };
+        self.read("reading notes", move |transaction| {
+            let sql = format!("SELECT name, text FROM notes WHERE {condition} ORDER BY name");
+            transaction.all(&sql, params_from_iter(values), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+        })
+        .await
     }
 
     async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
         let doing = format!("changing the note {name}");
         let text_of = |text: Option<&str>| text.map(str::to_owned);
         let (name, read, text) = (name.to_owned(), text_of(read), text_of(text));
-        let swap = move |transaction: &Transaction<'_>| {
-            let prepare = |sql| transaction.prepare_cached(sql);
+        self.write(doing, move |transaction| {
             let changed = match (read, text) {
                 (None, None) => 0,
-                (None, Some(text)) => prepare(
+                (None, Some(text)) => transaction.run(
                     "INSERT INTO notes (name, text) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-                )?
-                .execute([name, text])?,
-                (Some(read), Some(text)) => {
-                    prepare("UPDATE notes SET text = ?3 WHERE name = ?1 AND text = ?2")?
-                        .execute([name, read, text])?
-                }
-                (Some(read), None) => prepare("DELETE FROM notes WHERE name = ?1 AND text = ?2")?
-                    .execute([name, read])?,
+                    [name, text],
+                )?,
+                (Some(read), Some(text)) => transaction.run(
+                    "UPDATE notes SET text = ?3 WHERE name = ?1 AND text = ?2",
+                    [name, read, text],
+                )?,
+                (Some(read), None) => transaction.run(
+                    "DELETE FROM notes WHERE name = ?1 AND text = ?2",
+                    [name, read],
+                )?,
             };
             Ok(changed == 1)
-        };
-        self.connections.write(doing, swap).await
-    }
-
-    async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>> {
-        let doing = format!("reading the notes under {prefix}");
-        let (from, to) = (prefix.to_owned(), format!("{prefix}{}", char::MAX));
-        let read = move |transaction: &Transaction<'_>| {
-            let sql = "SELECT name, text FROM notes WHERE name >= ?1 AND name < ?2 ORDER BY name";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let notes = statement.query_map([from, to], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            Ok(notes.collect::<rusqlite::Result<_>>()?)
-        };
-        self.connections.read(doing, read).await
+        })
+        .await
     }
 }
 
-fn find(transaction: &Transaction<'_>, name: &String) -> Answer<Option<String>> {
-    let mut statement = transaction.prepare_cached("SELECT text FROM notes WHERE name = ?1")?;
-    Ok(statement.query_row([name], |row| row.get(0)).optional()?)
+#[async_trait]
+impl Leases for Sqlite {
+    async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool> {
+        let sql = "INSERT INTO leases (name, owner, until) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+                   WHERE owner = excluded.owner OR until <= ?4 OR until > ?5";
+        let row = (
+            name.to_owned(),
+            lease.owner.clone(),
+            millis(lease.until),
+            millis(now),
+            millis(furthest_lease_of(name, now)),
+        );
+        let doing = format!("leasing {name}");
+        let lease = move |transaction: &rusqlite::Transaction<'_>| transaction.run(sql, row);
+        Ok(self.write(doing, lease).await? == 1)
+    }
+
+    async fn release(&self, which: &Release<'_>) -> Result<()> {
+        let (doing, sql, values): (_, _, Vec<Value>) = match *which {
+            Release::Lease { name, owner } => (
+                "releasing a lease",
+                "DELETE FROM leases WHERE name = ?1 AND owner = ?2",
+                vec![name.to_owned().into(), owner.to_owned().into()],
+            ),
+            Release::Fanouts(owner) => (
+                "releasing fan-outs",
+                "UPDATE fanouts SET owner = NULL, until = NULL WHERE owner = ?1",
+                vec![owner.to_owned().into()],
+            ),
+            Release::Deliveries(owner) => (
+                "releasing deliveries",
+                "UPDATE deliveries SET owner = NULL, until = NULL WHERE owner = ?1 AND open",
+                vec![owner.to_owned().into()],
+            ),
+            Release::Deferred(now) => (
+                "releasing deliveries",
+                "UPDATE deliveries SET until = NULL
+                 WHERE open AND coalesce(until, 0) > ?1 AND owner IS NULL AND state = 'pending'",
+                vec![millis(now).into()],
+            ),
+        };
+        self.write(doing, move |transaction| {
+            transaction.run(sql, params_from_iter(values)).map(drop)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl SeenReports for Sqlite {
+    async fn webhook_receipts(
+        &self,
+        marks: &[(String, String)],
+        now: DateTime<Utc>,
+        until: Option<DateTime<Utc>>,
+    ) -> Result<Vec<Option<String>>> {
+        let Some(until) = until else {
+            let find = "SELECT mark FROM sightings WHERE key = ?1 AND until > ?2";
+            return self
+                .read_each(
+                    "reading webhook ids",
+                    marks,
+                    move |transaction, (key, _)| {
+                        transaction.first(find, (key, millis(now)), |row| row.get(0))
+                    },
+                )
+                .await;
+        };
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let marks = marks.to_vec();
+        self.write("recording webhook ids", move |transaction| {
+            transaction.run("DELETE FROM sightings WHERE until <= ?1", [millis(now)])?;
+            // Of a mark that expires in the past, nothing is found, and the new one is returned.
+            let sql = "INSERT INTO sightings (key, mark, until) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
+            let mark = |(key, mark): &(String, String)| {
+                transaction.first(sql, (key, mark, millis(until)), |row| row.get(0))
+            };
+            marks.iter().map(mark).collect()
+        })
+        .await
+    }
 }

@@ -1,14 +1,30 @@
-//! Objects: one row each. Mapped models are in the application's MongoDB and exist only there.
+//! Objects, retractions and inboxes: one row each. Mapped models are in the application's MongoDB
+//! and exist only there. The time of a retraction only grows, under any race.
 
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
 
-use super::Sqlite;
-use super::answer::Answer;
-use super::codec::{Record, millis};
-use super::pokes::poke;
-use crate::domain::{ChangeNotice, Json, Object, ObjectKey};
-use crate::store::{Objects, Result};
+use super::change_notices::notify;
+use super::connections::{Answer, Statements as _};
+use super::rows::{Conflict, Fields, Table, fields, json};
+use super::{Sqlite, directory, stacks};
+use crate::domain::{
+    ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId, Window,
+};
+use crate::store::record::fields::As;
+use crate::store::record::small::InboxRecord;
+use crate::store::record::small::ObjectRecord;
+use crate::store::{FeedParts, Inboxes, Objects, Result, Retractions};
+
+pub(super) const OBJECTS: Table = Table {
+    name: "objects",
+    columns: "id=_id notifiable:flag title url image by at lng=place.lng lat=place.lat data",
+};
+
+pub(super) const INBOXES: Table = Table {
+    name: "inboxes",
+    columns: "user=_id stamp changed days:json",
+};
 
 #[async_trait]
 impl Objects for Sqlite {
@@ -17,79 +33,155 @@ impl Objects for Sqlite {
             return Ok(());
         }
         let objects = objects.to_vec();
-        let put = move |transaction: &Transaction<'_>| {
-            objects
-                .iter()
-                .try_for_each(|object| put(transaction, object))?;
+        self.write("putting objects", move |transaction| {
+            for object in &objects {
+                put_object(transaction, object)?;
+            }
             let names = objects.iter().map(|object| object.key.as_str());
-            poke(transaction, &ChangeNotice::objects(names))
-        };
-        self.connections.write("putting objects", put).await
+            notify(transaction, &ChangeNotice::objects(names))
+        })
+        .await
     }
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
-        let find = |transaction: &Transaction<'_>, key: &ObjectKey| match find(transaction, key) {
-            // One unreadable record must not block the emails of all users, so it counts as not
-            // notifiable.
-            Err(failure) if failure.is_unreadable() => {
-                let error = failure.while_doing("reading an object");
-                tracing::warn!(%error, "an object cannot be read, and does not apply");
-                Ok(Some(Object {
-                    notifiable: false,
-                    ..Object::bare(key.clone())
-                }))
+        self.read_each("reading objects", keys, |transaction, key| {
+            match find_object(transaction, key) {
+                // One unreadable record must not block the emails of all users, so it counts as not
+                // notifiable.
+                Err(failure) if failure.is_unreadable() => {
+                    let error = failure.while_doing("reading an object");
+                    tracing::warn!(%error, "an object cannot be read, and does not apply");
+                    Ok(Some(Object {
+                        notifiable: false,
+                        ..Object::bare(key.clone())
+                    }))
+                }
+                found => found,
             }
-            found => found,
-        };
-        self.read_each("reading objects", keys, find).await
+        })
+        .await
     }
 }
 
-pub(super) fn put(transaction: &Transaction<'_>, object: &Object) -> Answer<()> {
-    let sql =
-        "INSERT OR REPLACE INTO objects (id, notifiable, title, url, image, by, at, lng, lat, data)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    let data = (!object.data.is_null()).then(|| object.data.text());
-    transaction.prepare_cached(sql)?.execute((
-        object.key.as_str(),
-        object.notifiable,
-        &object.title,
-        &object.url,
-        &object.image,
-        &object.by,
-        object.at.map(millis),
-        object.place.map(|place| place.lng()),
-        object.place.map(|place| place.lat()),
-        data,
-    ))?;
-    Ok(())
+pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Answer<()> {
+    let mut fields = fields(&ObjectRecord::from_value(&Object {
+        data: Json::default(),
+        ..object.clone()
+    }))?;
+    // The text of the JSON keeps the order of its fields.
+    if !object.data.is_null() {
+        fields.insert("data".to_owned(), object.data.text().into());
+    }
+    OBJECTS
+        .insert(transaction, Conflict::Replace, &fields)
+        .map(drop)
 }
 
-fn find(transaction: &Transaction<'_>, key: &ObjectKey) -> Answer<Option<Object>> {
+fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Answer<Option<Object>> {
     let mut statement = transaction.prepare_cached("SELECT * FROM objects WHERE id = ?1")?;
     let mut rows = statement.query([key.as_str()])?;
-    rows.next()?.map(read).transpose()
+    rows.next()?.map(read_object).transpose()
 }
 
-pub(super) fn read(row: &Row<'_>) -> Answer<Object> {
-    let record = Record {
-        what: "object",
-        row,
+pub(super) fn read_object(row: &Row<'_>) -> Answer<Object> {
+    let object = OBJECTS.read::<ObjectRecord>(row, Fields::new())?;
+    let data = match object.data.is_null() {
+        true => Json::default(),
+        false => json(row, "data", "object")?,
     };
-    let data: Option<String> = record.get("data")?;
-    Ok(Object {
-        key: ObjectKey::stored(record.text("id")?),
-        notifiable: record.get("notifiable")?,
-        title: record.get("title")?,
-        url: record.get("url")?,
-        image: record.get("image")?,
-        by: record.get("by")?,
-        at: record.maybe_time("at")?,
-        place: record.place()?,
-        data: if data.is_some() {
-            record.json("data")?
-        } else {
-            Json::default()
-        },
-    })
+    Ok(Object { data, ..object })
+}
+
+#[async_trait]
+impl Retractions for Sqlite {
+    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
+        if retractions.is_empty() {
+            return Ok(());
+        }
+        let (retractions, about) = (retractions.to_vec(), about.clone());
+        self.write("retracting events", move |transaction| {
+            for Retraction { t, o, at } in &retractions {
+                let sql = "INSERT INTO retractions (type, object, at) VALUES (?1, ?2, ?3)
+                           ON CONFLICT DO UPDATE SET at = excluded.at WHERE at < excluded.at";
+                transaction.run(sql, (t.as_str(), o.as_str(), at.to_string()))?;
+            }
+            notify(transaction, &about)
+        })
+        .await
+    }
+
+    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
+        self.read_each(
+            "reading retractions",
+            events,
+            |transaction, Event { t, o, .. }| {
+                let sql = "SELECT at FROM retractions WHERE type = ?1 AND object = ?2";
+                let at = transaction.first(sql, (t.as_str(), o.as_str()), |row| row.get(0))?;
+                Ok(at.map(|at: String| {
+                    at.parse().unwrap_or_else(|_| {
+                    tracing::warn!(%t, %o, "a retraction cannot be read, and reaches everything");
+                    Id::LAST
+                })
+                }))
+            },
+        )
+        .await
+    }
+}
+
+#[async_trait]
+impl Inboxes for Sqlite {
+    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
+        self.read_each("reading inboxes", users, find_inbox).await
+    }
+
+    async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
+        let user = user.clone();
+        self.read("reading a feed", move |transaction| {
+            let mut people = stacks::each(transaction, &window, vec![user.clone()])?;
+            Ok(FeedParts {
+                person: people.remove(0),
+                inbox: find_inbox(transaction, &user)?,
+                user: directory::find(transaction, &user)?,
+            })
+        })
+        .await
+    }
+
+    async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
+        let inbox = inbox.clone();
+        self.write("putting an inbox", move |transaction| {
+            let stored = revision_of(transaction, &inbox.user)?;
+            if stored != inbox.revision {
+                return Ok(stored == Some(revision));
+            }
+            let (user, revision) = (inbox.user.clone(), Some(revision));
+            let fields = fields(&InboxRecord::from_value(&Inbox { revision, ..inbox }))?;
+            notify(transaction, &ChangeNotice::people([user.as_str()]))?;
+            Ok(INBOXES.insert(transaction, Conflict::Replace, &fields)? == 1)
+        })
+        .await
+    }
+}
+
+fn find_inbox(transaction: &Transaction<'_>, user: &UserId) -> Answer<Option<Inbox>> {
+    match INBOXES.find::<InboxRecord>(transaction, "user = ?1", [user.as_str()]) {
+        Ok(mut found) => Ok(found.pop()),
+        Err(failure) if failure.is_unreadable() => {
+            let error = failure.message();
+            tracing::warn!(error, "an inbox cannot be read; all is new");
+            Ok(Some(Inbox {
+                revision: revision_of(transaction, user)?,
+                ..Inbox::empty(user.clone())
+            }))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Returns the revision of the stored record; `None` if there is no record or no valid revision.
+fn revision_of(transaction: &Transaction<'_>, user: &UserId) -> Answer<Option<Id>> {
+    let sql = "SELECT stamp FROM inboxes WHERE user = ?1";
+    let stamp: Option<String> = transaction.first(sql, [user.as_str()], |row| row.get(0))?;
+    Ok(stamp.and_then(|stamp| stamp.parse().ok()))
 }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 
-use super::answer::Answer;
+use super::connections::{Answer, Statements as _};
 
 /// Start and end of such a line.
 const FORM: (&str, &str) = ("{\"$tidings_row\":", "}");
@@ -105,12 +105,10 @@ impl OddRow {
     pub(super) fn restore(&self, transaction: &Transaction<'_>, table: &str) -> Answer<bool> {
         let insert = format!("INSERT INTO {table} VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING");
         let [id, n, events] = &self.0;
-        transaction
-            .prepare_cached(&insert)?
-            .execute((id, n, events))?;
-        let standing = format!("SELECT id, n, events FROM {table} WHERE id = ?1");
-        let mut standing = transaction.prepare_cached(&standing)?;
-        let mut rows = standing.query([id])?;
+        transaction.run(&insert, (id, n, events))?;
+        let stored = format!("SELECT id, n, events FROM {table} WHERE id = ?1");
+        let mut stored = transaction.prepare_cached(&stored)?;
+        let mut rows = stored.query([id])?;
         Ok(match rows.next()? {
             Some(row) => Self::of(row)? == *self,
             None => false,

@@ -13,11 +13,10 @@ use futures::stream::{self, BoxStream};
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Transaction};
 
-use super::answer::Answer;
-use super::codec::RowId;
-use super::merge::{self, Range};
-use super::pokes::poke;
-use super::{Sqlite, days, entries};
+use super::change_notices::notify;
+use super::connections::Answer;
+use super::days::RowId;
+use super::{Sqlite, days, entries, merge};
 use crate::domain::{
     BadStack, ChangeNotice, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId,
     UserId, Window,
@@ -40,12 +39,11 @@ impl Stacks for Sqlite {
         let lists: Arc<[List]> = pushes.lists.iter().map(|list| List::new(list)).collect();
         for (part, people) in pushes.people.chunks(AT_ONCE).enumerate() {
             let (lists, first, people) = (lists.clone(), part * AT_ONCE, people.to_vec());
-            let work =
-                move |transaction: &Transaction<'_>| push(transaction, day, cap, &lists, &people);
-            let capped = self
-                .connections
-                .write(format!("pushing onto stacks of {day}"), work)
-                .await?;
+            let capped = self.write(
+                format!("pushing onto stacks of {day}"),
+                move |transaction| push(transaction, day, cap, &lists, &people),
+            );
+            let capped = capped.await?;
             pushed
                 .capped
                 .extend(capped.into_iter().map(|(n, which)| (first + n, which)));
@@ -60,70 +58,48 @@ impl Stacks for Sqlite {
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
         let chunk = chunk.max(1);
-        let next = move |range: Option<Range>| {
+        // The user to start after, and whether there may be more.
+        let next = move |(after, more): (Option<UserId>, bool)| {
             let window = window.clone();
             async move {
-                let Some(range) = range else { return Ok(None) };
-                let doing = format!(
-                    "reading the stacks of {} to {}",
-                    window.first(),
-                    window.last()
-                );
-                let work = move |transaction: &Transaction<'_>| {
-                    merge::read(transaction, &window, &range, chunk)
-                };
-                let people = self.connections.read(doing, work).await?;
-                Ok(people.last().map(|person| person.user.clone()).map(|last| {
-                    let more = (people.len() == chunk).then_some(Range::After(last));
-                    (people, more)
-                }))
+                if !more {
+                    return Ok(None);
+                }
+                let (first, last) = (window.first(), window.last());
+                let doing = format!("reading the stacks of {first} to {last}");
+                let people = self.read(doing, move |transaction| {
+                    merge::read(transaction, &window, after.as_ref(), chunk)
+                });
+                let people = people.await?;
+                let more = people.len() == chunk;
+                let last = people.last().map(|person| person.user.clone());
+                Ok(last.map(|last| (people, (Some(last), more))))
             }
         };
-        stream::try_unfold(Some(after.map_or(Range::All, Range::After)), next).boxed()
+        stream::try_unfold((after, true), next).boxed()
     }
 
     async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>> {
         let doing = format!("reading stacks of {} to {}", window.first(), window.last());
-        match people {
-            People::Each(people) => {
-                let people = people.to_vec();
-                self.connections
-                    .read(doing, move |transaction| each(transaction, &window, people))
-                    .await
-            }
-            People::Between(people) => {
-                let people = people.to_vec();
-                self.connections
-                    .read(doing, move |transaction| {
-                        between(transaction, &window, people)
-                    })
-                    .await
-            }
-        }
+        let (People::Each(people) | People::Between(people)) = people;
+        let people = people.to_vec();
+        self.read(doing, move |transaction| each(transaction, &window, people))
+            .await
     }
 
     /// Always returns an empty list, because a row can always take another line.
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
-        self.append_once(markers.iter().flat_map(Todo::of).collect())
-            .await
-            .map(|()| Vec::new())
-    }
-}
-
-impl Sqlite {
-    /// Appends each entry once to the stacks that exist.
-    async fn append_once(&self, mut todo: Vec<Todo>) -> Result<()> {
+        let mut lines: Vec<NewLine> = markers.iter().flat_map(NewLine::of).collect();
         // The order in which the tables are stored on disk.
-        todo.sort_by(|a, b| (a.day, &a.row).cmp(&(b.day, &b.row)));
-        for part in todo.chunks(AT_ONCE) {
+        lines.sort_by(|a, b| (a.day, &a.row).cmp(&(b.day, &b.row)));
+        for part in lines.chunks(AT_ONCE) {
             let part = part.to_vec();
-            self.connections
-                .write("writing markers", move |transaction| {
-                    write_markers(transaction, &part)
-                })
-                .await?;
+            self.write("writing markers", move |transaction| {
+                write_markers(transaction, &part)
+            })
+            .await?;
         }
-        Ok(())
+        Ok(Vec::new())
     }
 }
 
@@ -140,12 +116,7 @@ struct List {
 
 impl List {
     fn new(events: &[Event]) -> Self {
-        let line = |event| {
-            let mut line = String::new();
-            entries::write_event(&mut line, event);
-            line
-        };
-        let lines: Vec<_> = events.iter().map(line).collect();
+        let lines: Vec<_> = events.iter().map(entries::event_line).collect();
         let mut seen = HashSet::with_capacity(events.len());
         let distinct: Vec<_> = (0..events.len())
             .filter(|n| seen.insert(&events[*n]))
@@ -162,9 +133,9 @@ impl List {
     }
 
     /// Returns the indices of the distinct entries that are not among these stored lines.
-    fn missing_in(&self, standing: &[u8]) -> Vec<usize> {
+    fn missing_in(&self, stored: &[u8]) -> Vec<usize> {
         let mut missing = self.distinct.clone();
-        for line in entries::lines(standing).flatten() {
+        for line in entries::lines(stored).flatten() {
             // Nearly every line is an event of another fan-out, which its last characters show.
             if entries::our_id(line).is_some_and(|id| !self.ids.contains(&Some(id))) {
                 continue;
@@ -259,9 +230,9 @@ fn push(
         if fresh && whole && rows.insert(&id, list.distinct.len(), &list.whole)? {
             continue;
         }
-        let standing = rows.find(&id, |n, lines| (n, list.missing_in(lines)))?;
-        fresh = standing.is_none();
-        let (n, mut missing) = standing.unwrap_or_else(|| (0, list.distinct.clone()));
+        let stored = rows.find(&id, |n, lines| (n, list.missing_in(lines)))?;
+        fresh = stored.is_none();
+        let (n, mut missing) = stored.unwrap_or_else(|| (0, list.distinct.clone()));
         let over = missing.split_off(missing.len().min(cap.saturating_sub(n)));
         if !missing.is_empty() {
             let lines: String = missing.iter().map(|n| list.lines[*n].as_str()).collect();
@@ -276,7 +247,7 @@ fn push(
         }
     }
     let names = people.iter().map(|(user, _)| user.as_str());
-    poke(transaction, &ChangeNotice::people(names))?;
+    notify(transaction, &ChangeNotice::people(names))?;
     Ok(capped)
 }
 
@@ -312,41 +283,16 @@ pub(super) fn each(
     Ok(found)
 }
 
-/// Reads the range from the first to the last user in one pass.
-fn between(
-    transaction: &Transaction<'_>,
-    window: &Window,
-    people: Vec<UserId>,
-) -> Answer<Vec<PersonStacks>> {
-    if people.is_empty() {
-        return Ok(Vec::new());
-    }
-    let range = Range::Among(people.clone());
-    let mut found = merge::read(transaction, window, &range, people.len())?
-        .into_iter()
-        .peekable();
-    let answer = |user: UserId| {
-        let stacks = found
-            .next_if(|person| person.user == user)
-            .map(|person| person.stacks);
-        PersonStacks {
-            user,
-            stacks: stacks.unwrap_or_default(),
-        }
-    };
-    Ok(people.into_iter().map(answer).collect())
-}
-
 /// An entry to be appended to a row, unless it is already there.
 #[derive(Debug, Clone)]
-struct Todo {
+struct NewLine {
     day: Day,
     row: RowId,
     entry: Entry,
     line: String,
 }
 
-impl Todo {
+impl NewLine {
     fn of(marker: &NewMarker) -> Vec<Self> {
         match marker {
             NewMarker::Flushed {
@@ -377,7 +323,7 @@ impl Todo {
         }
     }
 
-    fn stands_in(&self, lines: &[u8]) -> bool {
+    fn is_in(&self, lines: &[u8]) -> bool {
         // Nearly every line is an event, which its last characters show.
         entries::lines(lines)
             .flatten()
@@ -385,7 +331,7 @@ impl Todo {
     }
 }
 
-fn write_markers(transaction: &Transaction<'_>, markers: &[Todo]) -> Answer<()> {
+fn write_markers(transaction: &Transaction<'_>, markers: &[NewLine]) -> Answer<()> {
     for of_a_day in markers.chunk_by(|a, b| a.day == b.day) {
         let day = of_a_day[0].day;
         if !days::has_day(transaction, day)? {
@@ -393,8 +339,8 @@ fn write_markers(transaction: &Transaction<'_>, markers: &[Todo]) -> Answer<()> 
         }
         let mut rows = DayRows::of(transaction, day)?;
         for marker in of_a_day {
-            let stands = rows.find(&marker.row, |_, lines| marker.stands_in(lines))?;
-            if stands == Some(false) {
+            let is_stored = rows.find(&marker.row, |_, lines| marker.is_in(lines))?;
+            if is_stored == Some(false) {
                 rows.append(&marker.row, 1, &marker.line)?;
             }
         }

@@ -5,14 +5,13 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::answer::Answer;
-use super::codec::millis;
-use super::columns::{Met, Table, fields};
-use crate::domain::{Address, DeliveryId, Suppression};
+use super::connections::{Answer, Statements as _};
+use super::rows::{Conflict, Table, fields, millis};
+use crate::domain::{Address, Suppression};
 use crate::store::record::fields::As;
-use crate::store::record::suppression::SuppressionRecord;
+use crate::store::record::small::SuppressionRecord;
 use crate::store::types::graver;
-use crate::store::{Result, Suppressions};
+use crate::store::{AddressState, Result, SuppressionChange, Suppressions};
 
 pub(super) const SUPPRESSIONS: Table = Table {
     name: "suppressions",
@@ -24,15 +23,56 @@ pub(super) const NOT_LIFTED: &str = "(lifted IS NULL OR at > lifted)";
 
 #[async_trait]
 impl Suppressions for Sqlite {
-    async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
-        self.change_each("suppressing addresses", suppressions, suppress)
-            .await
-            .map(drop)
+    async fn change_suppressions(&self, change: &SuppressionChange<'_>) -> Result<u64> {
+        match *change {
+            SuppressionChange::Suppress(suppressions) => {
+                let doing = "suppressing addresses";
+                self.change_each(doing, suppressions, suppress).await?;
+                Ok(0)
+            }
+            SuppressionChange::Lift {
+                address,
+                at,
+                expired,
+            } => {
+                let address = address.clone();
+                let lift =
+                    move |transaction: &Transaction<'_>| lift(transaction, &address, at, expired);
+                Ok(self.write("lifting a suppression", lift).await?.into())
+            }
+            SuppressionChange::SoftBounce {
+                address,
+                delivery,
+                at,
+                since,
+            } => {
+                let (address, delivery) = (address.folded(), delivery.clone());
+                self.write("recording a soft bounce", move |transaction| {
+                    let address = address.reveal();
+                    let sql = "INSERT INTO soft_bounces (address, delivery, at) VALUES (?1, ?2, ?3)
+                               ON CONFLICT (address, delivery) DO UPDATE SET at = min(at, excluded.at)";
+                    transaction.run(sql, (address, delivery.as_str(), millis(at)))?;
+                    let sql = "DELETE FROM soft_bounces WHERE address = ?1 AND at < ?2";
+                    transaction.run(sql, (address, millis(since)))?;
+                    let sql = "SELECT count(*) FROM soft_bounces WHERE address = ?1";
+                    let count: Option<i64> = transaction.first(sql, [address], |row| row.get(0))?;
+                    Ok(count.unwrap_or_default().unsigned_abs())
+                })
+                .await
+            }
+        }
     }
 
-    async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
-        self.read_each("looking for suppressed addresses", addresses, find)
-            .await
+    async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {
+        let doing = "looking for suppressed addresses";
+        self.read_each(doing, addresses, |transaction, address| {
+            let stored = find_as(transaction, &address.folded())?;
+            Ok(AddressState {
+                suppression: find(transaction, address)?,
+                lifted: stored.and_then(|stored| stored.lifted),
+            })
+        })
+        .await
     }
 
     async fn suppressions(
@@ -41,82 +81,11 @@ impl Suppressions for Sqlite {
         limit: usize,
     ) -> Result<Vec<Suppression>> {
         let from = after.map_or_else(String::new, |after| after.lowered().reveal().to_owned());
-        let look = move |transaction: &Transaction<'_>| {
+        self.read("listing suppressed addresses", move |transaction| {
             let after = format!("address > ?1 AND {NOT_LIFTED} ORDER BY address LIMIT ?2");
             found(transaction, &after, (from, limit as i64))
-        };
-        self.connections
-            .read("listing suppressed addresses", look)
-            .await
-    }
-
-    async fn lift(
-        &self,
-        address: &Address,
-        at: DateTime<Utc>,
-        expired: DateTime<Utc>,
-    ) -> Result<bool> {
-        let address = address.clone();
-        let lift = move |transaction: &Transaction<'_>| {
-            let stored = find(transaction, &address)?;
-            let mut bounces =
-                transaction.prepare_cached("DELETE FROM soft_bounces WHERE address = ?1")?;
-            let mut spelled =
-                transaction.prepare_cached("DELETE FROM suppressions WHERE address = ?1")?;
-            for spelling in address.spellings() {
-                bounces.execute([spelling.reveal()])?;
-                if stored.is_some() {
-                    spelled.execute([spelling.reveal()])?;
-                }
-            }
-            let sql = format!("DELETE FROM suppressions WHERE lifted < ?1 AND NOT {NOT_LIFTED}");
-            transaction.execute(&sql, [millis(expired)])?;
-            let Some(stored) = stored else {
-                return Ok(false);
-            };
-            let lifted = SuppressionRecord::keep(&Suppression {
-                lifted: Some(at.max(stored.at)),
-                ..stored
-            });
-            SUPPRESSIONS.insert(transaction, Met::Replaced, &fields(&lifted)?)?;
-            Ok(true)
-        };
-        self.connections.write("lifting a suppression", lift).await
-    }
-
-    async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>> {
-        let lifted = |transaction: &Transaction<'_>, address: &Address| {
-            let stored = find_as(transaction, &address.folded())?;
-            Ok(stored.and_then(|stored| stored.lifted))
-        };
-        self.read_each("looking for lifted suppressions", addresses, lifted)
-            .await
-    }
-
-    async fn soft_bounce(
-        &self,
-        address: &Address,
-        delivery: &DeliveryId,
-        at: DateTime<Utc>,
-        since: DateTime<Utc>,
-    ) -> Result<u64> {
-        let (address, delivery) = (address.folded(), delivery.clone());
-        let note = move |transaction: &Transaction<'_>| {
-            let address = address.reveal();
-            let sql = "INSERT INTO soft_bounces (address, delivery, at) VALUES (?1, ?2, ?3)
-                       ON CONFLICT (address, delivery) DO UPDATE SET at = min(at, excluded.at)";
-            let row = (address, delivery.as_str(), millis(at));
-            transaction.prepare_cached(sql)?.execute(row)?;
-            let sql = "DELETE FROM soft_bounces WHERE address = ?1 AND at < ?2";
-            transaction
-                .prepare_cached(sql)?
-                .execute((address, millis(since)))?;
-            let sql = "SELECT count(*) FROM soft_bounces WHERE address = ?1";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let count: i64 = statement.query_row([address], |row| row.get(0))?;
-            Ok(count.unsigned_abs())
-        };
-        self.connections.write("noting a soft bounce", note).await
+        })
+        .await
     }
 }
 
@@ -128,11 +97,39 @@ fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
     {
         return Ok(false);
     }
-    let fields = fields(&SuppressionRecord::keep(&Suppression {
+    let fields = fields(&SuppressionRecord::from_value(&Suppression {
         lifted: stored.and_then(|stored| stored.lifted),
         ..news.clone()
     }))?;
-    Ok(SUPPRESSIONS.insert(transaction, Met::Replaced, &fields)? == 1)
+    Ok(SUPPRESSIONS.insert(transaction, Conflict::Replace, &fields)? == 1)
+}
+
+/// Lifts the suppression of an address. Returns whether it was suppressed.
+fn lift(
+    transaction: &Transaction<'_>,
+    address: &Address,
+    at: DateTime<Utc>,
+    expired: DateTime<Utc>,
+) -> Answer<bool> {
+    let stored = find(transaction, address)?;
+    for spelling in address.spellings() {
+        let spelling = [spelling.reveal()];
+        transaction.run("DELETE FROM soft_bounces WHERE address = ?1", spelling)?;
+        if stored.is_some() {
+            transaction.run("DELETE FROM suppressions WHERE address = ?1", spelling)?;
+        }
+    }
+    let sql = format!("DELETE FROM suppressions WHERE lifted < ?1 AND NOT {NOT_LIFTED}");
+    transaction.run(&sql, [millis(expired)])?;
+    let Some(stored) = stored else {
+        return Ok(false);
+    };
+    let lifted = SuppressionRecord::from_value(&Suppression {
+        lifted: Some(at.max(stored.at)),
+        ..stored
+    });
+    SUPPRESSIONS.insert(transaction, Conflict::Replace, &fields(&lifted)?)?;
+    Ok(true)
 }
 
 /// Returns the most severe active suppression of an address, in any spelling that an older version

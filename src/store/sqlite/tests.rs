@@ -12,7 +12,7 @@ use std::time::Duration;
 use chrono::DateTime;
 use rusqlite::Transaction;
 
-use super::columns::{Met, fields};
+use super::rows::{Conflict, fields};
 use super::{Sqlite, deliveries, directory};
 use crate::domain::delivery::{Correction, Reopening, Transition};
 use crate::domain::{
@@ -197,13 +197,13 @@ async fn a_preference_without_a_column_is_stored_with_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let ada = User::new(UserId::stored("ada"));
-    let record = fields(&UserRecord::keep(&ada)).unwrap();
+    let record = fields(&UserRecord::from_value(&ada)).unwrap();
     let write = |more: Option<(&str, &str)>| {
         let mut record = record.clone();
         record.insert("rev".to_owned(), 1.into());
         record.extend(more.map(|(field, value)| (field.to_owned(), value.into())));
         move |transaction: &Transaction<'_>| {
-            directory::USERS.insert(transaction, Met::Replaced, &record)?;
+            directory::USERS.insert(transaction, Conflict::Replace, &record)?;
             let read = "SELECT preferences FROM users";
             Ok(transaction.query_row(read, [], |row| row.get::<_, Option<String>>(0))?)
         }

@@ -14,7 +14,7 @@ use tidings::domain::{
     Suppression, User, UserId,
 };
 use tidings::engine::crash::{OF_AN_EXPORT, OF_AN_IMPORT};
-use tidings::store::{AnyRecord, Counted, Kind, Summing};
+use tidings::store::{AnyRecord, Counted, Import, Kind, Summing};
 
 use super::dice::Dice;
 use super::number;
@@ -122,7 +122,11 @@ async fn put(store: &Fresh, kind: Kind, records: Vec<AnyRecord>) {
         .iter()
         .map(|record| record.line().unwrap())
         .collect();
-    store.whole().put_page(kind, &lines).await.unwrap();
+    store
+        .whole()
+        .import(Import::Records(kind), &lines)
+        .await
+        .unwrap();
 }
 
 fn address(person: &UserId) -> Address {

@@ -7,7 +7,7 @@ use bson::doc;
 use tidings::domain::{Address, Reason, Suppression, User};
 
 use crate::support::town::{Town, monday, on_both_stores, to};
-use crate::support::{Fresh, noon, user};
+use crate::support::{Fresh, Shorthand, noon, user};
 
 on_both_stores! {
     a_suppression_applies_to_every_form_of_an_address

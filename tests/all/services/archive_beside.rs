@@ -11,7 +11,7 @@ use tidings::wire::transfer::DayFate;
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
 use crate::support::poison::database;
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
-use crate::support::{FailingStore, Fresh, id, new_marker, user};
+use crate::support::{FailingStore, Fresh, Shorthand, id, new_marker, user};
 
 on_both_stores! {
     a_day_that_exists_again_is_exported_to_a_second_file

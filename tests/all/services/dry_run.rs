@@ -112,7 +112,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
         "scan",
         "details",
         "users",
-        "suppressed",
+        "address_states",
         "deliveries",
         "find_batches",
         "objects",

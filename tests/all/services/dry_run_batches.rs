@@ -155,7 +155,7 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
     let reading = [
         "scan",
         "users",
-        "suppressed",
+        "address_states",
         "deliveries",
         "objects",
         "details",

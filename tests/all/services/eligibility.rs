@@ -21,7 +21,7 @@ use tidings::wire::explanation::Why;
 use tidings::wire::feed::Page;
 
 use crate::support::town::{Town, monday, on_both_stores, request, to};
-use crate::support::{Fresh, feed_of, kind, user};
+use crate::support::{Fresh, Shorthand, feed_of, kind, user};
 
 on_both_stores! {
     random_worlds_agree_with_the_model

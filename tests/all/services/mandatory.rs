@@ -17,7 +17,7 @@ use tidings::wire::explanation::{By, Place, Why};
 use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, monday, on_both_stores, request, saturday, to};
-use crate::support::{Fresh, kind, noon, user};
+use crate::support::{Fresh, Shorthand, kind, noon, user};
 
 on_both_stores! {
     opted_out_users_get_a_digest_of_mandatory_events_only

@@ -16,7 +16,7 @@ use tidings::wire::explanation::Why;
 use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
-use crate::support::{Fresh, noon, user};
+use crate::support::{Fresh, Shorthand, noon, user};
 
 on_both_stores! {
     an_address_suppressed_before_the_send_gets_no_email

@@ -2,7 +2,7 @@
 //! several records share.
 
 use tidings::domain::{Address, User, UserId};
-use tidings::store::{PeopleFilter, SharedAddresses};
+use tidings::store::PeopleFilter;
 
 use crate::support::*;
 
@@ -71,45 +71,4 @@ pub async fn users_with_one_address_are_returned_in_pages(store: Fresh) {
             vec!["p3".into(), "p4".into(), "p5".into()]
         )
     );
-}
-
-pub async fn addresses_that_several_records_share_are_counted(store: Fresh) {
-    let none = SharedAddresses::default();
-    assert_eq!(store.shared_addresses(100).await.unwrap(), none);
-    let records = [
-        ("p1", Some("alone@example.org")),
-        ("p2", Some("desk@example.org")),
-        ("p3", Some("Desk@Example.org")),
-        ("p4", Some("desk@example.org")),
-        ("p5", Some("pair@example.org")),
-        ("p6", Some("pair@example.org")),
-        ("p7", None),
-        ("p8", None),
-    ];
-    put(&store, &records).await;
-
-    let shared = store.second().shared_addresses(100).await.unwrap();
-
-    let expected = SharedAddresses {
-        read: 6,
-        addresses: 2,
-        users: 5,
-        first: Some(user("p2")),
-    };
-    assert_eq!(shared, expected);
-}
-
-pub async fn at_most_the_limit_of_records_is_counted(store: Fresh) {
-    let records = [
-        ("p4", Some("a@example.org")),
-        ("p3", Some("a@example.org")),
-        ("p2", Some("b@example.org")),
-        ("p1", Some("b@example.org")),
-    ];
-    put(&store, &records).await;
-
-    let shared = store.shared_addresses(3).await.unwrap();
-
-    assert_eq!((shared.read, shared.addresses, shared.users), (3, 1, 2));
-    assert_eq!(shared.first, Some(user("p3")));
 }

@@ -10,7 +10,7 @@ use super::batches::opened;
 use crate::support::*;
 
 pub async fn a_store_reports_its_engine_and_version(store: Fresh) {
-    let version = match store.server().await.unwrap().engine {
+    let version = match store.condition().await.unwrap().engine {
         Engine::Sqlite { version, journal } => {
             assert_eq!(journal, "wal");
             version
@@ -32,12 +32,15 @@ pub async fn a_store_reports_its_engine_and_version(store: Fresh) {
 }
 
 pub async fn a_new_store_has_every_index(store: Fresh) {
-    assert_eq!(store.missing_indexes().await.unwrap(), [] as [String; 0]);
+    assert_eq!(
+        store.condition().await.unwrap().missing_indexes.unwrap(),
+        [""; 0]
+    );
 }
 
 pub async fn reading_the_server_clock_creates_no_records(store: Fresh) {
     let before = SystemClock.now() - TimeDelta::seconds(1);
-    let time = store.server().await.unwrap().time;
+    let time = store.condition().await.unwrap().time;
     let after = SystemClock.now() + TimeDelta::seconds(1);
 
     assert!(time.is_none_or(|at| before < at && at < after), "{time:?}");

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Delivery, DeliveryId, DeliveryState, Form, Occasion, StackId};
-use tidings::store::Waits;
+use tidings::store::Release;
 
 use crate::support::*;
 
@@ -263,8 +263,8 @@ pub async fn a_released_delivery_can_be_claimed_at_once(store: Fresh) {
         .await
         .unwrap();
 
-    store.release(&Waits::Held("one")).await.unwrap();
-    store.release(&Waits::Held("nobody")).await.unwrap();
+    store.release(&Release::Deliveries("one")).await.unwrap();
+    store.release(&Release::Deliveries("nobody")).await.unwrap();
 
     let claimed = store.take("three", later(1), later(20), 10).await.unwrap();
     assert_eq!(

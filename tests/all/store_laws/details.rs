@@ -80,15 +80,15 @@ pub async fn forgetting_an_actor_changes_only_that_actors_details(store: Fresh) 
     ];
     store.accept(&all).await.unwrap();
     let ids = all.each_ref().map(|one| one.id);
-    let mut notices = store.pokes().await.unwrap();
+    let mut notices = store.change_notices().await.unwrap();
     assert_eq!(notices.next().await.unwrap().unwrap(), ChangeNotice::All);
 
-    store.second().forget_actor(&user("ben")).await.unwrap();
+    store.second().delete_user(&user("ben")).await.unwrap();
     let notice = async { while notices.next().await.unwrap().unwrap() != ChangeNotice::All {} };
     let notice = tokio::time::timeout(Duration::from_secs(30), notice);
     notice.await.expect("no change notice");
     let details = store.details(&ids).await.unwrap();
-    store.forget_actor(&user("ben")).await.unwrap();
+    store.delete_user(&user("ben")).await.unwrap();
 
     let mut expected = all.map(|one| one.details);
     for n in [0, 2] {

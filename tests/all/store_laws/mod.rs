@@ -25,11 +25,11 @@ mod leases;
 mod long_lists;
 mod marks;
 
+mod change_notices;
 mod notes;
 mod objects;
 mod old_documents;
 mod people;
-mod pokes;
 mod reopening;
 mod repeats;
 mod retractions;
@@ -130,7 +130,7 @@ contract_tests! {
         concurrent_marks_in_an_inbox_are_all_stored
         concurrent_writes_of_inboxes_each_return_their_own_outcome
         inboxes_without_recent_changes_are_removed;
-    pokes:
+    change_notices:
         a_subscriber_receives_notices_of_pushes_marks_and_objects
         a_late_subscriber_receives_later_notices;
     batches:
@@ -324,12 +324,10 @@ contract_tests! {
         a_note_is_changed_only_from_its_current_text
         one_of_many_concurrent_changes_of_a_note_succeeds
         notes_are_found_by_the_prefix_of_their_names
-        named_notes_are_returned_in_the_order_of_the_request;
+        named_notes_are_returned_once_by_name;
     addresses:
         users_are_found_by_address_in_any_case_and_form
-        users_with_one_address_are_returned_in_pages
-        addresses_that_several_records_share_are_counted
-        at_most_the_limit_of_records_is_counted;
+        users_with_one_address_are_returned_in_pages;
     transfer:
         every_record_is_exported_and_imported_whole
         pages_join_without_a_gap

@@ -3,7 +3,7 @@
 
 use tidings::domain::delivery::{Corrected, Correction, Deferral, Reopening, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState, Feedback, ReportKind, StackId};
-use tidings::store::{DeliveryFilter, Span, Waits};
+use tidings::store::{DeliveryFilter, Release, Span};
 
 use super::deliveries::{later, open, row, sending, settlement, users};
 use super::settling::{deferral, unknown};
@@ -59,7 +59,7 @@ pub async fn deferred_deliveries_can_be_released_unless_they_are_sending(store: 
 
     store
         .second()
-        .release(&Waits::PutOff(later(1)))
+        .release(&Release::Deferred(later(1)))
         .await
         .unwrap();
 

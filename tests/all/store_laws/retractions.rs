@@ -76,7 +76,7 @@ pub async fn the_latest_of_concurrent_retractions_wins(store: Fresh) {
 }
 
 pub async fn a_retraction_sends_its_change_notice(store: Fresh) {
-    let mut notices = store.pokes().await.unwrap();
+    let mut notices = store.change_notices().await.unwrap();
     assert_eq!(notices.next().await.unwrap().unwrap(), ChangeNotice::All);
     let about = ChangeNotice::objects(["Artwork:1"]);
 

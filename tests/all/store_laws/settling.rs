@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tidings::domain::delivery::{Corrected, Decision, Deferral, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState};
-use tidings::store::{Forgettable, Waits};
+use tidings::store::{Forgettable, Release};
 
 use super::deliveries::{later, open, row, sending, settlement, users};
 
@@ -145,7 +145,7 @@ pub async fn a_deferred_delivery_is_not_claimed_early_and_keeps_its_reason(store
     assert_eq!(bob.state, DeliveryState::Sending);
     assert_eq!(bob.attempts.not_before, Some(later(17)));
     assert!(bob.attempts.call.is_some());
-    store.release(&Waits::Held("one")).await.unwrap();
+    store.release(&Release::Deliveries("one")).await.unwrap();
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
     let early = store.take("two", later(14), later(30), 10).await.unwrap();
     let due = store.take("two", later(16), later(30), 10).await.unwrap();

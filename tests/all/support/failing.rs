@@ -208,7 +208,7 @@ impl Intercept for FailingStore {
         Call { method, kind }: Call,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        if method == "pokes" {
+        if method == "change_notices" {
             return work.await;
         }
         if let Some(before) = &self.before {
@@ -222,7 +222,7 @@ impl Intercept for FailingStore {
                 return Err(failure(kind));
             }
         };
-        if method == "find_accumulators"
+        if kind == "find_accumulators"
             && let Some(found) = (&mut answer as &mut dyn Any).downcast_mut::<Vec<Accumulator>>()
         {
             let stale = std::mem::take(&mut *self.stale.lock().unwrap());
@@ -236,8 +236,8 @@ impl Intercept for FailingStore {
         call: Call,
         chunks: BoxStream<'a, Result<T>>,
     ) -> BoxStream<'a, Result<T>> {
-        let broken = stream::once(async move { Err(failure(call.method)) });
-        match self.next(call.method) {
+        let broken = stream::once(async move { Err(failure(call.kind)) });
+        match self.next(call.kind) {
             None => chunks,
             Some(Fault::Refused) => broken.boxed(),
             Some(Fault::Unheard) => chunks.take(1).chain(broken).boxed(),

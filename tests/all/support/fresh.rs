@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
-use tidings::store::{Kind, Page, People, Store};
+use tidings::store::{Export, Kind, Page, People, Store};
 
 use super::window;
 
@@ -62,7 +62,11 @@ impl Fresh {
 
     /// All pages of a kind.
     pub async fn pages(&self, kind: Kind) -> Vec<Page> {
-        self.store.export_pages(kind).try_collect().await.unwrap()
+        self.store
+            .export(Export::Records(kind))
+            .try_collect()
+            .await
+            .unwrap()
     }
 
     /// The lines of all readable records of a kind.

@@ -9,11 +9,12 @@ use tidings::domain::delivery::{
     Corrected, Correction, Decision, Deferral, Handover, Reopening, Settlement, Transition,
 };
 use tidings::domain::{
-    BatchState, Day, Delivery, DeliveryId, DeliveryState, FanoutState, FollowKey, Id, Point, UserId,
+    Address, BatchState, Day, Delivery, DeliveryId, DeliveryState, Event, FanoutState, FollowKey,
+    Id, Point, Suppression, UserId,
 };
 use tidings::store::{
-    AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, PeopleFilter, Result, Store,
-    Summing,
+    AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, PeopleFilter,
+    Release, Result, Store, Summing, SuppressionChange,
 };
 
 /// The size of the journal.
@@ -196,9 +197,81 @@ pub trait Shorthand: Store {
             lines.iter().for_each(|line| sum.add(line));
         }
         drop(chunks);
-        let dropped = self.drop_day(day, &sum.end()).await?;
+        let dropped = self.drop_day(day, Some(&sum.end())).await?;
         assert!(dropped, "nobody else writes to {day}");
         Ok(())
+    }
+
+    async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
+        let entries = self.journal(JournalQuery::Newest(limit)).await?.into_iter();
+        Ok(entries.map(|entry| entry.events).collect())
+    }
+
+    async fn unlease(&self, name: &str, owner: &str) -> Result<()> {
+        self.release(&Release::Lease { name, owner }).await
+    }
+
+    async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
+        let change = SuppressionChange::Suppress(suppressions);
+        self.change_suppressions(&change).await.map(drop)
+    }
+
+    async fn lift(
+        &self,
+        address: &Address,
+        at: DateTime<Utc>,
+        expired: DateTime<Utc>,
+    ) -> Result<bool> {
+        let change = SuppressionChange::Lift {
+            address,
+            at,
+            expired,
+        };
+        Ok(self.change_suppressions(&change).await? == 1)
+    }
+
+    async fn soft_bounce(
+        &self,
+        address: &Address,
+        delivery: &DeliveryId,
+        at: DateTime<Utc>,
+        since: DateTime<Utc>,
+    ) -> Result<u64> {
+        let change = SuppressionChange::SoftBounce {
+            address,
+            delivery,
+            at,
+            since,
+        };
+        self.change_suppressions(&change).await
+    }
+
+    async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
+        let states = self.address_states(addresses).await?.into_iter();
+        Ok(states.map(|state| state.suppression).collect())
+    }
+
+    async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>> {
+        let states = self.address_states(addresses).await?.into_iter();
+        Ok(states.map(|state| state.lifted).collect())
+    }
+
+    async fn sight(
+        &self,
+        marks: &[(String, String)],
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+    ) -> Result<Vec<String>> {
+        let marks = self.webhook_receipts(marks, now, Some(until)).await?;
+        Ok(marks.into_iter().flatten().collect())
+    }
+
+    async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
+        let marks: Vec<_> = keys
+            .iter()
+            .map(|key| (key.clone(), String::new()))
+            .collect();
+        self.webhook_receipts(&marks, now, None).await
     }
 }
 

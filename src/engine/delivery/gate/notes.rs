@@ -16,7 +16,7 @@ use super::{Gate, GateState};
 use crate::domain::{DeliveryState, Pause, ReportCounts, Share};
 use crate::engine::Result;
 use crate::engine::feedback::suppressions::unreported;
-use crate::store::Notes;
+use crate::store::{NoteFilter, Notes};
 
 /// Name of the note with the pause, and the prefix of all these notes but [`RESUMED`].
 const PAUSE: &str = "pause";
@@ -105,12 +105,12 @@ impl Pause {
     pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
         let pause = Self::current(notes).await?;
         change_note(notes, RESUMED, |_| Some(now.to_rfc3339())).await?;
-        for (name, _) in notes.notes(ENDED).await? {
+        for (name, _) in notes.notes(NoteFilter::Prefix(ENDED)).await? {
             // If the outcome of the last call is unknown, the next call still contains one email.
             let rest = |note: Option<&str>| json(&RecentOutcomes::read(note).after_pause());
             change_note(notes, &name, rest).await?;
         }
-        for (name, _) in notes.notes(CLOSED).await? {
+        for (name, _) in notes.notes(NoteFilter::Prefix(CLOSED)).await? {
             change_note(notes, &name, |_| None).await?;
         }
         change_note(notes, PAUSE, |_| None).await?;
@@ -159,7 +159,7 @@ impl Gate {
         }
         let now = self.context.clock.now();
         let before = self.account.state().before_read();
-        let notes = self.context.store.notes(PAUSE).await?;
+        let notes = self.context.store.notes(NoteFilter::Prefix(PAUSE)).await?;
         let mut notes: BTreeMap<String, String> = notes.into_iter().collect();
         let mut state = self.account.state();
         if let Some(pause) = notes.remove(PAUSE) {

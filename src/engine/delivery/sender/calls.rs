@@ -23,6 +23,7 @@ use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Suppression};
 use crate::email::{Certainty, Message, Outcome, Permit};
 use crate::engine::{Result, came_to, crash};
+use crate::store::SuppressionChange;
 
 /// The state that a sender keeps from one portion to the next.
 struct Progress {
@@ -359,7 +360,8 @@ impl Sender {
         self.gate.share_wait().await?;
         if !suppressions.is_empty() {
             // If the process dies before this, the next email to the address is rejected again.
-            self.context.store.suppress(&suppressions).await?;
+            let suppress = SuppressionChange::Suppress(&suppressions);
+            self.context.store.change_suppressions(&suppress).await?;
         }
         concluded
     }

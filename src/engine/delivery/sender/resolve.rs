@@ -17,7 +17,7 @@ use super::Sender;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
 use crate::email::{Certainty, Permit, QueryAnswer, Silence};
 use crate::engine::{Result, crash};
-use crate::store::Claim;
+use crate::store::{Claim, Release};
 
 /// The reason for a `sending` row that has none.
 const DIED: &str = "the worker that sent it died before it saw the answer";
@@ -63,7 +63,10 @@ impl Sender {
         let rows = self.ledger.claim(&Claim::Call(call), now).await?;
         self.ledger.tally.take_up(&rows);
         let resolved = self.resolve_rows(call, rows, now, permit).await;
-        store.unlease(&name, &self.context.owner).await?;
+        let owner = &self.context.owner;
+        store
+            .release(&Release::Lease { name: &name, owner })
+            .await?;
         resolved
     }
 

@@ -13,9 +13,9 @@ use futures::stream::{self, BoxStream};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::answer::Answer;
+use super::connections::{Answer, Statements as _};
 use crate::domain::ChangeNotice;
-use crate::store::{Pokes, Result};
+use crate::store::{ChangeNotices, Result};
 
 /// Number of notices to keep. The oldest are removed.
 const KEPT: i64 = 1_000;
@@ -26,33 +26,33 @@ const PAUSE: Duration = Duration::from_millis(100);
 struct Listener {
     store: Sqlite,
     last: i64,
-    heard: VecDeque<ChangeNotice>,
+    received: VecDeque<ChangeNotice>,
 }
 
 #[async_trait]
-impl Pokes for Sqlite {
-    async fn pokes(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
-        let newest = |transaction: &Transaction<'_>| {
+impl ChangeNotices for Sqlite {
+    async fn change_notices(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
+        let newest = self.read("subscribing to change notices", |transaction| {
             let sql = "SELECT coalesce(max(id), 0) FROM pokes";
             Ok(transaction.query_row(sql, [], |row| row.get(0))?)
-        };
-        let doing = "listening for what changes in feeds";
+        });
         let listener = Listener {
             store: self.clone(),
-            last: self.connections.read(doing, newest).await?,
-            heard: VecDeque::from([ChangeNotice::All]),
+            last: newest.await?,
+            received: VecDeque::from([ChangeNotice::All]),
         };
         let next = move |mut listener: Listener| async move {
-            while listener.heard.is_empty() {
+            while listener.received.is_empty() {
                 tokio::time::sleep(PAUSE).await;
                 let last = listener.last;
-                let look = move |transaction: &Transaction<'_>| since(transaction, last);
-                let (last, heard) = listener.store.connections.read(doing, look).await?;
+                let read = move |transaction: &Transaction<'_>| since(transaction, last);
+                let read = listener.store.read("reading change notices", read);
+                let (last, received) = read.await?;
                 listener.last = last;
-                listener.heard.extend(heard);
+                listener.received.extend(received);
             }
-            let poke = listener.heard.pop_front();
-            Ok(poke.map(|poke| (poke, listener)))
+            let notice = listener.received.pop_front();
+            Ok(notice.map(|notice| (notice, listener)))
         };
         Ok(stream::try_unfold(listener, next).boxed())
     }
@@ -62,26 +62,26 @@ impl Pokes for Sqlite {
 fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<ChangeNotice>)> {
     let sql = "SELECT id, about, keys FROM pokes WHERE id > ?1 ORDER BY id";
     let mut statement = transaction.prepare_cached(sql)?;
-    let (mut rows, mut heard, mut newest) = (statement.query([last])?, Vec::new(), last);
+    let (mut rows, mut received, mut newest) = (statement.query([last])?, Vec::new(), last);
     while let Some(row) = rows.next()? {
         let (id, about, keys): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if newest == last && id > last + 1 {
             // The notices in between have already been removed.
-            heard.push(ChangeNotice::All);
+            received.push(ChangeNotice::All);
         }
         newest = id;
-        heard.push(ChangeNotice::stored(&about, &keys));
+        received.push(ChangeNotice::stored(&about, &keys));
     }
-    Ok((newest, heard))
+    Ok((newest, received))
 }
 
 /// Adds a notice, which subscribers see once the transaction commits.
-pub(super) fn poke(transaction: &Transaction<'_>, poke: &ChangeNotice) -> Answer<()> {
-    let (about, keys) = poke.kept();
+pub(super) fn notify(transaction: &Transaction<'_>, notice: &ChangeNotice) -> Answer<()> {
+    let (about, keys) = notice.kept();
     let sql = "INSERT INTO pokes (about, keys) VALUES (?1, ?2)";
-    transaction.prepare_cached(sql)?.execute((about, keys))?;
+    transaction.run(sql, (about, keys))?;
     let oldest = transaction.last_insert_rowid() - KEPT;
-    let sql = "DELETE FROM pokes WHERE id <= ?1";
-    transaction.prepare_cached(sql)?.execute([oldest])?;
-    Ok(())
+    transaction
+        .run("DELETE FROM pokes WHERE id <= ?1", [oldest])
+        .map(drop)
 }

@@ -1,16 +1,18 @@
-//! Maps the fields of records to columns.
+//! Maps rows to records and back.
 //!
 //! A column has the name of its field, or gives the path of the field after `=`. `:json` marks JSON
 //! text, `:flag` a number that is a boolean, and `:rest` the JSON of all other fields. Missing
-//! fields are `NULL`. If a column has no field in the record, the caller sets it.
+//! fields are `NULL`. If a column has no field in the record, the caller sets it. Start with
+//! [`Table`].
 
+use chrono::{DateTime, Utc};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Row, Transaction, params_from_iter};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::answer::Answer;
-use super::codec::to_json;
+use super::connections::Answer;
 use crate::domain::user::UnreadableField;
 use crate::store::Error;
 use crate::store::record::fallback::{careful, read_with_defaults};
@@ -40,11 +42,11 @@ enum Form {
 }
 
 /// How an insert handles a conflict with an existing row.
-pub(super) enum Met {
-    Replaced,
-    Kept,
+pub(super) enum Conflict {
+    Replace,
+    Keep,
     /// Keeps the existing row if the conflict is in this column; any other conflict is an error.
-    KeptBy(&'static str),
+    KeepOn(&'static str),
 }
 
 /// The fields of a record, by name.
@@ -65,11 +67,16 @@ impl Table {
         })
     }
 
+    /// Returns the names of the columns.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.columns().map(|column| column.name)
+    }
+
     /// Inserts a row. Returns the number of rows written.
     pub(super) fn insert(
         &self,
         transaction: &Transaction<'_>,
-        met: Met,
+        conflict: Conflict,
         fields: &Fields,
     ) -> Answer<usize> {
         let (mut names, mut marks, mut values) = (String::new(), String::new(), Vec::new());
@@ -85,10 +92,10 @@ impl Table {
                 _ => column.of_field(fields)?,
             });
         }
-        let (or, on_conflict) = match met {
-            Met::Replaced => (" OR REPLACE", String::new()),
-            Met::Kept => ("", "ON CONFLICT DO NOTHING".to_owned()),
-            Met::KeptBy(column) => ("", format!("ON CONFLICT ({column}) DO NOTHING")),
+        let (or, on_conflict) = match conflict {
+            Conflict::Replace => (" OR REPLACE", String::new()),
+            Conflict::Keep => ("", "ON CONFLICT DO NOTHING".to_owned()),
+            Conflict::KeepOn(column) => ("", format!("ON CONFLICT ({column}) DO NOTHING")),
         };
         let table = self.name;
         let sql = format!("INSERT{or} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
@@ -232,4 +239,32 @@ impl Column {
             (other @ ValueRef::Blob(_), _) => return Err(format!("it is {}", other.data_type())),
         }))
     }
+}
+
+/// Returns the stored form of a time: whole milliseconds.
+pub(super) fn millis(time: DateTime<Utc>) -> i64 {
+    time.timestamp_millis()
+}
+
+/// Serializes a value as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Answer<String> {
+    serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause).into())
+}
+
+/// Deserializes a column of JSON text; `what` names the record in errors.
+pub(super) fn json<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: &'static str,
+    what: &str,
+) -> Answer<T> {
+    let id: String = row.get(0).unwrap_or_default();
+    let corrupt = |why: String| Error::corrupt(format!("{column} of {what} {id}"), why);
+    let text = row.get_ref(column)?.as_bytes();
+    let text = text.map_err(|why| corrupt(why.to_string()))?;
+    Ok(serde_json::from_slice(text).map_err(|why| corrupt(why.to_string()))?)
+}
+
+/// The comparison with the first name of a page. An empty name may exist.
+pub(super) fn bound(after: Option<&str>) -> &'static str {
+    if after.is_some() { ">" } else { ">=" }
 }

@@ -36,7 +36,7 @@ async fn until(notices: &mut Notices, name: &str, of_people: bool) {
 }
 
 pub async fn a_subscriber_receives_notices_of_pushes_marks_and_objects(store: Fresh) {
-    let mut notices = store.pokes().await.unwrap();
+    let mut notices = store.change_notices().await.unwrap();
     assert_eq!(next(&mut notices).await, ChangeNotice::All);
 
     let both = [user("ada"), user("ben")];
@@ -64,7 +64,7 @@ pub async fn a_late_subscriber_receives_later_notices(store: Fresh) {
         async move { store.push(today(), 1_000, &pushes).await.unwrap() }
     };
     push(1).await;
-    let mut notices = store.pokes().await.unwrap();
+    let mut notices = store.change_notices().await.unwrap();
     assert_eq!(next(&mut notices).await, ChangeNotice::All);
 
     push(2).await;

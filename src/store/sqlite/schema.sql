@@ -1,0 +1,227 @@
+-- All tables except day tables. Existing ones are not changed, so this completes a file of any
+-- version once its columns have been upgraded (schema.rs).
+
+CREATE TABLE IF NOT EXISTS users (
+    id           TEXT PRIMARY KEY NOT NULL,
+    email        TEXT,
+    name         TEXT,
+    confirmed    INTEGER NOT NULL,
+    tz           TEXT,
+    locale       TEXT,
+    brand        TEXT,
+    lng          REAL,
+    lat          REAL,
+    cell         INTEGER,           -- the square of the grid that holds (lng, lat): see near.rs
+    cadence      TEXT,
+    weekday      TEXT,
+    hour         INTEGER,
+    digest_since INTEGER,
+    types        TEXT NOT NULL,     -- {type: [route, since] or [route, since, window]}
+    suppressed   INTEGER,
+    unsubscribed INTEGER,
+    mutes        TEXT,              -- {subject: [at, until or null, title or null]}
+    quiet        TEXT,              -- {from, to}
+    start        TEXT,              -- where it begins: erased, id and entries (domain/start.rs)
+    rev          INTEGER NOT NULL,  -- how often the record was put
+    preferences  TEXT               -- JSON of the fields without a column
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
+CREATE INDEX IF NOT EXISTS users_by_email ON users (email COLLATE NOCASE, id);
+CREATE INDEX IF NOT EXISTS users_by_schedule ON users (tz, hour, cadence, weekday);
+
+CREATE TABLE IF NOT EXISTS follows (
+    k TEXT NOT NULL,
+    u TEXT NOT NULL,
+    PRIMARY KEY (k, u)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS follows_by_user ON follows (u);
+
+CREATE TABLE IF NOT EXISTS objects (
+    id         TEXT PRIMARY KEY NOT NULL,
+    notifiable INTEGER NOT NULL,
+    title      TEXT,
+    url        TEXT,
+    image      TEXT,
+    by         TEXT,
+    at         INTEGER,
+    lng        REAL,
+    lat        REAL,
+    data       TEXT                 -- JSON
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS fanouts (
+    id        TEXT PRIMARY KEY NOT NULL,
+    key       TEXT NOT NULL UNIQUE,
+    type      TEXT NOT NULL,
+    batch_key TEXT,                 -- where its writer chose one
+    day       TEXT NOT NULL,
+    at        INTEGER NOT NULL,
+    state     TEXT NOT NULL,
+    cursor    TEXT,
+    people    INTEGER NOT NULL,
+    pushed    INTEGER NOT NULL,
+    capped    INTEGER NOT NULL,
+    owner     TEXT,
+    until     INTEGER
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS fanouts_pending ON fanouts (at, id, until, day) WHERE state = 'pending';
+CREATE INDEX IF NOT EXISTS fanouts_held ON fanouts (owner) WHERE owner IS NOT NULL;
+
+-- Apart, as it may name 100,000 people, and saving a fan-out's progress rewrites its row.
+CREATE TABLE IF NOT EXISTS audiences (
+    fanout   TEXT PRIMARY KEY NOT NULL,
+    objects  TEXT NOT NULL,         -- JSON
+    audience TEXT NOT NULL          -- JSON
+);
+
+-- What is said of an event, where anything is.
+CREATE TABLE IF NOT EXISTS details (
+    fanout  TEXT PRIMARY KEY NOT NULL,
+    details TEXT NOT NULL           -- JSON
+) WITHOUT ROWID;
+
+-- What people have seen, read and put away of their feeds.
+CREATE TABLE IF NOT EXISTS inboxes (
+    user    TEXT PRIMARY KEY NOT NULL,
+    stamp   TEXT NOT NULL,          -- as which it was put last
+    changed INTEGER NOT NULL,
+    days    TEXT NOT NULL           -- {stack: {seen, read, archived}}, bits in hexadecimal digits
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS inboxes_by_changed ON inboxes (changed);
+
+-- What was taken back.
+CREATE TABLE IF NOT EXISTS retractions (
+    type   TEXT NOT NULL,
+    object TEXT NOT NULL,
+    at     TEXT NOT NULL,           -- an id: what happened up to then is reached
+    PRIMARY KEY (type, object)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS retractions_by_at ON retractions (at);
+
+-- News of what may have changed in feeds; the newest are kept.
+CREATE TABLE IF NOT EXISTS pokes (
+    id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    about TEXT NOT NULL,
+    keys  BLOB NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS seats (
+    user     TEXT NOT NULL,
+    key      TEXT NOT NULL,
+    stamp    TEXT NOT NULL,         -- as which it was put last
+    due      INTEGER,
+    owner    TEXT,
+    until    INTEGER,
+    turn     INTEGER,
+    open     TEXT,                  -- JSON: see record/batch.rs
+    ended    TEXT NOT NULL,         -- JSON
+    memories TEXT NOT NULL,         -- JSON
+    PRIMARY KEY (user, key)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS seats_due ON seats (due, until);
+
+-- What accumulators (the table seats) are found by.
+CREATE TABLE IF NOT EXISTS seat_batches (
+    batch TEXT PRIMARY KEY NOT NULL,
+    user  TEXT NOT NULL,
+    key   TEXT NOT NULL,
+    open  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS seat_batches_by_seat ON seat_batches (user, key, batch);
+CREATE INDEX IF NOT EXISTS seat_batches_by_key ON seat_batches (key, batch);
+CREATE INDEX IF NOT EXISTS seat_batches_open ON seat_batches (open, batch);
+CREATE TABLE IF NOT EXISTS seat_objects (
+    type   TEXT NOT NULL,
+    object TEXT NOT NULL,
+    user   TEXT NOT NULL,
+    key    TEXT NOT NULL,
+    PRIMARY KEY (type, object, user, key)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS seat_objects_by_seat ON seat_objects (user, key);
+
+CREATE TABLE IF NOT EXISTS batches (
+    id       TEXT PRIMARY KEY NOT NULL,
+    user     TEXT NOT NULL,
+    key      TEXT NOT NULL,
+    state    TEXT NOT NULL,
+    settled  INTEGER,
+    gathered TEXT NOT NULL          -- JSON
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS batches_by_user ON batches (user, id);
+CREATE INDEX IF NOT EXISTS batches_by_key ON batches (key, id);
+CREATE INDEX IF NOT EXISTS batches_by_state ON batches (state, id);
+CREATE INDEX IF NOT EXISTS batches_settled ON batches (settled) WHERE settled IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS deliveries (
+    id          TEXT PRIMARY KEY NOT NULL,
+    user        TEXT NOT NULL,
+    cadence     TEXT,               -- of a digest
+    period      TEXT,
+    batch       TEXT,               -- of a batch
+    turn        INTEGER,
+    state       TEXT NOT NULL,
+    open        INTEGER NOT NULL,
+    slot        TEXT NOT NULL,
+    covers      TEXT NOT NULL,      -- [[stack, n], …]
+    marker      TEXT NOT NULL,
+    owner       TEXT,
+    until       INTEGER,
+    attempts    INTEGER NOT NULL,
+    items       INTEGER NOT NULL,
+    created     INTEGER NOT NULL,
+    settled     INTEGER,
+    provider_id TEXT,
+    reason      TEXT,
+    call        TEXT,
+    tried       INTEGER,
+    tag         TEXT NOT NULL,      -- what providers name the mail by in their reports
+    feedback    TEXT,
+    feedback_at INTEGER,
+    due_on      TEXT,               -- the local date on which a digest fell due
+    refusals    INTEGER NOT NULL DEFAULT 0,
+    reopened    INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS deliveries_open ON deliveries (slot) WHERE open;
+CREATE INDEX IF NOT EXISTS deliveries_free ON deliveries (coalesce(until, 0), slot) WHERE open;
+CREATE INDEX IF NOT EXISTS deliveries_by_user ON deliveries (user, created);
+CREATE INDEX IF NOT EXISTS deliveries_by_state ON deliveries (state, created);
+CREATE INDEX IF NOT EXISTS deliveries_by_call ON deliveries (call) WHERE open AND call IS NOT NULL;
+CREATE INDEX IF NOT EXISTS deliveries_held ON deliveries (owner) WHERE open AND owner IS NOT NULL;
+
+CREATE INDEX IF NOT EXISTS deliveries_by_tag ON deliveries (tag);
+CREATE INDEX IF NOT EXISTS deliveries_by_provider_id ON deliveries (provider_id) WHERE provider_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS deliveries_by_settled ON deliveries (settled, state, feedback) WHERE settled IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS suppressions (
+    address TEXT PRIMARY KEY NOT NULL,  -- in lower case
+    reason  TEXT NOT NULL,
+    at      INTEGER NOT NULL,
+    source  TEXT NOT NULL,
+    detail  TEXT,
+    lifted  INTEGER                     -- when it was last lifted
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS soft_bounces (
+    address  TEXT NOT NULL,
+    delivery TEXT NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (address, delivery)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS sightings (
+    key   TEXT PRIMARY KEY NOT NULL,
+    mark  TEXT NOT NULL,
+    until INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS sightings_by_until ON sightings (until);
+
+CREATE TABLE IF NOT EXISTS leases (
+    name  TEXT PRIMARY KEY NOT NULL,
+    owner TEXT NOT NULL,
+    until INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS notes (
+    name TEXT PRIMARY KEY NOT NULL,
+    text TEXT NOT NULL
+) WITHOUT ROWID;
