@@ -136,7 +136,8 @@ fn may_be_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Poli
     mutes.may_cover(at) && !policies.is_mandatory(&event.t)
 }
 
-/// Returns whether the event's subject is muted. The event must have been loaded ([`load_mute_facts`]).
+/// Returns whether the event's subject is muted. The event must have been loaded
+/// ([`load_mute_facts`]).
 pub fn is_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, catalog: &Catalog) -> bool {
     muted_since(mutes, event, at, catalog).is_some()
 }

@@ -9,6 +9,7 @@
 use serde::Serialize;
 
 use super::days::Meeting;
+use super::error::{Error, Result};
 use super::record::batch::{AccumulatorRecord, BatchRecord};
 use super::record::delivery::DeliveryRecord;
 use super::record::fanout::FanoutRecord;
@@ -19,7 +20,6 @@ use super::record::small::{
 };
 use super::record::user::UserRecord;
 use super::record::{Record, read, value_of};
-use super::{Error, Result};
 use crate::domain::batch::Accumulator;
 use crate::domain::{
     Batch, Day, Delivery, Fanout, Id, Inbox, Object, Retraction, Suppression, User,

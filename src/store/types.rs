@@ -333,7 +333,7 @@ pub struct JournalEntry {
     pub id: Id,
     /// Its events, if they were selected.
     pub events: Vec<Event>,
-    /// What is said of its events, if that was selected.
+    /// The details of its events, if they were selected.
     pub details: Option<Details>,
 }
 

@@ -9,8 +9,8 @@ use bson::{RawBsonRef, RawDeserializer, RawDocument, RawDocumentBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::error::{Error, Result};
 use super::extjson::shown;
-use super::{Error, Result};
 use crate::domain::Address;
 
 /// Declares the record type of a domain value and its conversions.
@@ -76,7 +76,7 @@ macro_rules! record {
             }
         }
 
-        $(impl super::Record for $name {
+        $(impl $crate::store::record::Record for $name {
             const WHAT: &'static str = $what;
             type Value = $value;
 

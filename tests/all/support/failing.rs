@@ -1,7 +1,7 @@
 //! A store whose nth call fails, either before it takes effect or after it.
 //!
-//! Each method counts as one call, including reads, under its name or its kind of change. A test that runs through all n,
-//! with each [`Fault`] and [`Then`], has failed and crashed at every step.
+//! Each method counts as one call, including reads, under its name or its kind of change. A test
+//! that runs through all n, with each [`Fault`] and [`Then`], has failed and crashed at every step.
 
 use std::any::Any;
 use std::collections::BTreeSet;
