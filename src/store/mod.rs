@@ -16,9 +16,19 @@ pub mod sqlite;
 mod transfer;
 mod types;
 
-pub use contract::*;
+pub use contract::{
+    Batches, Call, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Inboxes,
+    Intercept, Journal, Leases, Notes, Objects, Retention, Retractions, SeenReports, Stacks, Store,
+    Suppressions,
+};
 pub use days::{DaySum, Meeting, RawStack, Summing};
 pub use error::{Error, Result};
 pub use mark::{Importing, Mark};
 pub use transfer::{AnyRecord, Export, Import, Kind, Page};
-pub use types::*;
+pub use types::{
+    Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, BatchQuery, Claim,
+    Claimed, Condition, Counted, DeliveryFilter, Engine, FeedParts, FollowChange, FollowFilter,
+    Forgettable, JournalEntry, JournalQuery, NewMarker, NoteFilter, Outstanding, PendingFanouts,
+    People, PeopleFilter, Pile, Pushed, Pushes, Release, Schema, Span, SuppressionChange, Topology,
+    UserField,
+};

@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::connections::{Answer, Statements as _};
+use super::answer::{Answer, Statements as _};
 use super::rows::{Conflict, Table, fields, millis};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::coordination::furthest_lease;

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Transaction, params_from_iter};
 
-use super::connections::{Answer, Statements as _};
+use super::answer::{Answer, Statements as _};
 use super::days::has_day;
 use super::rows::millis;
 use super::suppressions::NOT_LIFTED;

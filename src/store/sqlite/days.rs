@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 
-use super::connections::{Answer, Statements as _};
+use super::answer::{Answer, Statements as _};
 use super::odd_rows::{Column, OddRow};
 use super::{Sqlite, entries, schema};
 use crate::domain::day::COLLECTION_PREFIX;

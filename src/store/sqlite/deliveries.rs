@@ -8,7 +8,7 @@ use rusqlite::{ToSql, Transaction, params_from_iter};
 use serde_json::json;
 
 use super::Sqlite;
-use super::connections::{Answer, Statements as _};
+use super::answer::{Answer, Statements as _};
 use super::rows::{Conflict, Table, fields, millis, to_json};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};

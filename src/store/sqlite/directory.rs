@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use rusqlite::Transaction;
 
+use super::answer::{Answer, Statements as _};
 use super::change_notices::notify;
-use super::connections::{Answer, Statements as _};
 use super::journal::forget_actor;
 use super::rows::{Conflict, Table, bound, fields};
 use super::{Sqlite, near};

@@ -10,7 +10,7 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::connections::{Answer, Statements as _, readable};
+use super::answer::{Answer, Statements as _, readable};
 use super::rows::{Conflict, Fields, Table, fields, json, millis, to_json};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Day, Details, Fanout, Id, Progress, UserId};

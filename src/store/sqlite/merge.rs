@@ -6,7 +6,7 @@
 
 use rusqlite::{Rows, Transaction};
 
-use super::connections::Answer;
+use super::answer::Answer;
 use super::days::{self, RowId};
 use super::entries;
 use crate::domain::{Day, Form, Id, PersonStacks, Stack, StackId, UserId, Window};

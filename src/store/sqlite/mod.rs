@@ -4,6 +4,7 @@
 //! is one snapshot. No transaction is held across an await. Start with [`stacks`] for the day
 //! tables, [`schema`] for the other tables, and [`connections`] for how they are accessed.
 
+mod answer;
 mod batches;
 mod change_notices;
 mod condition;
@@ -29,7 +30,8 @@ mod transfer;
 use std::path::Path;
 use std::sync::Arc;
 
-use connections::{Answer, Connections};
+use answer::Answer;
+use connections::Connections;
 use rusqlite::Transaction;
 
 use super::{Result, Schema};

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use rusqlite::{Rows, Transaction};
 
-use super::connections::Answer;
+use super::answer::Answer;
 use super::rows::bound;
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{Point, UserId};

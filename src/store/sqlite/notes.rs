@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{params_from_iter, types::Value};
 
 use super::Sqlite;
-use super::connections::Statements as _;
+use super::answer::Statements as _;
 use super::rows::millis;
 use crate::domain::Lease;
 use crate::domain::coordination::furthest_lease_of;

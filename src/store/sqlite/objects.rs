@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
 
+use super::answer::{Answer, Statements as _};
 use super::change_notices::notify;
-use super::connections::{Answer, Statements as _};
 use super::rows::{Conflict, Fields, Table, fields, json};
 use super::{Sqlite, directory, stacks};
 use crate::domain::{

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 
-use super::connections::{Answer, Statements as _};
+use super::answer::{Answer, Statements as _};
 
 /// Start and end of such a line.
 const FORM: (&str, &str) = ("{\"$tidings_row\":", "}");

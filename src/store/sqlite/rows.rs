@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::connections::Answer;
+use super::answer::Answer;
 use crate::domain::user::UnreadableField;
 use crate::store::Error;
 use crate::store::record::fallback::{careful, read_with_defaults};

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::connections::Answer;
+use super::answer::Answer;
 use crate::domain::Day;
 use crate::store::{Error, Schema};
 

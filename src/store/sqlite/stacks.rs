@@ -13,8 +13,8 @@ use futures::stream::{self, BoxStream};
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Transaction};
 
+use super::answer::Answer;
 use super::change_notices::notify;
-use super::connections::Answer;
 use super::days::RowId;
 use super::{Sqlite, days, entries, merge};
 use crate::domain::{

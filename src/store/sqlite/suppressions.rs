@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::connections::{Answer, Statements as _};
+use super::answer::{Answer, Statements as _};
 use super::rows::{Conflict, Table, fields, millis};
 use crate::domain::{Address, Suppression};
 use crate::store::record::fields::As;

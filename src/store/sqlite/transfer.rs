@@ -4,7 +4,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use rusqlite::{Row, Transaction, params_from_iter};
 
-use super::connections::Answer;
+use super::answer::Answer;
 use super::odd_rows::Column;
 use super::rows::{Conflict, Fields, Table};
 use super::{Sqlite, batches, deliveries, directory, journal, objects, suppressions};
