@@ -10,8 +10,7 @@ use compact_str::CompactString;
 use serde::de::Error as _;
 use serde_json::Value;
 
-use crate::domain::name::BrandName;
-use crate::domain::name::{EventType, Invalid};
+use crate::domain::name::{BrandName, EventType, Invalid};
 
 /// The longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
@@ -74,7 +73,9 @@ impl<'de> serde::Deserialize<'de> for ChosenKey {
             value @ (Value::Bool(_) | Value::Number(_)) => {
                 format!("batch key {value} is not text; if it is meant, write \"{value}\"")
             }
-            Value::Array(_) | Value::Object(_) => "batch key is not text".to_owned(),
+            Value::Array(_) | Value::Object(_) => {
+                "batch key is not text; expected a string".to_owned()
+            }
         };
         Err(D::Error::custom(why))
     }

@@ -282,8 +282,11 @@ async fn invalid_batch_keys_are_rejected_with_advice(fresh: Fresh) {
         ),
         (json!(long), "is longer than 256 bytes"),
         (json!("a\u{0}b"), "holds a control character"),
-        (json!({"$ne": ""}), "expected a batch key as text"),
-        (json!(["a"]), "expected a batch key as text"),
+        (
+            json!({"$ne": ""}),
+            "batch key is not text; expected a string",
+        ),
+        (json!(["a"]), "batch key is not text; expected a string"),
     ] {
         let mut event = loan();
         event["batch_key"] = bad.clone();
