@@ -9,24 +9,56 @@ use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::answer::Answer;
-use crate::domain::Day;
+use super::answer::{Answer, Statements as _};
+use crate::domain::{Day, DeliveryId};
 use crate::store::{Error, Schema};
 
 /// "tdng": identifies the file as ours in its header, for other programs and for `file`.
 const APPLICATION: i32 = 0x7464_6E67;
 
-/// The oldest schema that can be upgraded.
-const OLDEST: i32 = 5;
 /// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = OLDEST + STEPS.len() as i32;
+pub(super) const VERSION: i32 = 1 + STEPS.len() as i32;
 
-/// What each version adds: a description, and columns as table, name and declaration. Missing
-/// tables and indexes are created afterward.
+/// What each version after the first adds: a description, and columns as table, name and
+/// declaration. Missing tables and indexes are created afterward.
 ///
 /// A released step never changes. New columns have defaults, so that running processes of the
 /// previous version keep working. If that is impossible, the description warns about it.
-const STEPS: [(&str, &[[&str; 3]]); 10] = [
+const STEPS: [(&str, &[[&str; 3]]); 14] = [
+    (
+        "adds the table notes (pauses, secrets of links, results of runs)",
+        &[],
+    ),
+    (
+        "adds to each delivery its call to the provider, and to each user their revision and when \
+            they unsubscribed",
+        &[
+            ["deliveries", "call", "TEXT"],
+            ["deliveries", "tried", "INTEGER"],
+            ["users", "unsubscribed", "INTEGER"],
+            ["users", "rev", "INTEGER NOT NULL DEFAULT 1"],
+        ],
+    ),
+    (
+        "adds to each delivery the tag that identifies it in reports of providers, and adds the \
+            tables of suppressed addresses",
+        &[
+            // Files of schema 3 from between two releases may lack the columns of users.
+            ["users", "unsubscribed", "INTEGER"],
+            ["users", "rev", "INTEGER NOT NULL DEFAULT 1"],
+            ["deliveries", "tag", "TEXT NOT NULL DEFAULT ''"],
+            ["deliveries", "feedback", "TEXT"],
+            ["deliveries", "feedback_at", "INTEGER"],
+        ],
+    ),
+    (
+        "adds the tables of batches, and creates the table deliveries again",
+        &[
+            ["fanouts", "batch_key", "TEXT"],
+            ["deliveries", "batch", "TEXT"],
+            ["deliveries", "turn", "INTEGER"],
+        ],
+    ),
     (
         "adds to each delivery when its digest fell due, and how often it was refused",
         &[
@@ -82,9 +114,7 @@ const STEPS: [(&str, &[[&str; 3]]); 10] = [
 
 /// Returns the schema of this version, with the steps that it still needs.
 pub(super) fn schema(version: i32) -> Schema {
-    let steps = STEPS
-        .iter()
-        .skip((version - OLDEST).unsigned_abs() as usize);
+    let steps = STEPS.iter().skip((version - 1).unsigned_abs() as usize);
     Schema {
         version: version.unsigned_abs(),
         known: VERSION.unsigned_abs(),
@@ -92,20 +122,54 @@ pub(super) fn schema(version: i32) -> Schema {
     }
 }
 
-/// Adds the columns that a file of this schema lacks. Files from between two releases may have
-/// some.
-fn add_columns(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
-    let steps = STEPS.iter().skip((from - OLDEST).unsigned_abs() as usize);
+/// Upgrades a file of this schema to the current one.
+fn upgrade(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
+    // Files from between two releases may have some of the columns. The first schemas lack some of
+    // the tables, which are created below with all columns.
+    let steps = STEPS.iter().skip((from - 1).unsigned_abs() as usize);
     for [table, column, declaration] in steps.flat_map(|(_, columns)| *columns) {
-        let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
-        let exists: i64 = transaction.query_row(sql, [table, column], |row| row.get(0))?;
-        if exists == 0 {
+        let sql = "SELECT count(*) > 0 AND count(*) FILTER (WHERE name = ?2) = 0
+                   FROM pragma_table_info(?1)";
+        let is_missing: bool = transaction.query_row(sql, [table, column], |row| row.get(0))?;
+        if is_missing {
             transaction.execute_batch(&format!(
                 "ALTER TABLE {table} ADD COLUMN {column} {declaration}"
             ))?;
         }
     }
+    if from < 4 {
+        add_tags(transaction)?;
+    }
+    if from < 5 {
+        recreate_deliveries(transaction)?;
+    }
+    Ok(transaction.execute_batch(TABLES)?)
+}
+
+/// Gives a tag to each delivery of the first three schemas.
+fn add_tags(transaction: &Transaction<'_>) -> Answer<()> {
+    let sql = "SELECT id FROM deliveries WHERE tag = ''";
+    let ids: Vec<String> = transaction.all(sql, [], |row| row.get(0))?;
+    for id in ids {
+        let tag = DeliveryId::stored(id.as_str()).tag();
+        let sql = "UPDATE deliveries SET tag = ?2 WHERE id = ?1";
+        transaction.run(sql, (id, tag.as_str()))?;
+    }
     Ok(())
+}
+
+/// Creates the table of deliveries again. Deliveries of batches have no cadence and no period, but
+/// before schema 5 both were `NOT NULL`, which SQLite cannot drop. Dropping the old table drops its
+/// indexes too.
+fn recreate_deliveries(transaction: &Transaction<'_>) -> Answer<()> {
+    let sql = "SELECT group_concat(name) FROM pragma_table_info('deliveries')";
+    let columns: String = transaction.query_row(sql, [], |row| row.get(0))?;
+    Ok(transaction.execute_batch(&format!(
+        "ALTER TABLE deliveries RENAME TO deliveries_4;
+         {TABLES}
+         INSERT INTO deliveries ({columns}) SELECT {columns} FROM deliveries_4;
+         DROP TABLE deliveries_4;"
+    ))?)
 }
 
 /// Page size: 32 KiB. A row of a `WITHOUT ROWID` table spills to overflow pages if it exceeds a
@@ -149,10 +213,7 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
     match self::state(&transaction, path)? {
         State::Current => {}
         State::Empty => transaction.execute_batch(TABLES)?,
-        State::Old(version) => {
-            add_columns(&transaction, version)?;
-            transaction.execute_batch(TABLES)?;
-        }
+        State::Old(version) => upgrade(&transaction, version)?,
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -214,11 +275,7 @@ fn state(transaction: &Transaction<'_>, path: &Path) -> Answer<State> {
             "was written by a newer version of tidings: its schema is number {version}, and this one knows {VERSION}; \
              open it with that version, or a newer one"
         )),
-        (APPLICATION, OLDEST..) => Ok(State::Old(version)),
-        (APPLICATION, 1..) => refuse(format!(
-            "was written by a version of tidings from before its first release: its schema is number {version}, and \
-             this one upgrades from number {OLDEST}"
-        )),
+        (APPLICATION, 1..) => Ok(State::Old(version)),
         (0, 0) if tables == 0 => Ok(State::Empty),
         _ => refuse("is a database of another program".into()),
     }
@@ -323,6 +380,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let new = open(&folder.path().join("new.db")).unwrap();
         let earlier = [
+            include_str!("../../../tests/all/upgrades/schema_1.sql"),
+            include_str!("../../../tests/all/upgrades/schema_2.sql"),
+            include_str!("../../../tests/all/upgrades/schema_3.sql"),
+            include_str!("../../../tests/all/upgrades/schema_4.sql"),
             include_str!("../../../tests/all/upgrades/schema_5.sql"),
             include_str!("../../../tests/all/upgrades/schema_6.sql"),
         ];
@@ -334,8 +395,11 @@ mod tests {
 
             let upgraded = open(&path).unwrap();
 
-            assert_eq!(shape(&upgraded), shape(&new), "schema {}", n + 5);
+            assert_eq!(shape(&upgraded), shape(&new), "schema {}", n + 1);
             assert_eq!(index_texts(&upgraded), index_texts(&new));
+            let tagged = "SELECT count(*) FROM deliveries WHERE length(tag) = 40";
+            let tagged: i64 = upgraded.query_row(tagged, [], |row| row.get(0)).unwrap();
+            assert_eq!(tagged, 2);
             open(&path).unwrap();
         }
     }
