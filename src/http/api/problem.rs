@@ -120,8 +120,8 @@ pub struct Problem {
     /// The location in the request, such as `query parameter limit` or `events[12].at (line 3,
     /// column 7)`.
     location: Option<String>,
-    /// A header of the response.
-    header: Option<(HeaderName, String)>,
+    /// A header of the response; boxed, because few problems have one.
+    header: Option<Box<(HeaderName, String)>>,
     /// The internal cause, which is logged and never sent.
     pub cause: Option<String>,
 }
@@ -166,7 +166,7 @@ impl Problem {
     pub fn method_not_allowed(method: &str, allow: String) -> Self {
         let detail = format!("{method} does not work here; use {allow}");
         Self {
-            header: Some((header::ALLOW, allow)),
+            header: Some(Box::new((header::ALLOW, allow))),
             ..Self::new(Code::MethodNotAllowed, detail)
         }
     }
@@ -174,7 +174,7 @@ impl Problem {
     /// Creates the problem for too many requests. `retry_after` is in seconds.
     pub fn too_many(detail: impl Into<String>, retry_after: u64) -> Self {
         Self {
-            header: Some((header::RETRY_AFTER, retry_after.to_string())),
+            header: Some(Box::new((header::RETRY_AFTER, retry_after.to_string()))),
             ..Self::new(Code::TooManyRequests, detail)
         }
     }
@@ -268,7 +268,7 @@ impl ResponseError for Problem {
         };
         let mut response = HttpResponse::build(status);
         response.content_type("application/problem+json");
-        if let Some((name, value)) = &self.header {
+        if let Some((name, value)) = self.header.as_deref() {
             response.insert_header((name.clone(), value.as_str()));
         }
         let of_code = match self.code {
