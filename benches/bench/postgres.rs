@@ -217,10 +217,11 @@ fn sql(text: &str) -> f64 {
         .args(["-q", "-v", "ON_ERROR_STOP=1", "-f"])
         .arg(&input));
     std::fs::remove_file(&input).expect("removed");
-    let times = answer
+    let last = answer
         .lines()
-        .filter_map(|line| line.strip_prefix("Time: "));
-    let last = times.last().expect("psql prints times");
+        .rev()
+        .find_map(|line| line.strip_prefix("Time: "));
+    let last = last.expect("psql prints times");
     let millis = last.split(' ').next().expect("a number");
     millis.parse().expect("milliseconds")
 }

@@ -171,7 +171,7 @@ pub struct Ticks {
     pub due: DateTime<Utc>,
     /// The time of the last full scan.
     pub all: DateTime<Utc>,
-    /// The defaults at that time, as from [`Common::told`].
+    /// The defaults at that time, as from [`Common::summary`].
     pub common: String,
 }
 

@@ -203,7 +203,7 @@ impl Renderer {
 /// The sizes of an email's parts, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weight {
-    /// The subject. Its limit is in characters: [`MAX_SUBJECT`](super::MAX_SUBJECT).
+    /// The subject. Its limit is in characters: [`MAX_SUBJECT`].
     pub subject: usize,
     /// The HTML body, with short sample links.
     pub html: usize,

@@ -142,8 +142,8 @@ impl Verified {
     ///
     /// # Errors
     ///
-    /// [`Error::File`](crate::engine::Error::File) if a file is missing or unreadable;
-    /// [`Error::Damaged`](crate::engine::Error::Damaged) if one differs from the manifest.
+    /// [`Error::File`] if a file is missing or unreadable;
+    /// [`Error::Damaged`] if one differs from the manifest.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MANIFEST);
         let text = fs::read_to_string(&path).map_err(failed("reading", &path))?;
