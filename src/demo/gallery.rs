@@ -281,7 +281,7 @@ async fn notify(
 async fn fan_out(app: &App) -> Result<()> {
     loop {
         app.fanouts().drain(&Silent).await?;
-        if app.context.store.pending().await?.days.is_empty() {
+        if app.context.store.pending(usize::MAX).await?.days.is_empty() {
             return Ok(());
         }
         app.context.clock.sleep(REST).await;

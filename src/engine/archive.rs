@@ -164,7 +164,14 @@ impl Archive {
         if request.effect == Effect::Drop {
             self.context.store.catch_up().await?;
         }
-        if self.context.store.pending().await?.days.contains(&day) {
+        if self
+            .context
+            .store
+            .pending(usize::MAX)
+            .await?
+            .days
+            .contains(&day)
+        {
             return Ok(Some(DayFate::Busy));
         }
         let owed = self.still_owed(day, request.effect).await?;

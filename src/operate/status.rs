@@ -101,12 +101,12 @@ impl StatusService {
         let mut count = || counts.next().unwrap_or_default();
         Ok(Status {
             store: format!("{:?}", self.context.config.store),
-            schema: store.condition().await?.schema,
+            schema: store.condition().await?.schema?,
             fanouts: JournalCounts {
                 pending: count(),
                 done: count(),
             },
-            oldest_pending_day: store.pending().await?.days.first().copied(),
+            oldest_pending_day: store.pending(usize::MAX).await?.days.first().copied(),
             batches: BatchCounts {
                 open: count(),
                 closing: count(),

@@ -364,9 +364,9 @@ contract! {
                 JournalQuery::Newest(_) => "newest",
             };
 
-        /// Returns what is known of pending fan-outs. Unreadable ids and days are left out. Reads
-        /// an index over pending fan-outs.
-        fn pending() -> PendingFanouts;
+        /// Returns what is known of the oldest `limit` pending fan-outs. Unreadable ids and days
+        /// are left out. Reads this part of an index over pending fan-outs.
+        fn pending(limit: usize) -> PendingFanouts;
     } provided {
         /// Returns the details of these events, in the order of the request; `None` if there are
         /// none or they cannot be read.

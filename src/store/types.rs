@@ -2,6 +2,8 @@
 //!
 //! Long because it describes each of them.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
 use super::error::Result;
@@ -484,8 +486,10 @@ pub struct Condition {
     pub engine: Engine,
     /// Clock of the server; `None` if it has none or does not report it.
     pub time: Option<DateTime<Utc>>,
+    /// Time that has passed since the clock was read.
+    pub age: Duration,
     /// Schema version.
-    pub schema: Schema,
+    pub schema: Result<Schema>,
     /// The missing indexes that methods rely on, by collection and fields; empty in a healthy
     /// store.
     pub missing_indexes: Result<Vec<String>>,

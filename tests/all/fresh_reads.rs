@@ -64,7 +64,7 @@ async fn every_read_is_causally_consistent() {
         store.batch_counts().await.unwrap();
         store.backlog().await.unwrap();
         store.delivery_counts(&DeliveryState::ALL).await.unwrap();
-        store.pending().await.unwrap();
+        store.pending(usize::MAX).await.unwrap();
         store.newest(9).await.unwrap();
         store.days().await.unwrap();
         store.fix_day(today()).await.unwrap();

@@ -45,7 +45,7 @@ impl Digests {
         self.context.store.catch_up().await?;
         // Read before any stack. The stacks then contain all events from before the oldest pending
         // one.
-        let pending = self.context.store.pending().await?.oldest;
+        let pending = self.context.store.pending(1).await?.oldest;
         let known = pending.map_or(now, |pending| pending.min(now));
         let users = match &ticks {
             Some(ticks) => self.fallen_due(&common, ticks.due, now).await?,

@@ -4,6 +4,7 @@
 //! Nothing is changed, except that a note is written and removed as a test.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Arc;
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
@@ -58,23 +59,25 @@ impl Doctor {
             Err(finding) => return unreached(finding.clone()),
         };
         let before = self.clock.now();
-        let server = async { store.condition().await.map_err(|error| chain(&error)) };
-        let server = match self.within(server, Err).await {
-            Ok(server) => server,
+        let condition = async { store.condition().await.map_err(|error| chain(&error)) };
+        let condition = match self.within(condition, Err).await {
+            Ok(condition) => condition,
             Err(why) => return unreached(Judgment::error(why, UNREACHED).of(DATABASE)),
         };
-        let after = self.clock.now();
-        let clock = match (server.time, &server.engine) {
+        let after = before.max(self.clock.now() - condition.age);
+        let clock = match (condition.time, &condition.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
             (None, Engine::Mongo { .. }) => Some(Judgment::unchecked(
                 "the database does not say what time it has",
             )),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let mut findings = judge_engine(&server.engine);
+        let mut findings = judge_engine(&condition.engine);
         let checks: [BoxFuture<'_, Option<Finding>>; 12] = [
-            self.ask(SCHEMA, schema(store)).boxed(),
-            self.ask(INDEXES, indexes(store)).boxed(),
+            self.ask(SCHEMA, ready(condition.schema.map(judge_schema)))
+                .boxed(),
+            self.ask(INDEXES, ready(condition.missing_indexes.map(judge_indexes)))
+                .boxed(),
             async { clock.map(|clock| clock.of(CLOCK)) }.boxed(),
             self.ask(WRITING, writing(store)).boxed(),
             self.ask(SENDING, sending(store)).boxed(),
@@ -183,12 +186,11 @@ fn unreached(finding: Finding) -> Vec<Finding> {
     [vec![finding], others].concat()
 }
 
-async fn schema(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
-    let schema = store.condition().await?.schema;
-    Ok(Some(match schema.steps.as_slice() {
+fn judge_schema(schema: Schema) -> Option<Judgment> {
+    Some(match schema.steps.as_slice() {
         [] => Judgment::ok(format!("number {}", schema.version)),
         _ => judge_upgrade(&schema),
-    }))
+    })
 }
 
 /// The finding for a store that must be upgraded.
@@ -209,15 +211,14 @@ fn judge_upgrade(schema: &Schema) -> Judgment {
     )
 }
 
-async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
-    let missing = store.condition().await?.missing_indexes?;
-    Ok(Some(match missing.as_slice() {
+fn judge_indexes(missing: Vec<String>) -> Option<Judgment> {
+    Some(match missing.as_slice() {
         [] => Judgment::ok("all there"),
         missing => Judgment::warning(
             format!("missing: {}", missing.join("; ")),
             "start `tidings serve` or `tidings worker`: they make them",
         ),
-    }))
+    })
 }
 
 async fn writing(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {

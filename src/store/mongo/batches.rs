@@ -69,12 +69,12 @@ impl Batches for Mongo {
         };
         let removed = self.write(doing, Verb::Delete, ACCUMULATORS, gone.iter().map(remove));
         removed.await?.complete(doing)?;
-        let ids: Vec<AccumulatorId> = gone.iter().map(|one| one.id.clone()).collect();
-        let stored = self.accumulators(&ids).await?;
-        let removed = gone
-            .iter()
-            .zip(stored)
-            .filter(|(_, stored)| stored.is_none());
+        let ids: Vec<Document> = gone.iter().map(|one| accumulator_id(&one.id)).collect();
+        let (left, any_order) = (doc! {"_id": {"$in": &ids}}, doc! {});
+        let left = self.find_ids(doing, ACCUMULATORS, &left, any_order, ids.len());
+        let left: HashSet<String> = left.await?.iter().map(Bson::to_string).collect();
+        let removed = gone.iter().zip(ids);
+        let removed = removed.filter(|(_, id)| !left.contains(&Bson::from(id.clone()).to_string()));
         done.extend(removed.map(|(one, _)| &one.id));
         let is_put = |(one, is_first): (&Accumulator, &bool)| *is_first && done.contains(&one.id);
         Ok(accumulators.iter().zip(&is_first).map(is_put).collect())

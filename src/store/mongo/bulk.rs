@@ -11,6 +11,7 @@ use std::time::Duration;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use mongodb::options::FindOptions;
 use serde::Serialize;
 
 use super::codec::{STATEMENTS, Writer};
@@ -75,6 +76,7 @@ pub(super) fn encode(
 
 /// The combined result of all statements.
 #[derive(Debug, Default)]
+#[must_use]
 pub(super) struct Outcome {
     /// The number of documents matched, inserted or deleted by the last attempt of each command.
     pub n: u64,
@@ -234,8 +236,10 @@ impl Mongo {
             return Ok(vec![true; records.len()]);
         }
         // Some records have changed since they were read, or a reply was lost.
-        let ids = records.iter().map(|record| record.id.clone());
-        let stored = self.find_by_id(doing, collection, ids).await?;
+        let ids: Vec<Bson> = records.iter().map(|record| record.id.clone()).collect();
+        let (filter, mut options) = (doc! {"_id": {"$in": ids}}, FindOptions::default());
+        options.projection = Some(doc! {"_id": 1, field: 1});
+        let stored = self.find_raw(doing, collection, &filter, options).await?;
         let value = |stored: &RawDocumentBuf, field| Bson::try_from(stored.get(field).ok()??).ok();
         let stored: HashMap<String, Option<Bson>> = stored
             .iter()

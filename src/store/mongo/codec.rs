@@ -279,17 +279,48 @@ impl<'a> RawStack<'a> {
 
     /// Returns `None` if `events` is not a list. A missing `events` is an empty list.
     fn entries(&self) -> Result<Option<Vec<Entry>>> {
-        match self.document.get("events")? {
+        with_any_names(self.document, |document| match document.get("events")? {
             Some(RawBsonRef::Array(array)) => entries(array).map(Some),
             Some(_) => Ok(None),
             None => Ok(Some(Vec::new())),
-        }
+        })
     }
 
     /// Returns a number from a field that a query added.
     pub(super) fn number(&self, name: &str) -> Result<Option<u32>> {
-        Ok(self.document.get(name)?.and_then(count_of))
+        with_any_names(self.document, |document| {
+            Ok(document.get(name)?.and_then(count_of))
+        })
     }
+}
+
+/// The maximum number of fields of a document that are renamed.
+const RENAMED: usize = 16;
+
+/// Reads a document. The library cannot read past a field whose name is not UTF-8, so such fields
+/// are renamed if the first attempt fails.
+fn with_any_names<T>(
+    document: &RawDocument,
+    read: impl Fn(&RawDocument) -> Result<T>,
+) -> Result<T> {
+    read(document).or_else(|Malformed| {
+        let mut bytes = document.as_bytes().to_vec();
+        for _ in 0..RENAMED {
+            // The first name begins after the document's length and a type.
+            let mut at = 4 + 1;
+            let fields = RawDocument::from_bytes(&bytes)?.iter_elements();
+            for field in fields.map_while(std::result::Result::ok) {
+                at += field.key().as_str().len() + 1 + field.size() + 1;
+            }
+            let rest = bytes.get_mut(at..).ok_or(Malformed)?;
+            let name = rest.split_mut(|byte| *byte == 0).next();
+            match name.filter(|name| std::str::from_utf8(name).is_err()) {
+                Some(name) => name.fill(b'?'),
+                None => break,
+            }
+        }
+        read(RawDocument::from_bytes(&bytes)?)
+    })
 }
 
 /// The approximate size of an event, to guess the number of entries.
@@ -316,6 +347,10 @@ fn entries(array: &RawArray) -> Result<Vec<Entry>> {
 }
 
 fn entry(document: &RawDocument) -> Result<Entry> {
+    with_any_names(document, entry_of)
+}
+
+fn entry_of(document: &RawDocument) -> Result<Entry> {
     let (mut t, mut o, mut i) = (None, None, None);
     let (mut flushed, mut n) = (None, None);
     let (mut mailed, mut fanouts) = (None, None);

@@ -165,6 +165,24 @@ fn invalid_utf_8_affects_only_its_own_entry() {
 }
 
 #[test]
+fn names_that_are_not_utf_8_are_skipped() {
+    let mut bytes = bytes(
+        &doc! {"_id": "alice", "odd": 1, "odd 2": "x", "n": 2, "events": [
+            {"odd": {"t": "U"}, "t": "T", "odd 2": 1, "o": "1"},
+            {"flushed": oid(), "odd": "x", "n": 3},
+        ]},
+    );
+    while let Some(at) = bytes.windows(3).position(|name| name == b"odd") {
+        bytes[at] = 0xff;
+    }
+    let stack = RawStack::read(&bytes).unwrap().unwrap();
+    let entries = stack.entries().unwrap().unwrap();
+    let expected = [event("T", "1", None), marker(Some(ID), Some(3))];
+    assert_eq!(entries, expected);
+    assert_eq!(stack.number("n"), Ok(Some(2)));
+}
+
+#[test]
 fn bytes_that_are_not_bson_are_an_error_without_a_panic() {
     let whole = bytes(
         &doc! {"_id": "alice", "events": [{"t": "T", "o": "1", "i": oid()}, {"flushed": 1.0, "n": 2_i64}]},

@@ -211,12 +211,6 @@ impl Deliveries for Mongo {
         filter: &DeliveryFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
-        if let DeliveryFilter::Ids(ids) = filter {
-            let (doing, names) = ("reading deliveries", ids.iter().map(DeliveryId::as_str));
-            return self
-                .records_by_id::<DeliveryRecord>(doing, DELIVERIES, names)
-                .await;
-        }
         let found = self.newest(filter, limit).await?;
         // The caller treats a report without a row as unknown, so the read must be current.
         let missing = match filter {
@@ -317,8 +311,10 @@ impl Mongo {
     async fn newest(&self, filter: &DeliveryFilter<'_>, limit: usize) -> Result<Vec<Delivery>> {
         let rows = match *filter {
             DeliveryFilter::Ids(ids) => {
-                let ids: Vec<&str> = ids.iter().map(DeliveryId::as_str).collect();
-                doc! {"_id": {"$in": ids}}
+                let (doing, names) = ("reading deliveries", ids.iter().map(DeliveryId::as_str));
+                return self
+                    .records_by_id::<DeliveryRecord>(doing, DELIVERIES, names)
+                    .await;
             }
             DeliveryFilter::State(state) => doc! {"state": state.as_str()},
             DeliveryFilter::StateSince(state, since) => doc! {

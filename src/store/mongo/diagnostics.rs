@@ -4,6 +4,8 @@
 //! Outstanding work is counted from indexes alone and up to a limit, so monitoring stays cheap
 //! while a backlog grows.
 
+use std::time::Instant;
+
 use async_trait::async_trait;
 use bson::{Document, RawBsonRef, doc};
 use chrono::{DateTime, Utc};
@@ -99,9 +101,11 @@ const OUTSTANDING: &str = "counting the outstanding work";
 impl Diagnostics for Mongo {
     async fn condition(&self) -> Result<Condition> {
         let hello = self.run_on_admin("greeting the server", "hello").await?;
+        let read = Instant::now();
         let built = self
             .run_on_admin("reading the version", "buildInfo")
             .await?;
+        let (schema, missing_indexes) = futures::join!(self.schema(), self.missing());
         let version = built.get_str("version").unwrap_or("unknown").to_owned();
         Ok(Condition {
             engine: Engine::Mongo {
@@ -109,8 +113,9 @@ impl Diagnostics for Mongo {
                 topology: topology(&hello),
             },
             time: time(&hello),
-            schema: self.schema().await?,
-            missing_indexes: self.missing().await,
+            age: read.elapsed(),
+            schema,
+            missing_indexes,
         })
     }
 

@@ -48,15 +48,16 @@ impl Directory for Mongo {
             })
         };
         let records: Vec<Replacement> = users.iter().map(put).collect::<Result<_>>()?;
-        let put = self.replace_each(doing, USERS, "rev", &records).await?;
+        let put = self.replace_each(doing, USERS, "rev", &records).await;
         // Feeds count muted items as read, and omit events from before `start`.
         let changes_feed = |user: &&User| !user.mutes.is_empty() || user.start.is_some();
         let changed = users.iter().filter(changes_feed);
         let changed: Vec<&str> = changed.map(|user| user.id.as_str()).collect();
         if !changed.is_empty() {
+            // After an error too, because some may have been written.
             self.notify(ChangeNotice::people(changed)).await;
         }
-        Ok(put)
+        put
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {

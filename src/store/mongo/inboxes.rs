@@ -14,7 +14,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::bulk::Write;
 use super::patience::Failure;
 use super::reads::document;
-use super::{INBOXES, Mongo, Replacement, oid, read_or_written};
+use super::{INBOXES, InboxQueue, Mongo, Replacement, oid, read_or_written};
 use crate::domain::{ChangeNotice, Id, Inbox, UserId, Window};
 use crate::store::contract::in_order_of;
 use crate::store::record::fields::As;
@@ -55,33 +55,47 @@ impl Inboxes for Mongo {
             revision: oid(revision),
             statement: write_bson(DOING, &put)?,
         };
+        let queue = &self.0.inboxes;
+        match queue.outcome(put.clone(), self.put_waiting_inboxes()).await {
+            Some(outcome) => outcome,
+            None => Ok(self.put_inboxes(&[put]).await?[0]),
+        }
+    }
+}
+
+impl InboxQueue {
+    /// Queues a write and returns its outcome. If the command in flight ends without this write,
+    /// `write_waiting` writes all waiting ones. Returns `None` if the outcome is unknown.
+    async fn outcome(
+        &self,
+        put: Replacement,
+        write_waiting: impl Future<Output = ()>,
+    ) -> Option<Result<bool>> {
         let (send, mut done) = oneshot::channel();
-        self.waiting_inboxes().push((put.clone(), send));
-        let in_flight = self.0.inboxes.in_flight.lock().await;
-        // Otherwise an earlier holder of the lock has written this one, or was canceled.
-        if let Err(TryRecvError::Empty) = done.try_recv() {
-            self.put_waiting_inboxes().await;
+        self.waiting().push((put, send));
+        let in_flight = self.in_flight.lock().await;
+        // A receiver that has returned its result, or that it is closed, must not be awaited.
+        match done.try_recv() {
+            Ok(outcome) => return Some(outcome),
+            Err(TryRecvError::Closed) => return None,
+            Err(TryRecvError::Empty) => write_waiting.await,
         }
         drop(in_flight);
-        match done.await {
-            Ok(outcome) => outcome,
-            Err(_) => Ok(self.put_inboxes(&[put]).await?[0]),
-        }
+        done.await.ok()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<(Replacement, oneshot::Sender<Result<bool>>)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 const DOING: &str = "putting what somebody has seen";
 
 impl Mongo {
-    fn waiting_inboxes(&self) -> MutexGuard<'_, Vec<(Replacement, oneshot::Sender<Result<bool>>)>> {
-        let waiting = self.0.inboxes.waiting.lock();
-        waiting.unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes all waiting inboxes with one command. If one of them cannot be written, the channels
     /// close, and each caller writes alone.
     async fn put_waiting_inboxes(&self) {
-        let mut waiting = std::mem::take(&mut *self.waiting_inboxes());
+        let mut waiting = std::mem::take(&mut *self.0.inboxes.waiting());
         // A canceled caller has dropped its receiver.
         waiting.retain(|(_, done)| !done.is_closed());
         let (puts, callers): (Vec<Replacement>, Vec<_>) = waiting.into_iter().unzip();
@@ -104,13 +118,15 @@ impl Mongo {
 
     /// Writes inboxes. Returns which are stored under their new revisions.
     async fn put_inboxes(&self, puts: &[Replacement]) -> Result<Vec<bool>> {
-        let done = self.replace_each(DOING, INBOXES, "stamp", puts).await?;
-        let written = puts.iter().zip(&done).filter(|(_, done)| **done);
-        let users: Vec<&str> = written.filter_map(|(put, _)| put.id.as_str()).collect();
+        let done = self.replace_each(DOING, INBOXES, "stamp", puts).await;
+        // After an error, any of them may have been written.
+        let is_written = |at: usize| done.as_ref().map_or(true, |done| done[at]);
+        let written = puts.iter().enumerate().filter(|(at, _)| is_written(*at));
+        let users: Vec<&str> = written.filter_map(|(_, put)| put.id.as_str()).collect();
         if !users.is_empty() {
             self.notify(ChangeNotice::people(users)).await;
         }
-        Ok(done)
+        done
     }
 }
 
@@ -127,4 +143,66 @@ pub(super) fn inbox(doing: &str, raw: &RawDocument) -> Option<Inbox> {
         revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
         ..Inbox::empty(UserId::stored(stored.get_str("_id").ok()?))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+
+    use bson::{Bson, RawDocumentBuf};
+    use futures::poll;
+
+    use super::*;
+
+    fn put(user: &str) -> Replacement {
+        Replacement {
+            id: user.into(),
+            revision: Bson::Null,
+            statement: RawDocumentBuf::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_in_the_command_of_another_caller_is_not_sent_again() {
+        let queue = InboxQueue::default();
+        let write_all = async {
+            let waiting = std::mem::take(&mut *queue.waiting());
+            assert_eq!(waiting.len(), 2);
+            for (put, done) in waiting {
+                done.send(Ok(put.id.as_str() == Some("ben"))).unwrap();
+            }
+        };
+        let in_flight = queue.in_flight.lock().await;
+        let mut ada = pin!(queue.outcome(put("ada"), write_all));
+        let mut ben = pin!(queue.outcome(put("ben"), async { panic!("it was written") }));
+        assert!(poll!(ada.as_mut()).is_pending());
+        assert!(poll!(ben.as_mut()).is_pending());
+
+        drop(in_flight);
+
+        assert!(!ada.await.unwrap().unwrap());
+        assert!(ben.await.unwrap().unwrap());
+    }
+
+    #[tokio::test]
+    async fn after_the_writing_future_is_dropped_the_others_write_alone() {
+        let queue = InboxQueue::default();
+        let write_forever = async {
+            let _waiting = std::mem::take(&mut *queue.waiting());
+            pending().await
+        };
+        let in_flight = queue.in_flight.lock().await;
+        let mut ada = Box::pin(queue.outcome(put("ada"), write_forever));
+        let mut ben = pin!(queue.outcome(put("ben"), async { panic!("it is not waiting") }));
+        assert!(poll!(ada.as_mut()).is_pending());
+        assert!(poll!(ben.as_mut()).is_pending());
+        drop(in_flight);
+        assert!(poll!(ada.as_mut()).is_pending());
+
+        drop(ada);
+
+        assert!(ben.await.is_none());
+        assert!(queue.waiting().is_empty());
+    }
 }

@@ -153,10 +153,12 @@ impl Journal for Mongo {
         Ok(found.iter().filter_map(read).collect())
     }
 
-    async fn pending(&self) -> Result<PendingFanouts> {
+    async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
         // The index on `state` covers this query.
         let pipeline = [
             doc! {"$match": {"state": PENDING}},
+            doc! {"$sort": {"_id": 1}},
+            doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
             doc! {"$project": {"_id": 1, "day": 1}},
             doc! {"$group": {"_id": "$day", "first": {"$min": "$_id"}}},
         ];

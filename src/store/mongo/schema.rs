@@ -115,7 +115,8 @@ impl Mongo {
                 .filter(|row| matches!(row.get("tag"), Ok(None)));
             let updates = untagged.filter_map(|row| Some(tagging(row.get_str("_id").ok()?)));
             let updates: Vec<Document> = updates.collect();
-            self.write(doing, Verb::Update, DELIVERIES, updates).await?;
+            let written = self.write(doing, Verb::Update, DELIVERIES, updates);
+            written.await?.complete(doing)?;
         }
     }
 

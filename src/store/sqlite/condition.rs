@@ -1,5 +1,7 @@
 //! Diagnostics of the file, which has no clock of its own, and the removal of old records.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use rusqlite::types::Value as Sql;
@@ -30,8 +32,9 @@ impl Diagnostics for Sqlite {
             Ok(Condition {
                 engine,
                 time: None,
+                age: Duration::ZERO,
                 // Opening the file has already upgraded it.
-                schema: schema::schema(schema::VERSION),
+                schema: Ok(schema::schema(schema::VERSION)),
                 missing_indexes: Ok(missing),
             })
         })

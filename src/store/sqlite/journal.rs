@@ -142,10 +142,12 @@ impl Journal for Sqlite {
         .await
     }
 
-    async fn pending(&self) -> Result<PendingFanouts> {
-        let found = self.read("reading pending fan-outs", |transaction| {
-            let sql = "SELECT day, min(id) FROM fanouts WHERE state = 'pending' GROUP BY day";
-            transaction.all(sql, [], |row| {
+    async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let found = self.read("reading pending fan-outs", move |transaction| {
+            let sql = "SELECT day, min(id) FROM (SELECT day, id FROM fanouts
+                           WHERE state = 'pending' ORDER BY at, id LIMIT ?1) GROUP BY day";
+            transaction.all(sql, [limit], |row| {
                 // Other programs may have written another type.
                 let text = |column| {
                     row.get_ref(column)

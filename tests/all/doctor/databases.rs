@@ -273,6 +273,23 @@ async fn a_wrong_clock_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unreadable_schema_note_does_not_prevent_other_checks() {
+    crate::support::mongo::run(|fresh| async move {
+        let config = Config::parse(&format!("{HEALTHY}store = \"{}\"", fresh.url())).unwrap();
+        let doctor = doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
+        fresh.put_note("schema", "not a schema").await.unwrap();
+
+        let seen = doctor.run().await;
+
+        found(&seen, "schema", Severity::Error, "schema");
+        for check in ["database", "indexes", "writing"] {
+            found(&seen, check, Severity::Ok, "");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreachable_database_is_an_error_and_other_checks_still_run() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("mongodb://{}/tidings", free.local_addr().unwrap());

@@ -65,7 +65,7 @@ pub async fn a_long_audience_is_stored_and_claimed_completely(store: Fresh) {
 }
 
 pub async fn the_oldest_pending_event_is_reported_until_it_is_done(store: Fresh) {
-    assert_eq!(store.pending().await.unwrap().oldest, None);
+    assert_eq!(store.pending(1).await.unwrap().oldest, None);
     let at = |seconds: i64| Id::at(noon() + chrono::TimeDelta::seconds(seconds), [7; 8]);
     let of = |seconds| Fanout {
         id: at(seconds),
@@ -73,7 +73,7 @@ pub async fn the_oldest_pending_event_is_reported_until_it_is_done(store: Fresh)
         ..fanout(1)
     };
     store.accept(&[of(30), of(10), of(20)]).await.unwrap();
-    let mut reported = vec![store.pending().await.unwrap().oldest];
+    let mut reported = vec![store.pending(1).await.unwrap().oldest];
 
     for seconds in [10, 30, 20] {
         let claimed = store
@@ -91,7 +91,7 @@ pub async fn the_oldest_pending_event_is_reported_until_it_is_done(store: Fresh)
             .await
             .unwrap();
         assert_eq!(saved, [true]);
-        reported.push(store.pending().await.unwrap().oldest);
+        reported.push(store.pending(1).await.unwrap().oldest);
     }
 
     let oldest = [Some(10), Some(20), Some(20), None];
