@@ -388,7 +388,7 @@ impl Reopening {
 
 /// An operator's statement about a delivery with an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum OperatorDecision {
     /// The email was sent.
     Sent,
     /// The email was not sent, so its events are still to be emailed.
@@ -404,7 +404,7 @@ pub enum Correction {
         /// The id of the delivery.
         id: DeliveryId,
         /// The operator's statement.
-        decision: Decision,
+        decision: OperatorDecision,
         /// The reason, which is stored.
         reason: String,
     },

@@ -15,7 +15,7 @@ use futures::future::join_all;
 use super::compose::{Compose, Misrouted, Spread};
 use super::gate::{Gate, GateState};
 use super::ledger::Ledger;
-use super::retry::{Decision, Retry};
+use super::retry::{Retry, RowDecision};
 use super::tally::RunTally;
 use crate::context::Context;
 use crate::domain::delivery::{Channel, Settlement};
@@ -212,15 +212,20 @@ impl Sender {
         let decide = |misrouted: &Misrouted| {
             let (row, brand) = (&misrouted.row, misrouted.brand.as_ref());
             let Some(brand) = brand.filter(|brand| !brands.contains_key(*brand)) else {
-                return Decision::defer(row, DeliveryState::Pending, now, "its brand has changed");
+                return RowDecision::defer(
+                    row,
+                    DeliveryState::Pending,
+                    now,
+                    "its brand has changed",
+                );
             };
             let reason = brand.absent();
             if now - row.created < self.retry.settings.give_up_after {
-                return Decision::defer(row, DeliveryState::Pending, now + CHECK_BRAND, &reason);
+                return RowDecision::defer(row, DeliveryState::Pending, now + CHECK_BRAND, &reason);
             }
             let state = DeliveryState::not_accepted(misrouted.has_markers);
             let reason = format!("given up: {reason}");
-            Decision::Settle(Settlement::of(row, state, 0, Some(&reason)).given_up())
+            RowDecision::Settle(Settlement::of(row, state, 0, Some(&reason)).given_up())
         };
         let decisions = misrouted.iter().map(decide).collect();
         let rows = misrouted.iter().map(|misrouted| &misrouted.row);

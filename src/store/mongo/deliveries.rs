@@ -16,7 +16,9 @@ use super::grouped::{self, Change};
 use super::reads::{at_once, records};
 use super::{DELIVERIES, Mongo, date, in_order, lease, put};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
-use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};
+use crate::domain::delivery::{
+    Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
+};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::types::{correcting, doing};
@@ -270,11 +272,11 @@ impl Mongo {
                 decision, reason, ..
             } => {
                 let (set, unset) = match decision {
-                    Decision::Sent => (
+                    OperatorDecision::Sent => (
                         doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},
                         Document::new(),
                     ),
-                    Decision::NotSent => (
+                    OperatorDecision::NotSent => (
                         doc! {"state": pending.as_str(), "slot": slot, "lease": lease(None), "reason": reason},
                         doc! {"settled": ""},
                     ),

@@ -11,7 +11,9 @@ use super::Sqlite;
 use super::answer::{Answer, Statements as _};
 use super::rows::{Conflict, Table, fields, millis, to_json};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
-use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};
+use crate::domain::delivery::{
+    Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
+};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
 use crate::store::record::fields::As;
@@ -281,8 +283,8 @@ fn correct(
             reason,
         } => {
             let (state, open, settled) = match decision {
-                Decision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
-                Decision::NotSent => (DeliveryState::Pending, true, None),
+                OperatorDecision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
+                OperatorDecision::NotSent => (DeliveryState::Pending, true, None),
             };
             let sql =
                 "UPDATE OR IGNORE deliveries SET state = ?2, open = ?3, settled = ?4, reason = ?5

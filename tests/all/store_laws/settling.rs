@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidings::domain::delivery::{Corrected, Decision, Deferral, Settlement};
+use tidings::domain::delivery::{Corrected, Deferral, OperatorDecision, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState};
 use tidings::store::{Forgettable, Release};
 
@@ -201,9 +201,11 @@ pub async fn an_unknown_delivery_can_be_resolved_as_sent_or_not_sent(store: Fres
     let (sent, not_sent) = (unknown(&store, "ada").await, unknown(&store, "bob").await);
 
     let resolved = (
-        store.judge(&sent, later(9), Decision::Sent, "seen").await,
         store
-            .judge(&not_sent, later(9), Decision::NotSent, "lost")
+            .judge(&sent, later(9), OperatorDecision::Sent, "seen")
+            .await,
+        store
+            .judge(&not_sent, later(9), OperatorDecision::NotSent, "lost")
             .await,
     );
 
@@ -243,9 +245,9 @@ pub async fn only_a_closed_unknown_delivery_with_a_free_slot_is_resolved(store: 
 
     let mut resolved = Vec::new();
     for (id, outcome) in [
-        (&busy, Decision::NotSent),
-        (&pending, Decision::Sent),
-        (&missing, Decision::Sent),
+        (&busy, OperatorDecision::NotSent),
+        (&pending, OperatorDecision::Sent),
+        (&missing, OperatorDecision::Sent),
     ] {
         resolved.push(store.judge(id, later(9), outcome, "x").await.unwrap());
     }
@@ -255,7 +257,7 @@ pub async fn only_a_closed_unknown_delivery_with_a_free_slot_is_resolved(store: 
     assert_eq!(row(&store, &busy).await.state, DeliveryState::Unknown);
     assert_eq!(
         store
-            .judge(&busy, later(9), Decision::Sent, "x")
+            .judge(&busy, later(9), OperatorDecision::Sent, "x")
             .await
             .unwrap(),
         Corrected::Done,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::compose::{Mail, Room, Spread};
 use super::super::gate::{FRESH, GateState};
-use super::super::retry::{Attempt, Decision};
+use super::super::retry::{Attempt, RowDecision};
 use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
@@ -83,7 +83,7 @@ impl Sender {
             let ended = built
                 .settlements
                 .into_iter()
-                .map(Decision::Settle)
+                .map(RowDecision::Settle)
                 .collect();
             let concluded = self.ledger.conclude(portion, ended).await?;
             self.gate.watch(&concluded).await?;
@@ -374,7 +374,7 @@ impl Sender {
     ) -> Result<()> {
         let (reason, until) = state.deferral();
         let not_before = until.unwrap_or(self.context.clock.now());
-        let wait = |row| Decision::defer(row, DeliveryState::Pending, not_before, &reason);
+        let wait = |row| RowDecision::defer(row, DeliveryState::Pending, not_before, &reason);
         self.ledger
             .conclude([], rows.map(wait).collect())
             .await
