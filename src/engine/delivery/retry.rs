@@ -71,6 +71,7 @@ impl RowDecision {
     ) -> Self {
         Self::Defer(Deferral {
             id: row.id.clone(),
+            from: row.state,
             state,
             not_before: at,
             reason: Some(reason.to_owned()),

@@ -130,6 +130,7 @@ impl Deliveries for Mongo {
                     set.insert("lease.until", date(until));
                 }
                 Transition::Defer(deferral) => {
+                    require(when, deferral.from);
                     set.insert("state", deferral.state.as_str());
                     // A lease without an owner blocks claims until then, and the release of an
                     // owner's leases does not end it.
@@ -141,6 +142,7 @@ impl Deliveries for Mongo {
                     }
                 }
                 Transition::Settle(settlement) | Transition::Conclude(settlement) => {
+                    require(when, settlement.from);
                     set.insert("state", settlement.state.as_str());
                     set.insert("settled", date(now));
                     own.insert("items", i64::from(settlement.items));
@@ -246,6 +248,13 @@ fn held(owner: &str) -> Document {
         DeliveryState::Sending.as_str(),
     ];
     doc! {"slot": {"$exists": true}, "state": {"$in": open.as_slice()}, "lease.owner": owner}
+}
+
+/// Requires that a row in no call is still in none.
+fn require(when: &mut Document, from: DeliveryState) {
+    if from == DeliveryState::Pending {
+        when.insert("state", from.as_str());
+    }
 }
 
 /// The fields that only open rows have.

@@ -74,6 +74,7 @@ pub async fn settling_as_sent_clears_the_reason_of_an_earlier_deferral(store: Fr
     let ids = open(&store, &["ada"]).await;
     let deferral = Deferral {
         id: ids[0].clone(),
+        from: DeliveryState::Sending,
         state: DeliveryState::Pending,
         not_before: later(1),
         reason: Some("busy".into()),
@@ -110,6 +111,7 @@ pub async fn only_the_holder_extends_the_lease_of_a_delivery(store: Fresh) {
 pub(super) fn deferral(id: &DeliveryId, state: DeliveryState, not_before: i64) -> Deferral {
     Deferral {
         id: id.clone(),
+        from: DeliveryState::Sending,
         state,
         not_before: later(not_before),
         reason: Some("busy".into()),

@@ -27,10 +27,9 @@ fn reason(row: &Delivery) -> &str {
 }
 
 impl Sender {
-    /// Resolves `sending` rows that this worker has claimed, as far as is possible now. Another
-    /// task of this process may still make their calls, so this waits for its turn first.
+    /// Resolves `sending` rows that this worker has claimed, as far as is possible now. The caller
+    /// has the account's turn.
     pub(super) async fn resolve(&self, rows: Vec<Delivery>) -> Result<()> {
-        let _turn = self.wait_for_turn(&rows).await;
         let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
             let call = row.attempts.call.clone();
