@@ -9,7 +9,7 @@ use super::screen::Screen;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::app::{Access, App, TemplateUse};
-use crate::domain::delivery::Decision;
+use crate::domain::delivery::OperatorDecision;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::deliveries::{Only, Unknown};
 use crate::store::Span;
@@ -259,8 +259,8 @@ enum End {
 impl Settle {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let outcome = match self.end {
-            End::Sent => Decision::Sent,
-            End::Failed => Decision::NotSent,
+            End::Sent => OperatorDecision::Sent,
+            End::Failed => OperatorDecision::NotSent,
         };
         if let Some(id) = &self.id {
             let id = DeliveryId::stored(id.as_str());

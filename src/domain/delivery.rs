@@ -283,6 +283,9 @@ pub struct Handover {
 pub struct Deferral {
     /// The id of the delivery.
     pub id: DeliveryId,
+    /// The state before. A `pending` delivery is in no call, so this applies only while it is still
+    /// `pending`: another task may have sent it meanwhile. A call's answer always applies.
+    pub from: DeliveryState,
     /// `pending` before another attempt, `sending` while the outcome of the last one is unknown.
     pub state: DeliveryState,
     /// The earliest time at which a worker may claim it.
@@ -302,6 +305,8 @@ pub struct Deferral {
 pub struct Settlement {
     /// The id of the delivery.
     pub id: DeliveryId,
+    /// The state before, as in a [`Deferral`].
+    pub from: DeliveryState,
     /// One of the settled states.
     pub state: DeliveryState,
     /// The number of events in the email; 0 if none was built.
@@ -342,6 +347,7 @@ impl Settlement {
         };
         Self {
             id: row.id.clone(),
+            from: row.state,
             state,
             items,
             provider_id: None,
@@ -388,7 +394,7 @@ impl Reopening {
 
 /// An operator's statement about a delivery with an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum OperatorDecision {
     /// The email was sent.
     Sent,
     /// The email was not sent, so its events are still to be emailed.
@@ -404,7 +410,7 @@ pub enum Correction {
         /// The id of the delivery.
         id: DeliveryId,
         /// The operator's statement.
-        decision: Decision,
+        decision: OperatorDecision,
         /// The reason, which is stored.
         reason: String,
     },

@@ -96,6 +96,10 @@ pub fn showable<'a>(
 }
 
 /// The delivery ids that a due digest can have.
+///
+/// There is one digest per local day or ISO week (P2), with one exception: a user chooses a later
+/// weekday after this week's digest. The digest of that day then gets an id with the weekday, or
+/// the user would wait for more than a week. No local date has two digests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
     /// The id for the period.

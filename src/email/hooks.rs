@@ -12,6 +12,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -198,7 +199,7 @@ impl Refused {
         Self::Unreadable(why.to_string())
     }
 
-    /// A report lacks a field that every report has.
+    /// A report lacks a field that every report has, or a field has another type.
     pub(super) fn incomplete() -> Self {
         Self::unreadable("the report does not have the documented form")
     }
@@ -280,17 +281,18 @@ pub(super) fn failed<'a>(
     }
 }
 
-/// Returns the time in this value, if it has the form of RFC 3339.
-pub(super) fn time_in(value: &Value) -> Option<DateTime<Utc>> {
-    value.as_str()?.parse().ok()
+/// Returns the time in this field, in the form of RFC 3339. The field may be absent.
+pub(super) fn time_in(value: &Value) -> Result<Option<DateTime<Utc>>, Refused> {
+    Option::deserialize(value).map_err(|_| Refused::incomplete())
 }
 
-/// Returns the text in this list, if it is the only one.
-pub(super) fn only_text(list: &Value) -> Option<&str> {
-    match list.as_array().map(Vec::as_slice) {
-        Some([only]) => only.as_str(),
+/// Returns the text in this list of texts, if it is the only one. The list may be absent.
+pub(super) fn only_text(list: &Value) -> Result<Option<&str>, Refused> {
+    let texts = Option::<Vec<&str>>::deserialize(list).map_err(|_| Refused::incomplete())?;
+    Ok(match texts.as_deref() {
+        Some([only]) => Some(*only),
         _ => None,
-    }
+    })
 }
 
 /// Joins the nonempty parts with spaces.

@@ -90,6 +90,7 @@ async fn a_read_after_reopening_reflects_the_reopening() {
         store.sending("one", noon(), later, &call).await.unwrap();
         let failed = Settlement {
             id: row.id.clone(),
+            from: DeliveryState::Sending,
             state: DeliveryState::Failed,
             items: 1,
             provider_id: None,

@@ -37,6 +37,7 @@ async fn many_sent_emails_are_counted_once_after_lost_replies() {
         };
         let handovers: Vec<Handover> = rows.iter().enumerate().map(hand_over).collect();
         let settle = |(n, row): (usize, &Delivery)| Settlement {
+            from: DeliveryState::Sending,
             provider_id: Some(format!("<{n}@esp>")),
             ..Settlement::of(row, DeliveryState::Sent, n as u32, None)
         };

@@ -370,7 +370,10 @@ async fn a_sent_email_is_counted_once_after_lost_replies() {
             .await
             .unwrap();
         store.fails(1, lost_reply("update")).await;
-        let sent = Settlement::of(&row, DeliveryState::Sent, 1, None);
+        let sent = Settlement {
+            from: DeliveryState::Sending,
+            ..Settlement::of(&row, DeliveryState::Sent, 1, None)
+        };
         let settled = store.settle("one", noon(), &[sent]).await.unwrap();
 
         assert_eq!((sending, settled), (vec![true], vec![true]));

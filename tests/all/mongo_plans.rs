@@ -190,6 +190,7 @@ async fn equal_changes_of_deliveries_share_a_statement() {
         store.open(&rows).await.unwrap();
         let handovers: Vec<Handover> = rows.iter().map(|row| handover(&row.id, "x")).collect();
         let settle = |(n, row): (usize, &Delivery)| Settlement {
+            from: DeliveryState::Sending,
             provider_id: Some(format!("<{n}@esp>")),
             ..Settlement::of(row, DeliveryState::Sent, 3, None)
         };

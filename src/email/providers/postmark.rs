@@ -308,8 +308,8 @@ fn report(record: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused>
     };
     let Some(news) = news else { return Ok(None) };
     let message = text("MessageID").unwrap_or_default();
-    let changed = time_in(&record["ChangedAt"]);
-    let at = time_in(&record["DeliveredAt"]).or(time_in(&record["BouncedAt"]));
+    let changed = time_in(&record["ChangedAt"])?;
+    let at = time_in(&record["DeliveredAt"])?.or(time_in(&record["BouncedAt"])?);
     let id = match (record["ID"].as_i64(), changed) {
         (Some(id), _) => format!("{what} {id}"),
         (None, Some(changed)) => format!("{what} {message} {changed}"),

@@ -316,7 +316,7 @@ fn report(id: &str, event: &Value, now: DateTime<Utc>) -> Result<Option<Report>,
         }
         None => tags["delivery"].as_str(),
     };
-    let (recipient, at) = (only_text(&data["to"]), time_in(&event["created_at"]));
+    let (recipient, at) = (only_text(&data["to"])?, time_in(&event["created_at"])?);
     let known_as = data["email_id"].as_str();
     Ok(Some(Report {
         provider_ids: Vec::from_iter(known_as.map(str::to_owned)),

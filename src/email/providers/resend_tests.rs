@@ -148,3 +148,30 @@ fn reasons_contain_no_address() {
         "Resend: 422 validation_error: Invalid `to`: (address)"
     );
 }
+
+#[test]
+fn a_report_with_a_field_of_another_type_is_incomplete() {
+    let now = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
+    let read = |to: Value, at: Value| {
+        let event = serde_json::json!({
+            "type": "email.bounced", "created_at": at, "data": {"email_id": "a", "to": to},
+        });
+        report("1", &event, now).map(|report| report.unwrap().recipient.is_some())
+    };
+    let (list, at) = (|| vec!["ada@example.org"], "2014-04-21T09:00:00Z");
+
+    assert_eq!(read(list().into(), at.into()), Ok(true));
+    assert_eq!(read(Value::Null, Value::Null), Ok(false));
+    assert_eq!(
+        read(vec!["ada@example.org", "ben@example.org"].into(), at.into()),
+        Ok(false)
+    );
+    for (to, at) in [
+        ("ada@example.org".into(), at.into()),
+        (vec![1].into(), at.into()),
+        (list().into(), "yesterday".into()),
+        (list().into(), 1_398_124_800.into()),
+    ] {
+        assert_eq!(read(to, at), Err(Refused::incomplete()));
+    }
+}

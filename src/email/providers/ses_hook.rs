@@ -280,8 +280,8 @@ fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>,
     let tag = &mail["tags"]["delivery"];
     let tag = tag.get(0).unwrap_or(tag).as_str();
     let (recipient, at) = (
-        only_text(&mail["destination"]),
-        time_in(&details["timestamp"]),
+        only_text(&mail["destination"])?,
+        time_in(&details["timestamp"])?,
     );
     let kinds = ["bounceType", "complaintFeedbackType", "delayType"];
     let kind = kinds.iter().find_map(|name| details[*name].as_str());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::context::Context;
-use crate::domain::delivery::{Corrected, Correction, Decision, Reopening};
+use crate::domain::delivery::{Corrected, Correction, OperatorDecision, Reopening};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, ReportKind, UserId};
 use crate::engine::{Error, Result};
 use crate::store::{Counted, DeliveryFilter, Release, Span};
@@ -84,10 +84,10 @@ const ALL: usize = 10_000_000;
 /// the newest.
 const MOST_WAITING: usize = 10_000;
 
-fn judge(id: &DeliveryId, decision: Decision) -> Correction {
+fn judge(id: &DeliveryId, decision: OperatorDecision) -> Correction {
     let reason = match decision {
-        Decision::Sent => "settled by hand: it was mailed",
-        Decision::NotSent => "settled by hand: it was not mailed",
+        OperatorDecision::Sent => "settled by hand: it was mailed",
+        OperatorDecision::NotSent => "settled by hand: it was not mailed",
     };
     Correction::Judge {
         id: id.clone(),
@@ -136,7 +136,11 @@ impl DeliveryService {
 
     /// Settles unknown deliveries: all were sent, or none was. Skips a delivery that has another
     /// state by now.
-    pub async fn settle_all(&self, rows: &[Delivery], decision: Decision) -> Result<Settled> {
+    pub async fn settle_all(
+        &self,
+        rows: &[Delivery],
+        decision: OperatorDecision,
+    ) -> Result<Settled> {
         let (now, mut settled) = (self.context.clock.now(), Settled::default());
         for rows in rows.chunks(AT_ONCE) {
             let judged: Vec<Correction> = rows.iter().map(|row| judge(&row.id, decision)).collect();
@@ -157,7 +161,7 @@ impl DeliveryService {
     ///
     /// [`Error::Conflict`] if it does not exist, is not unknown, is not closed yet, or the user has
     /// another open delivery.
-    pub async fn settle(&self, id: &DeliveryId, decision: Decision) -> Result<()> {
+    pub async fn settle(&self, id: &DeliveryId, decision: OperatorDecision) -> Result<()> {
         let now = self.context.clock.now();
         let store = &self.context.store;
         let judged = store.correct(now, &[judge(id, decision)]).await?;

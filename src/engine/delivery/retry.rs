@@ -35,7 +35,7 @@ pub(super) enum Attempt {
 
 /// What becomes of a row.
 #[derive(Debug)]
-pub(super) enum Decision {
+pub(super) enum RowDecision {
     Settle(Settlement),
     Defer(Deferral),
 }
@@ -61,7 +61,7 @@ pub(super) struct Decisions {
     pub summary: CallSummary,
 }
 
-impl Decision {
+impl RowDecision {
     /// Lets a row wait until `at`, in this state.
     pub(super) fn defer(
         row: &Delivery,
@@ -71,6 +71,7 @@ impl Decision {
     ) -> Self {
         Self::Defer(Deferral {
             id: row.id.clone(),
+            from: row.state,
             state,
             not_before: at,
             reason: Some(reason.to_owned()),
@@ -103,19 +104,19 @@ impl Decision {
     }
 }
 
-impl Extend<Decision> for Decisions {
-    fn extend<T: IntoIterator<Item = Decision>>(&mut self, decisions: T) {
+impl Extend<RowDecision> for Decisions {
+    fn extend<T: IntoIterator<Item = RowDecision>>(&mut self, decisions: T) {
         for decision in decisions {
             match decision {
-                Decision::Settle(settlement) => self.settlements.push(settlement),
-                Decision::Defer(deferral) => self.deferrals.push(deferral),
+                RowDecision::Settle(settlement) => self.settlements.push(settlement),
+                RowDecision::Defer(deferral) => self.deferrals.push(deferral),
             }
         }
     }
 }
 
-impl FromIterator<Decision> for Decisions {
-    fn from_iter<T: IntoIterator<Item = Decision>>(decisions: T) -> Self {
+impl FromIterator<RowDecision> for Decisions {
+    fn from_iter<T: IntoIterator<Item = RowDecision>>(decisions: T) -> Self {
         let mut all = Self::default();
         all.extend(decisions);
         all
@@ -155,7 +156,7 @@ impl Retry {
                 Attempt::Repeated => DeliveryState::Sending,
             };
             let decision = match (outcome, attempt) {
-                (Outcome::Accepted { provider_id }, _) => Decision::sent(row, items, provider_id),
+                (Outcome::Accepted { provider_id }, _) => RowDecision::sent(row, items, provider_id),
                 (Outcome::RefusedTogether { .. }, Attempt::First) if mails.len() > 1 => {
                     decisions.alone.push(place);
                     continue;
@@ -163,18 +164,18 @@ impl Retry {
                 (Outcome::RefusedTogether { reason }, Attempt::Repeated) if mails.len() > 1 => {
                     // The earlier call was certainly not accepted either, so the email gets a new
                     // attempt.
-                    Decision::defer(row, DeliveryState::Pending, now, &reason)
+                    RowDecision::defer(row, DeliveryState::Pending, now, &reason)
                 }
                 (Outcome::Refused { reason } | Outcome::RefusedTogether { reason }, _)
                 | (Outcome::Unsendable { reason }, Attempt::First) => {
-                    Decision::settle(row, not_accepted, items, &reason)
+                    RowDecision::settle(row, not_accepted, items, &reason)
                 }
                 (Outcome::Undeliverable { reason }, _) => {
                     let to = &mail.message.to;
                     let hard = Suppression::new(to, Reason::HardBounce, now, provider);
                     let hard = hard.detailed(Some(&reason));
                     decisions.undeliverable.push((row.id.clone(), hard));
-                    Decision::settle(row, not_accepted, items, &reason)
+                    RowDecision::settle(row, not_accepted, items, &reason)
                 }
                 // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
                 // expects retries for days after a deferral.
@@ -193,10 +194,10 @@ impl Retry {
                     // The reason for an unknown outcome still applies.
                     let known = row.outcome.reason.as_ref();
                     let known = known.filter(|_| attempt == Attempt::Repeated);
-                    Decision::defer(row, unsent, now, known.unwrap_or(&reason))
+                    RowDecision::defer(row, unsent, now, known.unwrap_or(&reason))
                 }
                 (Outcome::Stop { reason }, _) => {
-                    let deferral = Decision::defer(row, unsent, now, &reason);
+                    let deferral = RowDecision::defer(row, unsent, now, &reason);
                     decisions.stop = Some(reason);
                     deferral
                 }
@@ -259,13 +260,13 @@ impl Retry {
         items: u32,
         reason: &str,
         now: DateTime<Utc>,
-    ) -> Decision {
+    ) -> RowDecision {
         let repeats = self.settings.guarantee == Guarantee::AtLeastOnce;
         if repeats && !self.is_last(row, true, now) {
             let at = now + self.back_off(row, None);
-            Decision::defer(row, DeliveryState::Pending, at, reason).failed(true)
+            RowDecision::defer(row, DeliveryState::Pending, at, reason).failed(true)
         } else {
-            Decision::settle(row, DeliveryState::Unknown, items, reason)
+            RowDecision::settle(row, DeliveryState::Unknown, items, reason)
         }
     }
 
@@ -278,16 +279,16 @@ impl Retry {
         after: Option<Duration>,
         counts: bool,
         now: DateTime<Utc>,
-    ) -> Decision {
+    ) -> RowDecision {
         let row = &mail.row;
         if self.is_last(row, counts, now) {
             let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
             let state = DeliveryState::not_accepted(mail.has_markers);
             let ended = Settlement::of(row, state, mail.items, Some(&reason));
-            return Decision::Settle(ended.given_up());
+            return RowDecision::Settle(ended.given_up());
         }
         let at = now + self.back_off(row, after);
-        Decision::defer(row, DeliveryState::Pending, at, reason).failed(counts)
+        RowDecision::defer(row, DeliveryState::Pending, at, reason).failed(counts)
     }
 
     /// Defers an email that may have been accepted, while its outcome can be resolved.
@@ -297,7 +298,7 @@ impl Retry {
         reason: &str,
         after: Option<Duration>,
         now: DateTime<Utc>,
-    ) -> Decision {
+    ) -> RowDecision {
         let row = &mail.row;
         let tried = row.attempts.called_at.unwrap_or(now);
         if now >= self.hope(tried) {
@@ -306,7 +307,7 @@ impl Retry {
         let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
         let next = self.next_check(tried, now);
         let at = theirs.map_or(next, |theirs| next.max(now + theirs));
-        Decision::defer(row, DeliveryState::Sending, at, reason)
+        RowDecision::defer(row, DeliveryState::Sending, at, reason)
     }
 
     /// Returns until when to resolve the outcome of a call that was first made at `tried`.

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::future::join_all;
+use tokio::sync::MutexGuard;
 
 use super::compose::{Compose, Misrouted, Spread};
 use super::gate::{Gate, GateState};
 use super::ledger::Ledger;
-use super::retry::{Decision, Retry};
+use super::retry::{Retry, RowDecision};
 use super::tally::RunTally;
 use crate::context::Context;
 use crate::domain::delivery::{Channel, Settlement};
-use crate::domain::{BrandName, Delivery, DeliveryState};
+use crate::domain::{BrandName, Delivery, DeliveryId, DeliveryState};
 use crate::email::Mailer;
 use crate::engine::{Result, Watcher};
 use crate::store::Claim;
@@ -27,6 +28,9 @@ use crate::wire::digest::Ended;
 
 mod calls;
 mod resolve;
+
+/// The right to make calls at an account, until it is dropped.
+type Turn<'a> = MutexGuard<'a, ()>;
 
 /// How often to look for deliveries that other workers settled, and for a request to stop.
 const CHECK: TimeDelta = TimeDelta::seconds(1);
@@ -121,6 +125,8 @@ impl Sender {
     /// no email may be sent.
     pub async fn drain(&self) -> Result<GateState> {
         loop {
+            // Rows are not leased during this wait, so that idle processes can claim them.
+            let turn = self.gate.account.turn.lock().await;
             let state = self.ready().await?;
             if state != GateState::Open {
                 return Ok(state);
@@ -130,16 +136,25 @@ impl Sender {
             if rows.is_empty() {
                 return Ok(state);
             }
-            self.finish(rows, Spread::Sparse).boxed().await?;
+            self.finish(rows, Spread::Sparse, Some(turn))
+                .boxed()
+                .await?;
         }
     }
 
     /// Processes rows that this worker has leased, as far as is possible now. `spread` is how close
-    /// together their users are.
-    pub async fn finish(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
+    /// together their users are. `turn` is one of this sender's account; without one, this waits
+    /// before it makes calls.
+    pub async fn finish(
+        &self,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        turn: Option<Turn<'_>>,
+    ) -> Result<()> {
         self.ledger.tally.take_up(&rows);
         let (settled, rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state.settled());
+        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let (sending, mut pending): (Vec<_>, Vec<_>) = rows
             .into_iter()
             .partition(|row| row.state == DeliveryState::Sending);
@@ -147,14 +162,20 @@ impl Sender {
         self.ledger
             .close(settled.iter().map(|row| (row, row.state)))
             .await?;
-        self.resolve_each(sending).boxed().await?;
+        let resolving = self.resolve_each(sending, turn.is_some()).boxed();
+        self.ledger.holding(&ids, resolving).await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        self.send_each(pending, spread).boxed().await
+        self.send_each(pending, spread, turn).boxed().await
     }
 
     /// Builds and sends pending rows, each through its brand's sender. Brands work concurrently, so
-    /// none waits for the provider of another.
-    async fn send_each(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
+    /// none waits for the provider of another. Those that share an account take turns.
+    async fn send_each(
+        &self,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        mut turn: Option<Turn<'_>>,
+    ) -> Result<()> {
         let all = rows.len();
         if all == 0 {
             return self.gate.share_all().await;
@@ -168,27 +189,36 @@ impl Sender {
             groups.entry((row.channel, brand)).or_default().push(row);
         }
         let is_alone = groups.len() == 1;
-        let sending = groups
-            .into_iter()
-            .map(|((channel, brand), rows)| async move {
-                // For an unknown brand, this sender finds the rows misrouted and defers them.
-                let sender = self.sender_for(channel, brand.as_ref());
-                let sender = sender.unwrap_or_else(|| self.clone());
-                // The users of a small brand are scattered.
-                let spread = if 2 * rows.len() > all {
-                    spread
-                } else {
-                    Spread::Sparse
-                };
-                sender.send(rows, spread, is_alone).boxed().await
-            });
+        let mut sending = Vec::with_capacity(groups.len());
+        for ((channel, brand), rows) in groups {
+            // For an unknown brand, this sender finds the rows misrouted and defers them.
+            let sender = self.sender_for(channel, brand.as_ref());
+            let sender = sender.unwrap_or_else(|| self.clone());
+            let turn = turn.take_if(|_| self.shares_account(&sender));
+            // The users of a small brand are scattered.
+            let spread = if 2 * rows.len() > all {
+                spread
+            } else {
+                Spread::Sparse
+            };
+            let sends = async move { sender.send(rows, spread, turn, is_alone).await };
+            sending.push(sends.boxed());
+        }
+        // If it was not passed on, no row belongs to its account.
+        drop(turn);
         // Let all brands finish, even if one fails.
         let sent: Vec<Result<()>> = join_all(sending).await;
         sent.into_iter().collect()
     }
 
-    /// Resolves calls with unknown outcomes, each through the sender that made it.
-    async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
+    fn shares_account(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.gate.account, &other.gate.account)
+    }
+
+    /// Resolves calls with unknown outcomes, each through the sender that made it. Another task of
+    /// this process may still make these calls, so this waits for a turn of each account, unless
+    /// the caller `has_turn` of this sender's account.
+    async fn resolve_each(&self, rows: Vec<Delivery>, has_turn: bool) -> Result<()> {
         let mut groups: BTreeMap<(Channel, Option<&BrandName>), Vec<Delivery>> = BTreeMap::new();
         for row in rows {
             let call = row.attempts.call.as_deref().unwrap_or_default();
@@ -196,9 +226,14 @@ impl Sender {
             groups.entry((row.channel, brand)).or_default().push(row);
         }
         for ((channel, brand), rows) in groups {
-            if let Some(sender) = self.sender_for(channel, brand) {
-                sender.resolve(rows).boxed().await?;
-            }
+            let Some(sender) = self.sender_for(channel, brand) else {
+                continue;
+            };
+            let _turn = match has_turn && self.shares_account(&sender) {
+                true => None,
+                false => Some(sender.gate.account.turn.lock().await),
+            };
+            sender.resolve(rows).boxed().await?;
         }
         Ok(())
     }
@@ -212,15 +247,20 @@ impl Sender {
         let decide = |misrouted: &Misrouted| {
             let (row, brand) = (&misrouted.row, misrouted.brand.as_ref());
             let Some(brand) = brand.filter(|brand| !brands.contains_key(*brand)) else {
-                return Decision::defer(row, DeliveryState::Pending, now, "its brand has changed");
+                return RowDecision::defer(
+                    row,
+                    DeliveryState::Pending,
+                    now,
+                    "its brand has changed",
+                );
             };
             let reason = brand.absent();
             if now - row.created < self.retry.settings.give_up_after {
-                return Decision::defer(row, DeliveryState::Pending, now + CHECK_BRAND, &reason);
+                return RowDecision::defer(row, DeliveryState::Pending, now + CHECK_BRAND, &reason);
             }
             let state = DeliveryState::not_accepted(misrouted.has_markers);
             let reason = format!("given up: {reason}");
-            Decision::Settle(Settlement::of(row, state, 0, Some(&reason)).given_up())
+            RowDecision::Settle(Settlement::of(row, state, 0, Some(&reason)).given_up())
         };
         let decisions = misrouted.iter().map(decide).collect();
         let rows = misrouted.iter().map(|misrouted| &misrouted.row);

@@ -283,7 +283,7 @@ impl Mailing<'_> {
         crash::point("after-open");
         others.busy = (all - ours.len()) as u64;
         // A task of its own lets two chunks be built on two cores.
-        let finishing = async move { sender.finish(ours, spread).await };
+        let finishing = async move { sender.finish(ours, spread, None).await };
         came_to(tokio::spawn(finishing.boxed()).await)?;
         Ok(others)
     }

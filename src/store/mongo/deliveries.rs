@@ -16,7 +16,9 @@ use super::grouped::{self, Change};
 use super::reads::{at_once, records};
 use super::{DELIVERIES, Mongo, date, in_order, lease, put};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
-use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};
+use crate::domain::delivery::{
+    Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
+};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::types::{correcting, doing};
@@ -128,6 +130,7 @@ impl Deliveries for Mongo {
                     set.insert("lease.until", date(until));
                 }
                 Transition::Defer(deferral) => {
+                    require(when, deferral.from);
                     set.insert("state", deferral.state.as_str());
                     // A lease without an owner blocks claims until then, and the release of an
                     // owner's leases does not end it.
@@ -139,6 +142,7 @@ impl Deliveries for Mongo {
                     }
                 }
                 Transition::Settle(settlement) | Transition::Conclude(settlement) => {
+                    require(when, settlement.from);
                     set.insert("state", settlement.state.as_str());
                     set.insert("settled", date(now));
                     own.insert("items", i64::from(settlement.items));
@@ -240,6 +244,13 @@ fn held(owner: &str) -> Document {
     doc! {"slot": {"$exists": true}, "state": {"$in": open.as_slice()}, "lease.owner": owner}
 }
 
+/// Requires that a row in no call is still in none.
+fn require(when: &mut Document, from: DeliveryState) {
+    if from == DeliveryState::Pending {
+        when.insert("state", from.as_str());
+    }
+}
+
 /// The fields that only open rows have.
 fn open() -> Document {
     doc! {"slot": "", "lease": ""}
@@ -264,11 +275,11 @@ impl Mongo {
                 decision, reason, ..
             } => {
                 let (set, unset) = match decision {
-                    Decision::Sent => (
+                    OperatorDecision::Sent => (
                         doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},
                         Document::new(),
                     ),
-                    Decision::NotSent => (
+                    OperatorDecision::NotSent => (
                         doc! {"state": pending.as_str(), "slot": slot, "lease": lease(None), "reason": reason},
                         doc! {"settled": ""},
                     ),

@@ -11,7 +11,9 @@ use super::Sqlite;
 use super::answer::{Answer, Statements as _};
 use super::rows::{Conflict, Table, fields, millis, to_json};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
-use crate::domain::delivery::{Corrected, Correction, Decision, Handover, Transition, digest_slot};
+use crate::domain::delivery::{
+    Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
+};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
 use crate::store::record::fields::As;
@@ -100,7 +102,10 @@ impl Deliveries for Sqlite {
                 let values = [&[&id as &dyn ToSql, &owner], values].concat();
                 transaction.run(&sql, &*values)
             };
-            let unsettled = "state IN ('pending', 'sending')";
+            let still = |from: DeliveryState| match from {
+                DeliveryState::Pending => "state = 'pending'",
+                _ => "state IN ('pending', 'sending')",
+            };
             let applied = match transition {
                 Transition::HandOver(Handover { call, items, .. }) => update(
                     "state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6",
@@ -117,7 +122,7 @@ impl Deliveries for Sqlite {
                 // the owner's leases does not end it.
                 Transition::Defer(deferral) => update(
                     "state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason), refusals = refusals + ?6",
-                    unsettled,
+                    still(deferral.from),
                     &[
                         &deferral.state.as_str(),
                         &millis(deferral.not_before),
@@ -134,7 +139,7 @@ impl Deliveries for Sqlite {
                     let state = end.state.as_str();
                     let values: [&dyn ToSql; 5] =
                         [&state, &end.items, &end.provider_id, &end.reason, &now];
-                    update(set, unsettled, &values)
+                    update(set, still(end.from), &values)
                 }
             }?;
             Ok(applied == 1)
@@ -281,8 +286,8 @@ fn correct(
             reason,
         } => {
             let (state, open, settled) = match decision {
-                Decision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
-                Decision::NotSent => (DeliveryState::Pending, true, None),
+                OperatorDecision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
+                OperatorDecision::NotSent => (DeliveryState::Pending, true, None),
             };
             let sql =
                 "UPDATE OR IGNORE deliveries SET state = ?2, open = ?3, settled = ?4, reason = ?5

@@ -182,6 +182,7 @@ async fn emails_with_an_unknown_outcome_are_a_warning() {
         let row = delivery("ada", "2014-04-21", "w1");
         let unknown = Settlement {
             id: row.id.clone(),
+            from: DeliveryState::Sending,
             state: DeliveryState::Unknown,
             items: 1,
             provider_id: None,

@@ -445,7 +445,7 @@ async fn a_batch_with_an_unknown_outcome_can_be_settled_by_hand(fresh: Fresh) {
     assert_eq!(states(&town).await[0].1, BatchState::Closed);
     let row = town.deliveries_of("ada").await.remove(0);
     let ledger = town.process().deliveries();
-    let not_sent = tidings::domain::delivery::Decision::NotSent;
+    let not_sent = tidings::domain::delivery::OperatorDecision::NotSent;
     ledger.settle(&row.id, not_sent).await.unwrap();
     town.answer([Outcome::Refused {
         reason: "no".into(),

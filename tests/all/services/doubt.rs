@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::app::App;
 use tidings::clock::Clock;
-use tidings::domain::delivery::Decision;
+use tidings::domain::delivery::OperatorDecision;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
@@ -53,11 +53,14 @@ async fn an_unknown_email_that_is_settled_as_not_sent_is_sent(fresh: Fresh) {
 
     let app = town.process();
     app.deliveries()
-        .settle(&unknown, Decision::NotSent)
+        .settle(&unknown, OperatorDecision::NotSent)
         .await
         .unwrap();
     let report = run(&town, &app).await;
-    let again = app.deliveries().settle(&unknown, Decision::NotSent).await;
+    let again = app
+        .deliveries()
+        .settle(&unknown, OperatorDecision::NotSent)
+        .await;
 
     assert_eq!((report.left_over, report.mails.sent), (1, 1));
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
@@ -72,7 +75,7 @@ async fn an_unknown_email_that_is_settled_as_sent_is_not_resent(fresh: Fresh) {
 
     let app = town.process();
     app.deliveries()
-        .settle(&unknown, Decision::Sent)
+        .settle(&unknown, OperatorDecision::Sent)
         .await
         .unwrap();
     let report = run(&town, &app).await;
@@ -88,7 +91,7 @@ async fn an_unknown_email_that_is_rejected_later_is_unknown_again(fresh: Fresh) 
     let app = town.process();
     let settle = async || {
         app.deliveries()
-            .settle(&unknown, Decision::NotSent)
+            .settle(&unknown, OperatorDecision::NotSent)
             .await
             .unwrap();
     };
@@ -223,10 +226,18 @@ async fn unknown_emails_can_be_settled_by_call_and_by_time(fresh: Fresh) {
         ledger.unknown(&of_call).await,
         ledger.unknown(&of_last).await,
     );
-    let sent = ledger.settle_all(&first.unwrap(), Decision::Sent).await;
+    let sent = ledger
+        .settle_all(&first.unwrap(), OperatorDecision::Sent)
+        .await;
     let last = last.unwrap();
-    let not_sent = ledger.settle_all(&last, Decision::NotSent).await.unwrap();
-    let again = ledger.settle_all(&last, Decision::NotSent).await.unwrap();
+    let not_sent = ledger
+        .settle_all(&last, OperatorDecision::NotSent)
+        .await
+        .unwrap();
+    let again = ledger
+        .settle_all(&last, OperatorDecision::NotSent)
+        .await
+        .unwrap();
 
     let one = Settled {
         settled: 1,

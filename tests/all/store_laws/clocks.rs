@@ -64,6 +64,7 @@ pub async fn a_delivery_leased_or_deferred_by_a_clock_ahead_can_be_claimed(store
     store.open(&[leased, deferred, ours]).await.unwrap();
     let put_off = |not_before| Deferral {
         id: ids[1].clone(),
+        from: DeliveryState::Sending,
         state: DeliveryState::Pending,
         not_before,
         reason: None,

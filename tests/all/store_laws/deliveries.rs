@@ -30,6 +30,7 @@ pub(super) async fn open(store: &Fresh, people: &[&str]) -> Vec<DeliveryId> {
 pub(super) fn settlement(id: &DeliveryId, state: DeliveryState) -> Settlement {
     Settlement {
         id: id.clone(),
+        from: DeliveryState::Sending,
         state,
         items: 4,
         provider_id: Some("<1@esp>".into()),

@@ -293,6 +293,7 @@ contract_tests! {
         many_deliveries_are_sent_settled_and_closed_together;
     transitions:
         each_transition_is_made_only_if_its_condition_holds
+        a_delivery_in_no_call_is_deferred_or_settled_only_while_it_is_pending
         equal_transitions_of_many_deliveries_keep_separate_values
         a_concluded_delivery_is_settled_and_closed_and_frees_its_slot;
     reopening:

@@ -89,6 +89,7 @@ impl Scenario {
         store.take_call(owner, until, &call).await?;
         let sent = |id| Settlement {
             id,
+            from: DeliveryState::Sending,
             state: DeliveryState::Sent,
             items: 1,
             provider_id: None,

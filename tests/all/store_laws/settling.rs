@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidings::domain::delivery::{Corrected, Decision, Deferral, Settlement};
+use tidings::domain::delivery::{Corrected, Deferral, OperatorDecision, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState};
 use tidings::store::{Forgettable, Release};
 
@@ -74,6 +74,7 @@ pub async fn settling_as_sent_clears_the_reason_of_an_earlier_deferral(store: Fr
     let ids = open(&store, &["ada"]).await;
     let deferral = Deferral {
         id: ids[0].clone(),
+        from: DeliveryState::Sending,
         state: DeliveryState::Pending,
         not_before: later(1),
         reason: Some("busy".into()),
@@ -110,6 +111,7 @@ pub async fn only_the_holder_extends_the_lease_of_a_delivery(store: Fresh) {
 pub(super) fn deferral(id: &DeliveryId, state: DeliveryState, not_before: i64) -> Deferral {
     Deferral {
         id: id.clone(),
+        from: DeliveryState::Sending,
         state,
         not_before: later(not_before),
         reason: Some("busy".into()),
@@ -201,9 +203,11 @@ pub async fn an_unknown_delivery_can_be_resolved_as_sent_or_not_sent(store: Fres
     let (sent, not_sent) = (unknown(&store, "ada").await, unknown(&store, "bob").await);
 
     let resolved = (
-        store.judge(&sent, later(9), Decision::Sent, "seen").await,
         store
-            .judge(&not_sent, later(9), Decision::NotSent, "lost")
+            .judge(&sent, later(9), OperatorDecision::Sent, "seen")
+            .await,
+        store
+            .judge(&not_sent, later(9), OperatorDecision::NotSent, "lost")
             .await,
     );
 
@@ -243,9 +247,9 @@ pub async fn only_a_closed_unknown_delivery_with_a_free_slot_is_resolved(store: 
 
     let mut resolved = Vec::new();
     for (id, outcome) in [
-        (&busy, Decision::NotSent),
-        (&pending, Decision::Sent),
-        (&missing, Decision::Sent),
+        (&busy, OperatorDecision::NotSent),
+        (&pending, OperatorDecision::Sent),
+        (&missing, OperatorDecision::Sent),
     ] {
         resolved.push(store.judge(id, later(9), outcome, "x").await.unwrap());
     }
@@ -255,7 +259,7 @@ pub async fn only_a_closed_unknown_delivery_with_a_free_slot_is_resolved(store: 
     assert_eq!(row(&store, &busy).await.state, DeliveryState::Unknown);
     assert_eq!(
         store
-            .judge(&busy, later(9), Decision::Sent, "x")
+            .judge(&busy, later(9), OperatorDecision::Sent, "x")
             .await
             .unwrap(),
         Corrected::Done,

@@ -4,6 +4,7 @@ use tidings::domain::delivery::{Deferral, Handover, Settlement, Transition};
 use tidings::domain::{DeliveryId, DeliveryState};
 
 use super::deliveries::{later, open, row, sending, settlement};
+use super::settling::deferral;
 use crate::support::*;
 
 pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
@@ -18,6 +19,7 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
     let unknown = DeliveryId::stored("digest:nobody:daily:2014-04-22");
     let deferral = |id: &DeliveryId| Deferral {
         id: id.clone(),
+        from: DeliveryState::Sending,
         state: DeliveryState::Pending,
         not_before: later(60),
         reason: Some("429".into()),
@@ -64,6 +66,44 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
         (failed, 0, until(5)),
     ];
     assert_eq!(states, expected);
+}
+
+pub async fn a_delivery_in_no_call_is_deferred_or_settled_only_while_it_is_pending(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "cem", "dan", "eve", "fay"]).await;
+    let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
+    // Another task of the same owner sends the first three meanwhile.
+    sending(&store, "one", later(20), &ids[..3]).await;
+    let end = |from, id: &DeliveryId| Settlement {
+        from,
+        ..settlement(id, sent)
+    };
+    let advance = async |from: DeliveryState, ids: &[DeliveryId]| {
+        let deferral = Deferral {
+            from,
+            ..deferral(&ids[0], pending, 15)
+        };
+        let requested = [
+            Transition::Defer(deferral),
+            Transition::Settle(end(from, &ids[1])),
+            Transition::Conclude(end(from, &ids[2])),
+        ];
+        let made = store.advance("one", later(1), later(30), &requested);
+        made.await.unwrap()
+    };
+
+    assert_eq!(advance(pending, &ids[..3]).await, [false; 3]);
+    for id in &ids[..3] {
+        let row = row(&store, id).await;
+        assert_eq!(row.state, DeliveryState::Sending, "{id}");
+        assert_eq!(row.lease, Some(lease("one", later(20))), "{id}");
+    }
+    assert_eq!(advance(pending, &ids[3..]).await, [true; 3]);
+    // A call's answer always applies.
+    assert_eq!(advance(DeliveryState::Sending, &ids[..3]).await, [true; 3]);
+    for (n, id) in ids.iter().enumerate() {
+        let expected = if n % 3 == 0 { pending } else { sent };
+        assert_eq!(row(&store, id).await.state, expected, "{id}");
+    }
 }
 
 pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fresh) {

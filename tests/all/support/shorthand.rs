@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use tidings::domain::batch::Accumulator;
 use tidings::domain::delivery::{
-    Corrected, Correction, Decision, Deferral, Handover, Reopening, Settlement, Transition,
+    Corrected, Correction, Deferral, Handover, OperatorDecision, Reopening, Settlement, Transition,
 };
 use tidings::domain::{
     Address, BatchState, Day, Delivery, DeliveryId, DeliveryState, Event, FanoutState, FollowKey,
@@ -132,7 +132,7 @@ pub trait Shorthand: Store {
         &self,
         id: &DeliveryId,
         now: DateTime<Utc>,
-        decision: Decision,
+        decision: OperatorDecision,
         reason: &str,
     ) -> Result<Corrected> {
         let judged = Correction::Judge {

@@ -10,15 +10,14 @@ use std::collections::{HashSet, VecDeque};
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::MutexGuard;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::compose::{Mail, Room, Spread};
 use super::super::gate::{FRESH, GateState};
-use super::super::retry::{Attempt, Decision};
+use super::super::retry::{Attempt, RowDecision};
 use super::super::tally::Concluded;
-use super::Sender;
+use super::{Sender, Turn};
 use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Suppression};
 use crate::email::{Certainty, Message, Outcome, Permit};
@@ -36,19 +35,22 @@ struct Progress {
 impl Sender {
     /// Builds and sends pending rows. Rows that may not be sent now are deferred.
     ///
-    /// While another task makes calls at the account, this builds the first portion, if its rows
-    /// are alone. Later ones are built in their turn, so that their checks stay fresh.
+    /// Without a turn, while another task makes calls at the account, this builds the first
+    /// portion, if its rows are alone. Later ones are built in their turn, so that their checks
+    /// stay fresh.
     pub(super) async fn send(
         &self,
         mut rest: Vec<Delivery>,
         spread: Spread,
+        turn: Option<Turn<'_>>,
         is_alone: bool,
     ) -> Result<()> {
         let mut progress = Progress {
             renewed: Instant::now(),
             has_permit: false,
         };
-        let (mut turn, mut takes_turn) = (None, !is_alone);
+        let mut takes_turn = turn.is_none() && !is_alone;
+        let mut turn: Option<Turn<'_>> = turn;
         // The number of emails that `delivery.mails_per_hour` still allows.
         let mut allowed = 0;
         while !rest.is_empty() {
@@ -65,9 +67,11 @@ impl Sender {
                 // Waiting tasks go first, so that a long list of rows does not delay them.
                 drop(turn.take());
                 turn = Some(self.wait_for_turn(&rest).await);
-                self.wait_for_rate(&mut progress).await;
             }
             takes_turn = true;
+            if turn.is_some() {
+                self.wait_for_rate(&mut progress).await;
+            }
             let at = self.context.clock.now();
             let portion = self.gate.account.state().portion.unwrap_or(usize::MAX);
             let most = if allowed > 0 { allowed } else { usize::MAX };
@@ -83,7 +87,7 @@ impl Sender {
             let ended = built
                 .settlements
                 .into_iter()
-                .map(Decision::Settle)
+                .map(RowDecision::Settle)
                 .collect();
             let concluded = self.ledger.conclude(portion, ended).await?;
             self.gate.watch(&concluded).await?;
@@ -96,6 +100,7 @@ impl Sender {
                     // The wait was long. Only emails that are built again reflect later changes.
                     rest = mails.into_iter().map(|mail| mail.row).collect();
                     rest.append(&mut unbuilt);
+                    takes_turn = false;
                     continue;
                 }
             }
@@ -211,10 +216,7 @@ impl Sender {
 
     /// Waits for the right to make calls at the account, and renews the leases of these rows
     /// meanwhile. The right ends when the guard is dropped.
-    pub(super) async fn wait_for_turn<'a>(
-        &self,
-        rows: impl IntoIterator<Item = &'a Delivery>,
-    ) -> MutexGuard<'_, ()> {
+    async fn wait_for_turn<'a>(&self, rows: impl IntoIterator<Item = &'a Delivery>) -> Turn<'_> {
         let ids: Vec<DeliveryId> = rows.into_iter().map(|row| row.id.clone()).collect();
         self.ledger
             .holding(&ids, self.gate.account.turn.lock())
@@ -312,6 +314,9 @@ impl Sender {
         let mut recalled = self.ledger.advance(recalls).await?.into_iter();
         crash::point("after-recall");
         alone.retain(|_| recalled.next().unwrap_or(false));
+        for mail in &mut alone {
+            mail.row.state = DeliveryState::Pending;
+        }
         Ok((concluded, alone))
     }
 
@@ -339,6 +344,8 @@ impl Sender {
         };
         let (outcomes, until) = self.ledger.holding(&ids, call).await;
         crash::point("after-send");
+        let is_accepted = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
+        let all_accepted = outcomes.iter().all(is_accepted);
         let (now, provider) = (self.context.clock.now(), self.mailer.name());
         let mut decisions = self.retry.decide(mails, outcomes, attempt, provider, now);
         for deferral in &mut decisions.deferrals {
@@ -347,6 +354,8 @@ impl Sender {
         if decisions.begun {
             let retry_after = self.gate.settings.retry_after;
             let mut account = self.gate.account.state();
+            // Without a known loss, a loss that becomes known later is newer than this answer.
+            decisions.answered &= !all_accepted || account.last_is_lost;
             account.record_call(&decisions.summary, retry_after, now);
         }
         let stop = decisions.stop.take();
@@ -374,7 +383,7 @@ impl Sender {
     ) -> Result<()> {
         let (reason, until) = state.deferral();
         let not_before = until.unwrap_or(self.context.clock.now());
-        let wait = |row| Decision::defer(row, DeliveryState::Pending, not_before, &reason);
+        let wait = |row| RowDecision::defer(row, DeliveryState::Pending, not_before, &reason);
         self.ledger
             .conclude([], rows.map(wait).collect())
             .await

@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::compose::{Room, Spread};
 use super::super::gate::GateState;
-use super::super::retry::{Attempt, Decision};
+use super::super::retry::{Attempt, RowDecision};
 use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
@@ -27,10 +27,9 @@ fn reason(row: &Delivery) -> &str {
 }
 
 impl Sender {
-    /// Resolves `sending` rows that this worker has claimed, as far as is possible now. Another
-    /// task of this process may still make their calls, so this waits for its turn first.
+    /// Resolves `sending` rows that this worker has claimed, as far as is possible now. The caller
+    /// has the account's turn.
     pub(super) async fn resolve(&self, rows: Vec<Delivery>) -> Result<()> {
-        let _turn = self.wait_for_turn(&rows).await;
         let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
             let call = row.attempts.call.clone();
@@ -128,12 +127,12 @@ impl Sender {
             let why = end.reason.as_deref().unwrap_or_default();
             let reason = format!("it may have been mailed before it was found that {why}");
             Some(if accepted_whole {
-                Decision::sent(row, items, call.to_owned())
+                RowDecision::sent(row, items, call.to_owned())
             } else if still_unknown {
                 let next = self.retry.next_check(tried, now);
-                Decision::defer(row, DeliveryState::Sending, next, &reason)
+                RowDecision::defer(row, DeliveryState::Sending, next, &reason)
             } else {
-                Decision::settle(row, DeliveryState::Unknown, items, &reason)
+                RowDecision::settle(row, DeliveryState::Unknown, items, &reason)
             })
         };
         let decisions = rows.iter().filter_map(decide).collect();
@@ -174,22 +173,22 @@ impl Sender {
         });
         let decide = |(row, answer): (&Delivery, QueryAnswer)| match answer {
             QueryAnswer::Accepted { provider_id } => {
-                Decision::sent(row, row.outcome.items, provider_id)
+                RowDecision::sent(row, row.outcome.items, provider_id)
             }
             QueryAnswer::NotAccepted if now >= self.retry.believed(tried) => {
                 let reason = "the provider never heard of it";
-                Decision::defer(row, DeliveryState::Pending, now, reason)
+                RowDecision::defer(row, DeliveryState::Pending, now, reason)
             }
             QueryAnswer::NotAccepted => {
                 let reason = "the provider has not heard of it yet";
-                Decision::defer(row, DeliveryState::Sending, next, reason)
+                RowDecision::defer(row, DeliveryState::Sending, next, reason)
             }
             QueryAnswer::Silent(Silence { reason, after }) => {
                 let after = after.and_then(|after| TimeDelta::from_std(after).ok());
                 let until = after.map(|after| answered + after);
                 wait = wait.max(until);
                 let next = until.map_or(next, |until| next.max(until));
-                Decision::defer(row, DeliveryState::Sending, next, &reason)
+                RowDecision::defer(row, DeliveryState::Sending, next, &reason)
             }
         };
         let answers = answers.into_iter().chain(silence);
@@ -214,7 +213,8 @@ impl Sender {
 
     /// Defers rows until `at`, without other changes.
     async fn check_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
-        let wait = |row: &Delivery| Decision::defer(row, DeliveryState::Sending, at, reason(row));
+        let wait =
+            |row: &Delivery| RowDecision::defer(row, DeliveryState::Sending, at, reason(row));
         self.ledger
             .conclude([], rows.iter().map(wait).collect())
             .await
