@@ -1,10 +1,10 @@
 //! The feed cache: windows of users, objects, event details and entity tags.
 //!
 //! An entry is valid until a change notice names its user or one of its objects, for at most
-//! `feed.fresh` (other programs send no notices), and only while notices arrive. Users share version
-//! counters by hash, and so do objects; a collision only causes an extra read. Emails do not use
-//! this cache. Start with [`FeedCache::version_of_user`], which callers store with what they read
-//! afterwards.
+//! `feed.fresh` (other programs send no notices), and only while notices arrive. Users share
+//! version counters by hash, and so do objects; a collision only causes an extra read. Emails do
+//! not use this cache. Start with [`FeedCache::version_of_user`], which callers store with what
+//! they read afterwards.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -40,8 +40,8 @@ const TAG_BYTES: u64 = 8 << 20;
 const WINDOW_BYTES: u64 = 12 << 20;
 const OBJECT_BYTES: u64 = 12 << 20;
 const DETAILS_BYTES: u64 = 4 << 20;
-/// The estimated bytes that the cache adds to an entry, and those of a muted subject and of a choice
-/// for a type without its name.
+/// The estimated bytes that the cache adds to an entry, those of a muted subject, and those of a
+/// choice for a type, without its name.
 const ENTRY_BYTES: usize = 256;
 const MUTE_BYTES: usize = 256;
 const CHOICE_BYTES: usize = 128;
