@@ -43,7 +43,7 @@ impl Intercept for MeasuredStore {
         let began = Instant::now();
         let done = work.await;
         self.metrics
-            .stored(call.method, began.elapsed(), done.is_ok());
+            .stored(label(call), began.elapsed(), done.is_ok());
         done
     }
 
@@ -59,7 +59,7 @@ impl Intercept for MeasuredStore {
         let measured = chunks.inspect(move |chunk| {
             if first || chunk.is_err() {
                 let is_ok = chunk.is_ok();
-                self.metrics.stored(call.method, began.elapsed(), is_ok);
+                self.metrics.stored(label(call), began.elapsed(), is_ok);
             }
             first = false;
         });
@@ -111,6 +111,16 @@ impl Intercept for MeasuredStore {
             let field = unreadable.field.split('.').next().unwrap_or_default();
             self.metrics.unreadable("user", field);
         }
+    }
+}
+
+/// Returns the label of a call: its kind, but one label for all kinds of markers and one for all
+/// transitions.
+fn label(call: Call) -> &'static str {
+    match call.method {
+        "write_markers" => "mark",
+        "advance" => "advance",
+        _ => call.kind,
     }
 }
 

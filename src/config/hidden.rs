@@ -43,6 +43,10 @@ pub(super) fn is_secret(option: &str) -> bool {
     let Some((section, name)) = option.split_once('.') else {
         return false;
     };
+    // A number.
+    if option == "server.rate_limit_key" {
+        return false;
+    }
     let names = ["key", "secret", "password", "user", "session_token"];
     ["server", "mail", "hooks", "tokens"].contains(&section)
         && names.iter().any(|end| name.ends_with(end))
@@ -193,6 +197,7 @@ mod tests {
             assert_eq!(shown(option, "hunter2"), "(hidden)", "{option}");
         }
         assert_eq!(shown("mail.url", "ftp://a:b@h"), "\"ftp://(hidden)@h\"");
+        assert_eq!(shown("server.rate_limit_key", "0"), "\"0\"");
         assert_eq!(shown("digest.weekday", "funday"), "\"funday\"");
     }
 }

@@ -280,7 +280,6 @@ fn public_key(r: &mut Reader<'_>, option: &str, file: &str) -> Option<[u8; 32]> 
 }
 
 /// Returns the key in a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
-/// Returns the key in a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
 fn ed25519(pem: &str) -> Option<[u8; 32]> {
     let (_, rest) = pem.split_once("-----BEGIN PUBLIC KEY-----")?;
     let (body, _) = rest.split_once("-----END PUBLIC KEY-----")?;

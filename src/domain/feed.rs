@@ -102,7 +102,7 @@ pub struct Query {
     pub kinds: Kinds,
     /// Only items on this day.
     pub day: Option<Day>,
-    /// Only items whose objects have this topic ([`super::object::key`]).
+    /// Only items whose objects have this topic ([`super::object::topic_key`]).
     pub about: Option<String>,
     /// Only items in these states.
     pub state: StateFilter,
@@ -172,7 +172,7 @@ pub struct GroupKey {
     pub day: Day,
     /// The event type.
     pub kind: EventType,
-    /// The topic of the objects ([`super::object::key`]).
+    /// The topic of the objects ([`super::object::topic_key`]).
     pub about: String,
 }
 

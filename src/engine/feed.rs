@@ -21,9 +21,10 @@ use crate::domain::feed::{Cursor, GroupKey, PageEnd, Query, grouped, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::object::topic_key;
 use crate::domain::stack::EventAt;
+use crate::domain::user::TypePreference;
 use crate::domain::{
-    Day, Event, EventType, Facts, Id, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey,
-    PersonStacks, Purpose, Route, Stack, UserId, Window, classify,
+    Day, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks,
+    Purpose, Route, Stack, UserId, Window, classify,
 };
 use crate::wire::feed::{Counts, Group, GroupPage, Item, Page};
 use cache::{FeedCache, UserWindow};
@@ -340,9 +341,7 @@ impl Feeds {
             };
             excludes(event, facts)
         });
-        let none = Mutes::default();
-        let mutes = window.user.as_ref().map_or(&none, |user| &user.mutes);
-        let muted = eligibility::muted_positions(&person, mutes, &mut catalog).await?;
+        let muted = eligibility::muted_positions(&person, &window.mutes, &mut catalog).await?;
         let feed = UserFeed {
             person,
             inbox: window.inbox.clone(),
@@ -354,15 +353,17 @@ impl Feeds {
     }
 
     async fn read_window(&self, user: &UserId, window: Window) -> Result<Arc<UserWindow>> {
-        let version = self.cache.version(user.as_str());
+        let version = self.cache.version_of_user(user);
         let mut parts = self.context.store.feed(window.clone(), user).await?;
         let start = starts::of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
+        let choices = parts.user.map(|user| (user.mutes, user.types)).unzip();
         let read = Arc::new(UserWindow {
             window,
             person: parts.person,
             inbox: parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone())),
-            user: parts.user,
+            mutes: choices.0.unwrap_or_default(),
+            types: choices.1,
         });
         if let Some(version) = version {
             self.cache.put_window(Arc::clone(&read), version);
@@ -392,13 +393,13 @@ impl Feeds {
     /// Returns the items that an email covers at any position: the marker of a batch names the
     /// event, or that of a digest covers the entry and the event's route was the digest then.
     fn mailed<'a>(&self, feed: &'a UserFeed) -> HashSet<Name<'a>> {
-        let (user, policies) = (feed.window.user.as_ref(), &self.context.policies);
+        let (types, policies) = (feed.window.types.as_ref(), &self.context.policies);
         let is_for_digest = |event: &Event, day: Day, marked: DateTime<Utc>| {
-            user.is_none_or(|user| {
-                let chosen = user.types.get(&event.t);
+            types.is_none_or(|types| {
+                let (chosen, at) = (types.get(&event.t), event.at(day));
                 // A later choice does not say what the route was before.
                 chosen.is_some_and(|chosen| chosen.since >= marked)
-                    || user.route(&event.t, event.at(day), policies) == Route::Digest
+                    || TypePreference::route(chosen, &event.t, at, policies) == Route::Digest
             })
         };
         let mut found = HashSet::new();

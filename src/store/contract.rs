@@ -153,7 +153,8 @@ contract! {
         ///
         /// # Errors
         ///
-        /// [`Error::Database`] if the store cannot confirm that it is up to date.
+        /// [`Error::Database`](super::Error::Database) if the store cannot confirm that it is up to
+        /// date.
         fn catch_up() -> ();
 
         /// Appends to each user's stack of that day. Creates the day and the stack as needed.
@@ -194,9 +195,10 @@ contract! {
         /// documents.
         fn days() -> Vec<Day>;
 
-        /// Drops the day if `sum` matches its documents. Returns whether it did. Without a sum it
-        /// only repairs a day after a crash in this method, for which the caller must hold the
-        /// day's lease.
+        /// Drops the day if `sum` matches its documents. Returns whether it did.
+        ///
+        /// `None` as the sum means repair ([`Days::fix_day`]): it drops nothing, undoes what a
+        /// crash in this method left, and returns `false`. The caller must hold the day's lease.
         ///
         /// A concurrent write is never lost: either the day stays, or a new collection for the day
         /// holds the write. Only one caller at a time may drop a day.
@@ -213,9 +215,10 @@ contract! {
         ///
         /// # Errors
         ///
-        /// [`Error::Conflict`] names a stored document that differs, unless its entries can be
-        /// appended ([`Meeting::Append`]). [`Error::Pending`] if a marker would cover pending
-        /// events and exported entries have no ids.
+        /// [`Error::Conflict`](super::Error::Conflict) names a stored document that differs, unless
+        /// its entries can be appended ([`Meeting::Append`]).
+        /// [`Error::Pending`](super::Error::Pending) if a marker would cover pending events and
+        /// exported entries have no ids.
         fn import(into: Import, lines: &[String]) -> ()
             as match into {
                 Import::Day(..) => "restore_day",

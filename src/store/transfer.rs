@@ -1,10 +1,9 @@
 //! The records of a store as lines of JSON, for an export or import of all of it.
 //!
-//! Equal records have equal lines, in whichever store they are, so sums of lines compare stores and
-//! files. Lines leave out revisions, which each store makes itself, and values without a meaning,
-//! such as the lease of a closed delivery. Days have lines already ([`super::Days`]). Leases by
-//! name, change notices and catch-up positions belong to the processes of one store and have no
-//! lines.
+//! Equal records have equal lines in both stores, so sums of lines compare stores and files. Lines
+//! leave out revisions, and values without a meaning, such as the lease of a closed delivery. Days
+//! have lines already ([`super::Days`]). Leases by name, change notices and catch-up positions
+//! belong to the processes of one store and have no lines.
 
 use serde::Serialize;
 

@@ -63,9 +63,10 @@ pub enum NewMarker {
 /// The users whose stacks to read, in ascending order.
 #[derive(Debug, Clone)]
 pub enum People<'a> {
-    /// Scattered users. Costs one lookup for each.
+    /// Scattered users. Costs one lookup for each and day.
     Each(&'a [UserId]),
-    /// Most of the users between the first and the last. Costs one sequential read of that range.
+    /// Most of the users between the first and the last. MongoDB reads that range sequentially;
+    /// SQLite looks up each user and day.
     Between(&'a [UserId]),
 }
 

@@ -43,7 +43,7 @@ impl Starts {
         {
             return Ok(start);
         }
-        let (version, store) = (self.feed_cache.version(user.as_str()), &*self.context.store);
+        let (version, store) = (self.feed_cache.version_of_user(user), &*self.context.store);
         let found = store
             .users(std::slice::from_ref(user))
             .await?

@@ -214,7 +214,7 @@ impl Catalog {
             self.source
                 .cache
                 .as_ref()?
-                .version(self.key(event).as_str())
+                .version_of_object(&self.key(event))
         };
         events.iter().map(version).collect()
     }
@@ -355,7 +355,7 @@ impl Catalog {
             }
         }
         self.size += EACH * asked.len();
-        let version = cache.and_then(|cache| cache.version(""));
+        let version = cache.and_then(|cache| cache.version_of_details());
         for ids in asked.chunks(AT_ONCE) {
             let found = self.source.context.store.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {

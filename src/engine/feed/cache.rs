@@ -1,11 +1,12 @@
 //! The feed cache: windows of users, objects, event details and entity tags.
 //!
 //! An entry is valid until a change notice names its user or one of its objects, for at most
-//! `feed.fresh` (other programs send no notices), and only while notices arrive. Users and objects
-//! share version counters by hash; a collision only causes an extra read. Emails do not use this
-//! cache. Start with [`FeedCache::version`], which callers store with what they read afterwards.
+//! `feed.fresh` (other programs send no notices), and only while notices arrive. Users share
+//! version counters by hash, and so do objects; a collision only causes an extra read. Emails do
+//! not use this cache. Start with [`FeedCache::version_of_user`], which callers store with what
+//! they read afterwards.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,22 +20,31 @@ use moka::sync::Cache;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
+use crate::domain::user::TypePreference;
 use crate::domain::{
-    ChangeNotice, Day, Details, Entry, Event, EventType, Id, Inbox, NoticeKey, Object, ObjectId,
-    ObjectKey, PersonStacks, User, UserId, Window,
+    ChangeNotice, Day, Details, Entry, Event, EventType, Id, Inbox, Mutes, NoticeKey, Object,
+    ObjectId, ObjectKey, PersonStacks, UserId, Window,
 };
 use crate::store::ChangeNotices;
 
-/// The number of version counters, shared by users and objects.
+/// The number of version counters. The lower half is for users. The upper half is for objects, so
+/// that notices of many users do not invalidate objects.
 const COUNTERS: usize = 1 << 16;
+const HALF: usize = COUNTERS / 2;
+/// The index of the counter of all notices about objects.
+const ANY_OBJECT: u16 = HALF as u16;
+/// A tag about more objects than this is invalidated when any object changes.
+const FEW: usize = 128;
 /// The most bytes of all tags, of all windows, of all objects and of all details.
 const TAG_BYTES: u64 = 8 << 20;
 const WINDOW_BYTES: u64 = 12 << 20;
 const OBJECT_BYTES: u64 = 12 << 20;
 const DETAILS_BYTES: u64 = 4 << 20;
-/// The estimated bytes that the cache adds to an entry, and those of a muted subject.
+/// The estimated bytes that the cache adds to an entry, those of a muted subject, and those of a
+/// choice for a type, without its name.
 const ENTRY_BYTES: usize = 256;
 const MUTE_BYTES: usize = 256;
+const CHOICE_BYTES: usize = 128;
 /// Larger entries are not cached, because each would evict many others.
 const LARGEST: usize = 96 << 10;
 /// The delay before change notices are subscribed to again after an error.
@@ -49,7 +59,7 @@ pub struct Version {
     at: DateTime<Utc>,
     all: u64,
     object_notices: u64,
-    /// The counters of the users and objects, and the sum of their values. Values only grow.
+    /// The counters of the user or the objects, and the sum of their values. Values only grow.
     counters: Arc<[u16]>,
     sum: u64,
 }
@@ -62,13 +72,38 @@ pub(crate) struct ObjectFacts {
     pub retracted: Option<Id>,
 }
 
-/// A user's stacks, marks and record, as they were read.
+/// A user's stacks, marks and choices, as they were read.
 #[derive(Debug)]
 pub(crate) struct UserWindow {
     pub window: Window,
     pub person: PersonStacks,
     pub inbox: Inbox,
-    pub user: Option<User>,
+    pub mutes: Mutes,
+    /// The choices by type; `None` if the user has no record.
+    pub types: Option<BTreeMap<EventType, TypePreference>>,
+}
+
+/// A subscription to changes of a user's feed.
+pub struct Subscription {
+    /// Several changes between two waits count once. Dropped before `_entry`, which counts it.
+    pub changes: watch::Receiver<()>,
+    _entry: SubscriberEntry,
+}
+
+/// Removes a user from the subscribers with the last subscription.
+struct SubscriberEntry {
+    cache: Arc<FeedCache>,
+    key: NoticeKey,
+}
+
+impl Drop for SubscriberEntry {
+    fn drop(&mut self) {
+        let mut subscribers = self.cache.subscribers();
+        let changes = subscribers.get(&self.key);
+        if changes.is_some_and(|changes| changes.receiver_count() == 0) {
+            subscribers.remove(&self.key);
+        }
+    }
 }
 
 /// Values with their versions, limited in bytes.
@@ -106,9 +141,8 @@ pub struct FeedCache {
     fresh: TimeDelta,
     /// Whether change notices arrive.
     is_connected: AtomicBool,
-    /// Counts the invalidations of everything, and the notices about objects.
+    /// Counts the invalidations of everything.
     all: AtomicU64,
-    object_notices: AtomicU64,
     counters: Box<[AtomicU32]>,
     tags: Entries<(UserId, String), (Tag, Day)>,
     windows: Entries<UserId, Arc<UserWindow>>,
@@ -127,7 +161,6 @@ impl FeedCache {
             fresh,
             is_connected: AtomicBool::new(false),
             all: AtomicU64::new(0),
-            object_notices: AtomicU64::new(0),
             counters: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
             tags: Entries::new(TAG_BYTES),
             windows: Entries::new(WINDOW_BYTES),
@@ -166,10 +199,8 @@ impl FeedCache {
     /// Applies a change notice. Writers of this process call it too, so that later reads of the
     /// process see the change at once.
     pub fn apply(&self, notice: &ChangeNotice) {
-        let count = |keys: &[NoticeKey]| {
-            for key in keys {
-                self.counters[usize::from(counter(*key))].fetch_add(1, Ordering::AcqRel);
-            }
+        let count = |counter: u16| {
+            self.counters[usize::from(counter)].fetch_add(1, Ordering::AcqRel);
         };
         match notice {
             ChangeNotice::All => {
@@ -181,15 +212,15 @@ impl FeedCache {
                     .for_each(|changes| changes.send_replace(()));
             }
             ChangeNotice::People(keys) => {
-                count(keys);
+                keys.iter().copied().map(of_user).for_each(count);
                 let subscribers = self.subscribers();
                 let changed = keys.iter().filter_map(|key| subscribers.get(key));
                 changed.for_each(|changes| changes.send_replace(()));
             }
             ChangeNotice::Objects(keys) => {
-                // Incremented before the counters, because `put_tag` reads it last.
-                self.object_notices.fetch_add(1, Ordering::AcqRel);
-                count(keys);
+                // Incremented before the other counters, because `put_tag` reads it last.
+                count(ANY_OBJECT);
+                keys.iter().copied().map(of_object).for_each(count);
             }
         }
     }
@@ -199,17 +230,30 @@ impl FeedCache {
         self.all.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the version of a user or an object. Must be called before the data is read. `None`
-    /// while change notices do not arrive: nothing may be cached then.
-    pub fn version(&self, name: &str) -> Option<Version> {
-        let counters: Arc<[u16]> = Arc::new([counter(NoticeKey::of(name))]);
+    /// Returns the version of a user. Must be called before the data is read. `None` while change
+    /// notices do not arrive: nothing may be cached then.
+    pub fn version_of_user(&self, user: &UserId) -> Option<Version> {
+        self.version(&[of_user(NoticeKey::of(user.as_str()))])
+    }
+
+    /// Returns the version of an object, like [`Self::version_of_user`].
+    pub(crate) fn version_of_object(&self, key: &ObjectKey) -> Option<Version> {
+        self.version(&[of_object(NoticeKey::of(key.as_str()))])
+    }
+
+    /// Returns the version of all details, like [`Self::version_of_user`].
+    pub(crate) fn version_of_details(&self) -> Option<Version> {
+        self.version(&[])
+    }
+
+    fn version(&self, counters: &[u16]) -> Option<Version> {
         let is_connected = self.is_connected.load(Ordering::Acquire);
         is_connected.then(|| Version {
             at: self.clock.now(),
             all: self.all.load(Ordering::Acquire),
-            object_notices: self.object_notices.load(Ordering::Acquire),
-            sum: self.sum(&counters),
-            counters,
+            object_notices: self.sum(&[ANY_OBJECT]),
+            sum: self.sum(counters),
+            counters: counters.into(),
         })
     }
 
@@ -251,7 +295,7 @@ impl FeedCache {
 
     /// Caches the tag of a user's response to `question`. The response depends on these objects;
     /// `before` is the user's version, and `as_of` the time of the oldest cached data in it. Stores
-    /// nothing if any object has changed since.
+    /// nothing if any object has changed since that version.
     pub fn put_tag(
         &self,
         user: &UserId,
@@ -262,12 +306,15 @@ impl FeedCache {
         as_of: Option<DateTime<Utc>>,
     ) {
         let of_objects = objects.iter().map(|key| NoticeKey::of(key.as_str()));
-        let mut counters: Vec<u16> = of_objects.map(counter).collect();
+        let mut counters: Vec<u16> = of_objects.map(of_object).collect();
         counters.sort_unstable();
         counters.dedup();
+        if counters.len() > FEW {
+            counters = vec![ANY_OBJECT];
+        }
         let sum = before.sum + self.sum(&counters);
         counters.extend(&*before.counters);
-        if self.object_notices.load(Ordering::Acquire) != before.object_notices {
+        if self.sum(&[ANY_OBJECT]) != before.object_notices {
             return;
         }
         let bytes = user.as_str().len() + question.len() + size_of_val(&*counters);
@@ -297,8 +344,12 @@ impl FeedCache {
         let stacks = window.person.stacks.iter();
         let entries = stacks.flat_map(|stack| &stack.entries);
         let entries = entries.map(|entry| size_of::<Entry>() + entry.bytes());
-        let mutes = window.user.as_ref().map_or(0, |user| user.mutes.len());
-        let bytes = entries.sum::<usize>() + size_of::<User>() + mutes * MUTE_BYTES;
+        let kinds = window.types.iter().flat_map(BTreeMap::keys);
+        let choices = kinds.map(|kind| CHOICE_BYTES + kind.as_str().len());
+        let bytes = size_of::<UserWindow>()
+            + entries.sum::<usize>()
+            + window.mutes.len() * MUTE_BYTES
+            + choices.sum::<usize>();
         let user = window.person.user.clone();
         self.windows.put(user, window, before, bytes);
     }
@@ -328,12 +379,15 @@ impl FeedCache {
         self.details.put(id, details, before, bytes);
     }
 
-    /// Subscribes to changes of this user's feed. Several changes between two waits count once.
-    pub fn subscribe(&self, user: &UserId) -> watch::Receiver<()> {
-        let mut subscribers = self.subscribers();
-        subscribers.retain(|_, changes| changes.receiver_count() > 0);
-        let changes = subscribers.entry(NoticeKey::of(user.as_str())).or_default();
-        changes.subscribe()
+    /// Subscribes to changes of this user's feed.
+    pub fn subscribe(self: &Arc<Self>, user: &UserId) -> Subscription {
+        let key = NoticeKey::of(user.as_str());
+        let changes = self.subscribers().entry(key).or_default().subscribe();
+        let cache = Arc::clone(self);
+        Subscription {
+            changes,
+            _entry: SubscriberEntry { cache, key },
+        }
     }
 
     fn subscribers(&self) -> MutexGuard<'_, HashMap<NoticeKey, watch::Sender<()>>> {
@@ -365,9 +419,14 @@ impl FeedCache {
     }
 }
 
-/// Returns the index of the version counter.
-fn counter(key: NoticeKey) -> u16 {
-    (key.0 as usize % COUNTERS) as u16
+/// Returns the index of a user's version counter.
+fn of_user(key: NoticeKey) -> u16 {
+    (key.0 as usize % HALF) as u16
+}
+
+/// Returns the index of an object's version counter, which is never [`ANY_OBJECT`].
+fn of_object(key: NoticeKey) -> u16 {
+    (HALF + 1 + key.0 as usize % (HALF - 1)) as u16
 }
 
 #[cfg(test)]

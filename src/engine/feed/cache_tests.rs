@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::domain::{Mailed, Mutes, Stack, StackId, Subject};
+use crate::domain::{Mailed, Route, Stack, StackId, Subject};
 
 const TAG: Tag = [7; 16];
 
 struct Case {
     clock: Arc<ManualClock>,
-    cache: FeedCache,
+    cache: Arc<FeedCache>,
     ada: UserId,
 }
 
@@ -22,7 +22,7 @@ fn event(o: &str) -> Event {
 
 fn disconnected() -> Case {
     let clock = Arc::new(ManualClock::at("2014-04-22T12:00:00Z".parse().unwrap()));
-    let cache = FeedCache::new(clock.clone(), TimeDelta::seconds(30));
+    let cache = Arc::new(FeedCache::new(clock.clone(), TimeDelta::seconds(30)));
     let ada = UserId::stored("ada");
     Case { clock, cache, ada }
 }
@@ -45,7 +45,7 @@ impl Case {
     }
 
     fn put_tag(&self, question: &str, about: &[ObjectKey]) {
-        let before = self.cache.version("ada").unwrap();
+        let before = self.cache.version_of_user(&self.ada).unwrap();
         self.cache
             .put_tag(&self.ada, question, TAG, before, about, None);
     }
@@ -55,8 +55,9 @@ impl Case {
     }
 
     fn put_object(&self, o: &str) {
-        let version = self.cache.version(&format!("Artwork:{o}")).unwrap();
-        let object = Object::bare(ObjectKey::stored(format!("Artwork:{o}")));
+        let key = ObjectKey::stored(format!("Artwork:{o}"));
+        let version = self.cache.version_of_object(&key).unwrap();
+        let object = Object::bare(key);
         let facts = ObjectFacts {
             object: Some(Arc::new(object)),
             retracted: None,
@@ -69,16 +70,24 @@ impl Case {
     }
 
     fn put_window(&self, name: &str, entries: Vec<Entry>, mutes: Mutes) {
+        self.put_window_with(name, entries, mutes, BTreeMap::new());
+    }
+
+    fn put_window_with(
+        &self,
+        name: &str,
+        entries: Vec<Entry>,
+        mutes: Mutes,
+        types: BTreeMap<EventType, TypePreference>,
+    ) {
         let user = UserId::stored(name);
-        let version = self.cache.version(name).unwrap();
+        let version = self.cache.version_of_user(&user).unwrap();
         let stack = Stack::new(StackId::of(Day::of(self.clock.now())), entries);
         let window = UserWindow {
             window: self.window(),
             inbox: Inbox::empty(user.clone()),
-            user: Some(User {
-                mutes,
-                ..User::new(user.clone())
-            }),
+            mutes,
+            types: Some(types),
             person: PersonStacks {
                 user,
                 stacks: vec![stack],
@@ -169,11 +178,11 @@ fn a_notice_that_arrives_during_the_read_prevents_caching() {
         ChangeNotice::All,
     ] {
         let case = Case::new();
-        let before = case.cache.version("ada").unwrap();
-        let of_object = case.cache.version("Artwork:1").unwrap();
+        let about = [ObjectKey::stored("Artwork:1")];
+        let before = case.cache.version_of_user(&case.ada).unwrap();
+        let of_object = case.cache.version_of_object(&about[0]).unwrap();
         case.cache.apply(&notice);
 
-        let about = [ObjectKey::stored("Artwork:1")];
         case.cache
             .put_tag(&case.ada, "days=1", TAG, before, &about, None);
         let facts = ObjectFacts {
@@ -213,7 +222,7 @@ fn a_cached_tag_expires_at_the_end_of_its_day_and_with_the_oldest_data_in_its_re
     case.clock.advance(TimeDelta::seconds(10));
     assert!(!case.has_tag("late"));
 
-    let before = case.cache.version("ada").unwrap();
+    let before = case.cache.version_of_user(&case.ada).unwrap();
     let as_of = Some(case.clock.now() - TimeDelta::seconds(20));
     case.cache
         .put_tag(&case.ada, "old", TAG, before, &[], as_of);
@@ -225,14 +234,15 @@ fn a_cached_tag_expires_at_the_end_of_its_day_and_with_the_oldest_data_in_its_re
 
 #[test]
 fn nothing_is_cached_before_change_notices_arrive() {
-    assert!(disconnected().cache.version("ada").is_none());
+    let case = disconnected();
+    assert!(case.cache.version_of_user(&case.ada).is_none());
 }
 
 #[test]
 fn details_are_valid_until_everything_is_invalidated() {
     let case = Case::new();
     let id = Id::at(case.clock.now(), [0; 8]);
-    let before = case.cache.version("").unwrap();
+    let before = case.cache.version_of_details().unwrap();
     case.cache.put_details(id, None, before);
     case.clock.advance(TimeDelta::days(1));
     case.cache.apply(&ChangeNotice::people(["ada"]));
@@ -255,6 +265,33 @@ fn a_tag_that_depends_on_many_objects_is_invalidated_by_each() {
     case.cache.apply(&ChangeNotice::objects(["o3999"]));
 
     assert!(!case.has_tag("many"));
+}
+
+#[test]
+fn notices_of_many_users_invalidate_no_object_and_no_tag_about_objects() {
+    let case = Case::new();
+    let about: Vec<ObjectKey> = (0..20)
+        .map(|n| ObjectKey::stored(format!("Artwork:{n}")))
+        .collect();
+    case.put_tag("few", &about);
+    (0..20).for_each(|n| case.put_object(&n.to_string()));
+    // A user who shares Ada's counter invalidates her tag.
+    let counter = |name: &str| of_user(NoticeKey::of(name));
+    let users = (0..).map(|n| format!("p{n}"));
+    let users: Vec<String> = users
+        .filter(|name| counter(name) != counter("ada"))
+        .take(10_000)
+        .collect();
+
+    case.cache
+        .apply(&ChangeNotice::people(users.iter().map(String::as_str)));
+
+    assert!(case.has_tag("few"));
+    let has = |n: u32| case.cache.object(&event(&n.to_string())).is_some();
+    assert!((0..20).all(has));
+    case.cache.apply(&ChangeNotice::objects(["Artwork:19"]));
+    assert!(!case.has_tag("few"));
+    assert!(!has(19));
 }
 
 #[test]
@@ -292,7 +329,7 @@ fn all_kinds_of_entries_stay_within_their_byte_limits() {
 }
 
 #[test]
-fn ids_of_emailed_entries_and_muted_subjects_count_toward_the_limit() {
+fn ids_of_emailed_entries_muted_subjects_and_choices_count_toward_the_limit() {
     let case = Case::new();
     let id = Id::at(case.clock.now(), [0; 8]);
     for n in 0..2_000 {
@@ -308,6 +345,22 @@ fn ids_of_emailed_entries_and_muted_subjects_count_toward_the_limit() {
         case.put_window(&format!("p{n}"), Vec::new(), muted(100));
     }
     let room = WINDOW_BYTES as usize / (100 * MUTE_BYTES);
+    assert!((1..=room).contains(&case.windows()));
+
+    let case = Case::new();
+    let name = "N".repeat(72);
+    let choice = TypePreference::new(Route::Never, case.clock.now());
+    let types = (0..400).map(|n| (EventType::stored(format!("{name}{n}")), choice));
+    let types: BTreeMap<_, _> = types.collect();
+    for n in 0..2_000 {
+        case.put_window_with(
+            &format!("p{n}"),
+            Vec::new(),
+            Mutes::default(),
+            types.clone(),
+        );
+    }
+    let room = WINDOW_BYTES as usize / (400 * (CHOICE_BYTES + name.len()));
     assert!((1..=room).contains(&case.windows()));
 }
 
@@ -330,13 +383,14 @@ async fn a_subscriber_is_notified_of_changes_and_then_removed() {
     let mut of_ben = case.cache.subscribe(&UserId::stored("ben"));
 
     case.cache.apply(&ChangeNotice::people(["ada"]));
-    of_ada.changed().await.unwrap();
+    of_ada.changes.changed().await.unwrap();
 
-    assert!(!of_ben.has_changed().unwrap());
+    assert!(!of_ben.changes.has_changed().unwrap());
     case.cache.apply(&ChangeNotice::All);
-    of_ben.changed().await.unwrap();
+    of_ben.changes.changed().await.unwrap();
+    let again = case.cache.subscribe(&case.ada);
     drop((of_ada, of_ben));
-    let cem = case.cache.subscribe(&UserId::stored("cem"));
     assert_eq!(case.cache.subscribers().len(), 1);
-    drop(cem);
+    drop(again);
+    assert!(case.cache.subscribers().is_empty());
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse};
+use futures::FutureExt;
+use futures::future::{Either, select};
 use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
@@ -25,7 +27,7 @@ routes! {ROUTES under "/v1":
 
 const FIELD: &str = "events";
 
-/// The time limit of the look-up of unknown objects and users.
+/// The longest wait for the look-up of unknown objects and users after the events are accepted.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Accepts events, and adds warnings about unknown types, objects and users. A failed look-up only
@@ -34,14 +36,21 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
     let named: Vec<RequestNames> = requests.iter().map(RequestNames::from).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
     let (notify, known) = (app.notify(), app.known());
-    let looking_up = tokio::time::timeout(LOOKUP_PATIENCE, known.of(&named));
+    let (accepting, looking_up) = (notify.accept(requests).boxed(), known.of(&named).boxed());
     // Runs concurrently, because each costs a round trip to the store.
-    let (accepted, unknown) = futures::join!(notify.accept(requests), looking_up);
+    let (accepted, looked_up) = match select(accepting, looking_up).await {
+        Either::Left((accepted, looking_up)) => (accepted, Either::Left(looking_up)),
+        Either::Right((found, accepting)) => (accepting.await, Either::Right(found)),
+    };
     let receipts = accepted.map_err(|error| match keyed {
         true => Problem::from(error),
         false => Problem::from(error).without_keys(),
     })?;
-    let unknown = unknown.ok().and_then(Result::ok).unwrap_or_else(|| {
+    let found = match looked_up {
+        Either::Left(looking_up) => tokio::time::timeout(LOOKUP_PATIENCE, looking_up).await.ok(),
+        Either::Right(found) => Some(found),
+    };
+    let unknown = found.and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("could not look up whether the objects and users of accepted events exist");
         Vec::new()
     });

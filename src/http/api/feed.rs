@@ -145,7 +145,7 @@ async fn polled(
         app.metrics.fed(FeedAnswer::Known);
         return Ok(with_headers(HttpResponse::NotModified(), app, user, &tag).finish());
     }
-    let (before, began) = (cache.version(user.as_str()), Instant::now());
+    let (before, began) = (cache.version_of_user(user), Instant::now());
     let Answer {
         answer,
         about,

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use actix_web::http::header;
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data};
 use actix_web::{HttpResponse, HttpServer};
@@ -254,7 +254,7 @@ impl Listening {
             results: Mutex::default(),
         });
         let file = |kind: &'static str, text: &'static str| {
-            web::get().to(move || async move { local_answer(kind, OF_PAGE, text) })
+            web::get().to(move || async move { answer(kind, OF_PAGE, text) })
         };
         let server = HttpServer::new(move || {
             actix_web::App::new()
@@ -277,6 +277,14 @@ impl Listening {
     }
 }
 
+/// Answers without a referrer, because the address of a preview names its port on this machine.
+fn answer(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
+    let mut answer = local_answer(kind, policy, body);
+    let none = HeaderValue::from_static("no-referrer");
+    answer.headers_mut().insert(header::REFERRER_POLICY, none);
+    answer
+}
+
 /// The requested locale. Without one, the locale of the command line applies.
 #[derive(serde::Deserialize)]
 struct Which {
@@ -297,14 +305,14 @@ async fn sheet(preview: Data<PreviewServer>, of: web::Path<(String, usize)>) -> 
     let results = preview.results.lock().await;
     let built = results.built.get(&locale);
     match built.and_then(|built| built.sheets.get(n)) {
-        Some(sheet) => local_answer("text/html; charset=utf-8", OF_SHEET, sheet.html.clone()),
+        Some(sheet) => answer("text/html; charset=utf-8", OF_SHEET, sheet.html.clone()),
         None => HttpResponse::NotFound().finish(),
     }
 }
 
 async fn drawn(name: web::Path<String>) -> HttpResponse {
     let name = name.trim_end_matches(".svg");
-    local_answer("image/svg+xml", OF_PICTURE, picture(name))
+    answer("image/svg+xml", OF_PICTURE, picture(name))
 }
 
 #[cfg(test)]

@@ -284,10 +284,11 @@ fn parse<'de, S: DeserializeSeed<'de>>(
     Ok(value)
 }
 
-/// Returns whether the body has the form for many records. An unreadable body counts as one record,
-/// whose parser reports the error.
+/// Returns whether the body has the form for many records, whatever follows it. An unreadable body
+/// counts as one record, whose parser reports the error.
 pub(super) fn is_many(body: &[u8], field: &str) -> bool {
-    let fields = || serde_json::from_slice::<HashMap<String, IgnoredAny>>(body);
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let fields = || HashMap::<String, IgnoredAny>::deserialize(&mut json);
     body.trim_ascii_start().starts_with(b"[")
         || fields().is_ok_and(|fields| fields.contains_key(field))
 }
@@ -398,6 +399,20 @@ mod tests {
         parse_body(body, |_| Ok(thread::current().id()))
             .await
             .unwrap()
+    }
+
+    #[test]
+    fn text_behind_many_records_is_reported_as_such() {
+        for body in ["{\"events\": [1]} x", "[1] x"] {
+            assert!(is_many(body.as_bytes(), "events"), "{body}");
+            let problem = parse(body.as_bytes(), "events", PhantomData::<IgnoredAny>);
+            let problem = format!("{:?}", problem.err().unwrap());
+            assert!(
+                problem.contains("not JSON: trailing characters"),
+                "{problem}"
+            );
+        }
+        assert!(!is_many(b"{\"type\": \"events\"} x", "events"));
     }
 
     #[actix_web::test]

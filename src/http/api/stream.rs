@@ -23,6 +23,7 @@ use super::request::Call;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{NoticeKey, UserId};
+use crate::engine::feed::cache::Subscription;
 
 routes! {ROUTES under "/v1":
     "/users/{id}/feed/stream" => {get read own: stream}
@@ -126,7 +127,7 @@ impl Drop for Place {
 struct Live {
     app: Data<App>,
     place: Place,
-    changes: watch::Receiver<()>,
+    subscription: Subscription,
     stop: watch::Receiver<bool>,
     /// When the stream ends. The client opens it again.
     end: Instant,
@@ -159,7 +160,7 @@ async fn stream(call: Call, streams: Data<Streams>) -> ApiResult {
     let live = Live {
         has_notice: true,
         next: offset(&user),
-        changes: app.feed_cache.subscribe(&user),
+        subscription: app.feed_cache.subscribe(&user),
         stop: streams.stop.clone(),
         end: now + lifetime(&call),
         caller: call.req.extensions().get::<Caller>().cloned(),
@@ -209,7 +210,7 @@ impl Live {
                 () = tokio::time::sleep_until(self.end) => return None,
                 () = self.place.replaced.notified() => return None,
                 // A stream that already waits for its permit ignores further notices.
-                _ = self.changes.changed(), if !(is_due && self.has_notice) => {
+                _ = self.subscription.changes.changed(), if !(is_due && self.has_notice) => {
                     tokio::time::sleep(NOTICE_WINDOW).await;
                     (self.read_at, self.has_notice) = (Instant::now(), true);
                     continue;

@@ -92,8 +92,11 @@ pub(super) fn find(
     // Returns the next user of a list who is within the circle.
     let next = |list: &mut Rows<'_>| -> Answer<Option<String>> {
         while let Some(row) = list.next()? {
-            let place = Point::new(row.get("lng")?, row.get("lat")?);
-            if place.is_ok_and(|place| center.distance_km(place) <= km) {
+            let (lng, lat): (Option<f64>, Option<f64>) = (row.get("lng")?, row.get("lat")?);
+            let place = lng
+                .zip(lat)
+                .and_then(|(lng, lat)| Point::new(lng, lat).ok());
+            if place.is_some_and(|place| center.distance_km(place) <= km) {
                 return Ok(Some(row.get("id")?));
             }
         }
@@ -134,6 +137,23 @@ mod tests {
         assert!(cells(berlin, 50.0).unwrap().len() <= 16);
         assert_eq!(cells(berlin, 3_000.0), None);
         assert_eq!(cells(at(0.0, 90.0), 1.0), None);
+    }
+
+    #[test]
+    fn a_row_without_a_complete_place_is_skipped() {
+        let mut connection = rusqlite::Connection::open_in_memory().unwrap();
+        let cell = cell(at(13.4, 52.5));
+        let rows = format!(
+            "CREATE TABLE users (id TEXT, lng REAL, lat REAL, cell INTEGER);
+             INSERT INTO users VALUES ('ada', NULL, 52.5, {cell}), ('ben', 13.4, 52.5, {cell})"
+        );
+        connection.execute_batch(&rows).unwrap();
+        let transaction = connection.transaction().unwrap();
+
+        for km in [1.0, 3_000.0] {
+            let found = find(&transaction, at(13.4, 52.5), km, None, 10);
+            assert_eq!(found.ok(), Some(vec![UserId::stored("ben")]), "{km}");
+        }
     }
 
     proptest::proptest! {
