@@ -288,7 +288,7 @@ fn parse<'de, S: DeserializeSeed<'de>>(
 /// counts as one record, whose parser reports the error.
 pub(super) fn is_many(body: &[u8], field: &str) -> bool {
     let mut json = serde_json::Deserializer::from_slice(body);
-    let fields = || HashMap::<String, IgnoredAny>::deserialize(&mut json);
+    let mut fields = || HashMap::<String, IgnoredAny>::deserialize(&mut json);
     body.trim_ascii_start().starts_with(b"[")
         || fields().is_ok_and(|fields| fields.contains_key(field))
 }
