@@ -284,8 +284,8 @@ fn parse<'de, S: DeserializeSeed<'de>>(
     Ok(value)
 }
 
-/// Returns whether the body has the form for many records, whatever follows it. An unreadable body
-/// counts as one record, whose parser reports the error.
+/// Returns whether the body has the form for many records. Text after it is ignored. An unreadable
+/// body counts as one record, whose parser reports the error.
 pub(super) fn is_many(body: &[u8], field: &str) -> bool {
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut fields = || HashMap::<String, IgnoredAny>::deserialize(&mut json);

@@ -76,7 +76,6 @@ pub(super) fn encode(
 
 /// The combined result of all statements.
 #[derive(Debug, Default)]
-#[must_use]
 pub(super) struct Outcome {
     /// The number of documents matched, inserted or deleted by the last attempt of each command.
     pub n: u64,
