@@ -236,7 +236,13 @@ impl Mongo {
         }
         // Some records have changed since they were read, or a reply was lost.
         let ids: Vec<Bson> = records.iter().map(|record| record.id.clone()).collect();
-        let (filter, mut options) = (doc! {"_id": {"$in": ids}}, FindOptions::default());
+        let (mut filter, mut options) = (doc! {"_id": {"$in": ids}}, FindOptions::default());
+        if let Some(first) = records.first()
+            && records.iter().all(|one| one.revision == first.revision)
+        {
+            // Many of the records may be those of other writers.
+            filter.insert(field, first.revision.clone());
+        }
         options.projection = Some(doc! {"_id": 1, field: 1});
         let stored = self.find_raw(doing, collection, &filter, options).await?;
         let value = |stored: &RawDocumentBuf, field| Bson::try_from(stored.get(field).ok()??).ok();

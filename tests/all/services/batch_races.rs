@@ -23,7 +23,7 @@ on_both_stores! {
 }
 
 const WRITERS: u32 = 64;
-const KEYS: usize = 1_000;
+const KEYS: usize = 250;
 
 fn policy(window: i64) -> BatchPolicy {
     BatchPolicy {
