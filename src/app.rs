@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::domain::Fanout;
 use crate::email::{Mailer, Pinned};
 use crate::engine::coalescer::Coalescer;
-use crate::engine::delivery::identity::{Identities, Themes};
+use crate::engine::delivery::identity::Identities;
 use crate::engine::directory::starts::Starts;
 use crate::engine::directory::unknown::RequestNames;
 use crate::engine::feed::cache::FeedCache;
@@ -29,7 +29,7 @@ mod services;
 
 use measured::{MeasuredMailer, MeasuredStore};
 
-pub use crate::engine::delivery::identity::{Mailers, TemplateUse};
+pub use crate::engine::delivery::identity::{Mailers, TemplateUse, Themes};
 pub use crate::operate::open::Access;
 
 /// The parts of a process, and the use cases built from them.
@@ -95,22 +95,12 @@ impl App {
         ids: Arc<Ids>,
     ) -> Result<Self, render::Error> {
         let mailers = Mailers::one(mailer, &config);
-        Self::assemble_with(config, store, mailers, clock, ids)
-    }
-
-    /// Builds an app from a store, a clock and a mailer for each brand.
-    pub fn assemble_with(
-        config: Config,
-        store: Arc<dyn Store>,
-        mailers: Mailers,
-        clock: Arc<dyn Clock>,
-        ids: Arc<Ids>,
-    ) -> Result<Self, render::Error> {
         let themes = Themes::of(&config, TemplateUse::Required)?;
         Ok(Self::of(config, store, mailers, themes, clock, ids))
     }
 
-    fn of(
+    /// Builds an app from a store, a clock, and a mailer and a theme for each brand.
+    pub fn of(
         config: Config,
         store: Arc<dyn Store>,
         mailers: Mailers,

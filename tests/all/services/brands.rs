@@ -19,7 +19,9 @@ use tokio::time::timeout;
 
 use crate::mail::provider::{Dialect, Provider};
 use crate::support::Fresh;
-use crate::support::town::{Call, Town, lost, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{
+    Call, Town, lost, monday, on_both_stores, request, saturday, themes, to,
+};
 
 on_both_stores! {
     emails_of_different_brands_in_one_run_share_no_content
@@ -86,22 +88,27 @@ pub(super) fn brand(name: &str) -> Option<BrandName> {
 
 /// Creates a process of the town with another configuration, including its providers.
 fn process(town: &Town, config: &str) -> App {
-    let config = Config::parse(config).unwrap();
-    let mailers = Mailers::of(&config).unwrap();
+    let mailers = Mailers::of(&Config::parse(config).unwrap()).unwrap();
     assembled(town, config, mailers)
 }
 
 /// Like [`process`], but all brands send to the town's postbox.
 pub(super) fn by_postbox(town: &Town, config: &str) -> App {
-    let config = Config::parse(config).unwrap();
-    let mailers = Mailers::one(town.postbox.clone(), &config);
+    let mailers = Mailers::one(town.postbox.clone(), &Config::parse(config).unwrap());
     assembled(town, config, mailers)
 }
 
-fn assembled(town: &Town, config: Config, mailers: Mailers) -> App {
+fn assembled(town: &Town, config: &str, mailers: Mailers) -> App {
     let (store, clock) = (town.store.clone(), town.clock.clone());
-    let ids = Arc::new(Ids::random());
-    App::assemble_with(config, store, mailers, clock, ids).unwrap()
+    let (themes, config) = (themes(config), Config::parse(config).unwrap());
+    App::of(
+        config,
+        store,
+        mailers,
+        themes,
+        clock,
+        Arc::new(Ids::random()),
+    )
 }
 
 pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> Request {
@@ -428,13 +435,14 @@ async fn successes_of_one_account_do_not_hide_lost_calls_of_another(fresh: Fresh
 async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
     let nowhere = "http://127.0.0.1:9";
-    let config = Config::parse(&three(nowhere, nowhere)).unwrap();
+    let text = three(nowhere, nowhere);
+    let config = Config::parse(&text).unwrap();
     // The default has another account.
     let mailers = Mailers {
         default: Mailers::of(&config).unwrap().default,
         ..Mailers::one(town.postbox.clone(), &config)
     };
-    let app = Arc::new(assembled(&town, config, mailers));
+    let app = Arc::new(assembled(&town, &text, mailers));
     for person in ["ada", "ben"] {
         town.change(person, |user| user.brand = brand(WORDS[1]))
             .await;

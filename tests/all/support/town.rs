@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
-use tidings::app::App;
+use tidings::app::{App, Mailers, TemplateUse, Themes};
 use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{
@@ -228,6 +228,7 @@ pub struct Town {
     pub clock: Arc<ManualClock>,
     pub postbox: Arc<Postbox>,
     config: Config,
+    themes: Themes,
     processes: Mutex<u8>,
     /// The metrics of each process.
     pub counts: Mutex<Vec<Metrics>>,
@@ -271,6 +272,7 @@ impl Town {
     /// Creates a town from the records in the store.
     pub fn on(store: Arc<dyn Store>, certainty: Certainty, config: &str) -> Self {
         let clock = Arc::new(ManualClock::at(saturday()));
+        let config = with_defaults(config);
         Self {
             store,
             clock: clock.clone(),
@@ -290,7 +292,8 @@ impl Town {
                 per_call: AtomicUsize::new(1_000),
                 together: Mutex::default(),
             }),
-            config: Config::parse(&with_defaults(config)).unwrap(),
+            themes: themes(&config),
+            config: Config::parse(&config).unwrap(),
             processes: Mutex::new(0),
             counts: Mutex::default(),
         }
@@ -356,8 +359,9 @@ impl Town {
         let mut processes = self.processes.lock().unwrap();
         *processes += 1;
         let ids = Arc::new(Ids::counting(*processes));
-        let app = App::assemble(self.config.clone(), store.clone(), mailer, clock, ids)
-            .unwrap()
+        let mailers = Mailers::one(mailer, &self.config);
+        let (config, themes) = (self.config.clone(), self.themes.clone());
+        let app = App::of(config, store.clone(), mailers, themes, clock, ids)
             .with_pinned(super::sns::pinned());
         self.counts.lock().unwrap().push(app.metrics.clone());
         app
@@ -449,6 +453,18 @@ impl Town {
         let put = self.store.put_users(&[record]).await.unwrap();
         assert_eq!(put, [true], "somebody else changed {person}");
     }
+}
+
+/// Returns the themes of a configuration. Configurations of equal text share them, because a debug
+/// build takes 0.1 s to check the templates. A configuration with its own templates shares nothing.
+pub fn themes(config: &str) -> Themes {
+    static THEMES: LazyLock<Mutex<HashMap<String, Themes>>> = LazyLock::new(Mutex::default);
+    let build = || Themes::of(&Config::parse(config).unwrap(), TemplateUse::Required).unwrap();
+    if config.contains("templates") {
+        return build();
+    }
+    let mut known = THEMES.lock().unwrap();
+    known.entry(config.to_owned()).or_insert_with(build).clone()
 }
 
 /// Adds defaults to a test's configuration: small pages and chunks, and one call at a time, so that
