@@ -252,10 +252,10 @@ metrics! {
         deliveries_age: Family<State, Seconds> = "deliveries_oldest_age_seconds",
             "How long ago the first of those that are not settled was opened";
         leases: One<Count> = "leases", "Named leases that somebody holds";
-        backlog_age: One<Seconds> = "owed_oldest_age_seconds",
-            "How long ago the oldest day began that has left the window and may be owed";
-        backlog: One<Count> = "owed_events",
-            "Events of days that have left the window that a run last found to be owed";
+        backlog_age: One<Seconds> = "backlog_oldest_age_seconds",
+            "How long ago the oldest day before the window began that may have a backlog";
+        backlog: One<Count> = "backlog_events",
+            "Unsent events of days before the window, as the last full run found them";
         blocked: One<Count> = "blocked_events",
             "Events of days that have left the window whose users cannot be emailed";
         expired: Family<Users, Count> = "expired_events",

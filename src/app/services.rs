@@ -57,7 +57,7 @@ impl App {
         Fanouts {
             context: self.context.clone(),
             joiner: Joiner::new(self.closer()),
-            owed: self.owed(),
+            backlog: self.backlog(),
             feed_cache: self.feed_cache.clone(),
             lingering: Lingering::default(),
         }
@@ -149,7 +149,7 @@ impl App {
             context: self.context.clone(),
             catalog: self.catalog(),
             skip_seen: self.skip_seen(),
-            owed: self.owed(),
+            backlog: self.backlog(),
             full_look: self.config.digest.full_look,
             schedule: self.config.digest.schedule,
             caps: self.config.digest.caps,
@@ -165,7 +165,7 @@ impl App {
     }
 
     /// Finds the backlog of days that have left the window.
-    pub fn owed(&self) -> BacklogDays {
+    pub fn backlog(&self) -> BacklogDays {
         BacklogDays {
             context: self.context.clone(),
             catalog: self.catalog(),
@@ -182,7 +182,7 @@ impl App {
             context: self.context.clone(),
             catalog: self.catalog(),
             skip_seen: self.skip_seen(),
-            owed: self.owed(),
+            backlog: self.backlog(),
         }
     }
 
@@ -290,7 +290,7 @@ impl App {
     pub fn archive(&self) -> Archive {
         Archive {
             context: self.context.clone(),
-            owed: self.owed(),
+            backlog: self.backlog(),
         }
     }
 
@@ -302,7 +302,7 @@ impl App {
             batches: self.batches(),
             compose: self.compose(),
             skip_seen: self.skip_seen(),
-            owed: self.owed(),
+            backlog: self.backlog(),
         }
     }
 
@@ -312,7 +312,7 @@ impl App {
             activity: self.activity(),
             context: self.context.clone(),
             deliveries: self.deliveries(),
-            owed: self.owed(),
+            backlog: self.backlog(),
             known: self.known(),
         }
     }
@@ -322,7 +322,7 @@ impl App {
         Scrape {
             metrics: self.metrics.clone(),
             context: self.context.clone(),
-            owed: self.owed(),
+            backlog: self.backlog(),
             cache: self.scraped.clone(),
         }
     }

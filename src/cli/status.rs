@@ -210,15 +210,15 @@ fn fanouts(backlog: JournalCounts, oldest: Option<Day>) -> String {
 /// backlog reads like `12 people, 40 events of days before the window, at 2014-04-22 09:00 UTC`.
 /// Blocked events wait for users who cannot be emailed.
 fn add_older(older: &OlderDays, table: &mut Table) {
-    if let Some(look) = &older.owed {
-        let counts = |owed: PendingCounts| (words::people(owed.people), words::events(owed.events));
-        if !look.owed.is_nothing() {
-            let ((people, events), at) = (counts(look.owed), words::minute(look.at));
+    if let Some(scan) = &older.last_scan {
+        let counts = |of: PendingCounts| (words::people(of.people), words::events(of.events));
+        if !scan.mailable.is_nothing() {
+            let ((people, events), at) = (counts(scan.mailable), words::minute(scan.at));
             let what = format!("{people}, {events} of days before the window, at {at} UTC");
-            table.fact("owed", what);
+            table.fact("backlog", what);
         }
-        if !look.blocked.is_nothing() {
-            let (people, events) = counts(look.blocked);
+        if !scan.blocked.is_nothing() {
+            let (people, events) = counts(scan.blocked);
             let until = "they expire after digest.max_age";
             let what = format!("{events} for {people} who cannot be emailed; {until}");
             table.fact("blocked", what);
@@ -226,7 +226,7 @@ fn add_older(older: &OlderDays, table: &mut Table) {
     }
     let dates = older.given_up.keys().map(|day| day.start().date_naive());
     if let (Some(first), Some(last)) = (dates.clone().min(), dates.max()) {
-        let events = words::events(older.given_up.values().map(|owed| owed.events).sum());
+        let events = words::events(older.given_up.values().map(|expired| expired.events).sum());
         let days = match first == last {
             true => first.to_string(),
             false => format!("{first} to {last}"),

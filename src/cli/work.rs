@@ -214,7 +214,7 @@ pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
 
 /// Returns lines about the backlog of days before the window, and about events that expired.
 pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
-    let counts = |owed: PendingCounts| (words::people(owed.people), words::events(owed.events));
+    let counts = |of: PendingCounts| (words::people(of.people), words::events(of.events));
     let mut lines = Vec::new();
     if !backlog.older.is_nothing() {
         let (people, events) = counts(backlog.older);
@@ -237,8 +237,8 @@ pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
              they expire after digest.max_age"
         ));
     }
-    for (day, owed) in &backlog.given_up {
-        let ((people, events), date) = (counts(*owed), day.start().date_naive());
+    for (day, expired) in &backlog.given_up {
+        let ((people, events), date) = (counts(*expired), day.start().date_naive());
         lines.push(format!(
             "expired: {events} of {date} for {people}, older than digest.max_age"
         ));

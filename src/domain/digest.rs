@@ -222,7 +222,7 @@ impl std::ops::AddAssign for PendingCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     /// Events of users who may be emailed: their next digest includes them.
-    pub owed: PendingCounts,
+    pub mailable: PendingCounts,
     /// Events of users who may not be emailed at the moment, such as suppressed or unconfirmed
     /// users. They are included once the user may be emailed again.
     pub blocked: PendingCounts,
@@ -231,7 +231,7 @@ pub struct Backlog {
 impl Backlog {
     /// Returns the sum of both parts. A user with events in both counts twice.
     pub fn all(self) -> PendingCounts {
-        self.owed.plus(self.blocked)
+        self.mailable.plus(self.blocked)
     }
 }
 
@@ -244,8 +244,8 @@ pub struct DayNote {
     pub at: DateTime<Utc>,
     /// The backlog at the last full scan of the day. `None` if the day has changed since or was not
     /// scanned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owed: Option<PendingCounts>,
+    #[serde(default, alias = "owed", skip_serializing_if = "Option::is_none")]
+    pub mailable: Option<PendingCounts>,
     /// The same for users who may not be emailed; `None` in notes of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<PendingCounts>,
@@ -278,18 +278,18 @@ impl DayNote {
 
     /// Returns whether the last full scan found no backlog that can be emailed.
     pub fn is_clear(&self) -> bool {
-        self.owed.is_some_and(|owed| owed.is_nothing())
+        self.mailable.is_some_and(|counts| counts.is_nothing())
     }
 
     /// Returns whether the day is clear but may contain events of users who cannot be emailed.
     /// Older versions did not count those.
     pub fn is_blocked(&self) -> bool {
-        self.is_clear() && self.blocked.is_none_or(|blocked| !blocked.is_nothing())
+        self.is_clear() && self.blocked.is_none_or(|counts| !counts.is_nothing())
     }
 
     /// Returns whether nothing is left that could expire.
     pub fn is_settled(&self) -> bool {
-        self.is_clear() && self.blocked.is_none_or(|blocked| blocked.is_nothing())
+        self.is_clear() && self.blocked.is_none_or(|counts| counts.is_nothing())
     }
 }
 
@@ -300,7 +300,7 @@ pub struct LastScan {
     pub at: DateTime<Utc>,
     /// The backlog of all these days.
     #[serde(flatten)]
-    pub owed: PendingCounts,
+    pub mailable: PendingCounts,
     /// The same for users who may not be emailed at the moment.
     #[serde(default)]
     pub blocked: PendingCounts,

@@ -364,7 +364,7 @@ mod pending_counts {
         let note = DayNote {
             id: Id::from_bytes([7; 12]),
             at: DateTime::UNIX_EPOCH,
-            owed: Some(PendingCounts::default()),
+            mailable: Some(PendingCounts::default()),
             blocked: None,
             given_up: None,
             given_up_blocked: None,

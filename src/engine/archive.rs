@@ -34,7 +34,7 @@ const LEASE: TimeDelta = TimeDelta::minutes(1);
 pub struct Archive {
     pub(crate) context: Arc<Context>,
     /// Counts and notes the backlog of a day.
-    pub owed: BacklogDays,
+    pub backlog: BacklogDays,
 }
 
 /// Selects the days to drop, and how.
@@ -78,7 +78,7 @@ impl Archive {
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
         let now = self.context.clock.now();
-        let window = self.owed.days_read(now).window;
+        let window = self.backlog.days_read(now).window;
         let oldest_kept = Day::of(now - request.keep);
         let days = self.context.store.days().await?;
         let counted: Vec<Counted> = days.iter().copied().map(Counted::Stacks).collect();
@@ -174,19 +174,19 @@ impl Archive {
         {
             return Ok(Some(DayFate::Busy));
         }
-        let owed = self.still_owed(day, request.effect).await?;
-        let PendingCounts { people, events } = owed;
-        Ok((!owed.is_nothing()).then_some(DayFate::Unmailed { people, events }))
+        let backlog = self.current_backlog(day, request.effect).await?;
+        let PendingCounts { people, events } = backlog;
+        Ok((!backlog.is_nothing()).then_some(DayFate::Unmailed { people, events }))
     }
 
     /// Returns the wanted events of the day that no digest included and that have not expired. If
     /// only users who may not be emailed have any, these expire here once the day is too old.
-    async fn still_owed(&self, day: Day, effect: Effect) -> Result<PendingCounts> {
-        let old = self.owed.day(day).await?;
-        let (count, now) = (self.owed.count(day).await?, self.context.clock.now());
+    async fn current_backlog(&self, day: Day, effect: Effect) -> Result<PendingCounts> {
+        let old = self.backlog.day(day).await?;
+        let (count, now) = (self.backlog.count(day).await?, self.context.clock.now());
         let left = count.backlog.all().without(old.expired().all);
-        let is_blocked = count.backlog.owed.is_nothing() && count.in_hand.is_nothing();
-        let expires = is_blocked && self.owed.days_read(now).is_too_old(day);
+        let is_blocked = count.backlog.mailable.is_nothing() && count.in_hand.is_nothing();
+        let expires = is_blocked && self.backlog.days_read(now).is_too_old(day);
         if effect == Effect::Rehearse {
             return Ok(if expires {
                 PendingCounts::default()
@@ -195,14 +195,14 @@ impl Archive {
             });
         }
         if expires && !left.is_nothing() {
-            let expired = self.owed.give_up(&old, now).await?;
+            let expired = self.backlog.give_up(&old, now).await?;
             return Ok(expired.map_or(left, |_| PendingCounts::default()));
         }
         let noted = match left.is_nothing() {
             true => Backlog::default(),
             false => count.backlog,
         };
-        self.owed.note(&old, noted, now).await?;
+        self.backlog.note(&old, noted, now).await?;
         Ok(left)
     }
 
@@ -217,12 +217,12 @@ impl Archive {
     /// damaged.
     pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
         let summary = file::verify(path)?;
-        let days = self.owed.days_read(self.context.clock.now());
+        let days = self.backlog.days_read(self.context.clock.now());
         let is_expired = days.is_too_old(summary.day);
         let work = async {
             self.context.store.fix_day(summary.day).await?;
             // Its events may have to be emailed, even if this process dies in between.
-            self.owed
+            self.backlog
                 .disturb(summary.day, self.context.clock.now())
                 .await?;
             let restored = file::restore(
@@ -233,7 +233,7 @@ impl Archive {
                 progress,
             )
             .await;
-            self.owed
+            self.backlog
                 .disturb(summary.day, self.context.clock.now())
                 .await?;
             restored

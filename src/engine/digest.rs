@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
             passed_over: false,
             is_looked_on: false,
             catalog: digests.catalog.of_mails(),
-            older: Older::new(&digests.owed.days_read(at)),
+            older: Older::new(&digests.backlog.days_read(at)),
         }
     }
 
@@ -116,8 +116,8 @@ impl<'a> Run<'a> {
             self.report.left_over = self.sender.ledger.tally.begun();
             digests.context.store.catch_up().await?;
         }
-        let days = digests.owed.days_read(at);
-        let old = digests.owed.look(&days).await?;
+        let days = digests.backlog.days_read(at);
+        let old = digests.backlog.old_days(&days).await?;
         let few = |users: &Vec<UserId>| users.len() <= SCAN_CHUNK;
         let read: Vec<Day> = match self.request.users.as_ref().is_none_or(few) {
             true => old.with_blocked().map(|old| old.day).collect(),
@@ -169,13 +169,13 @@ impl<'a> Run<'a> {
         }
         under_way.finish().await;
         self.take(under_way.done().await?);
-        let Backlog { owed, blocked } = self.older.all;
-        (self.report.backlog.older, self.report.backlog.blocked) = (owed, blocked);
+        let Backlog { mailable, blocked } = self.older.all;
+        (self.report.backlog.older, self.report.backlog.blocked) = (mailable, blocked);
         if self.request.reads_all() && !self.older.partly {
             let days: Vec<_> = old.with_blocked().collect();
-            self.older.note(&digests.owed, &days, at).await?;
+            self.older.note(&digests.backlog, &days, at).await?;
             for old in &old.too_old {
-                if let Some(given_up) = digests.owed.give_up(old, at).await? {
+                if let Some(given_up) = digests.backlog.give_up(old, at).await? {
                     self.report.backlog.give_up(old.day, given_up);
                 }
             }
@@ -266,10 +266,10 @@ impl<'a> Run<'a> {
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
         let suppressions = &*self.digests.context.store;
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
-        let (owed, catalog) = (&self.digests.owed, &mut self.catalog);
+        let (backlog, catalog) = (&self.digests.backlog, &mut self.catalog);
         let older = &mut self.older;
         older
-            .count(owed, catalog, people, &users, &suppressed)
+            .count(backlog, catalog, people, &users, &suppressed)
             .await?;
         let mut due = Vec::new();
         for (stacks, user) in people.iter().zip(users) {

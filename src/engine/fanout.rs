@@ -33,7 +33,7 @@ pub struct Fanouts {
     /// Adds events to the batches of users who get them by batch or at once.
     pub joiner: Joiner,
     /// Notes that a day outside the window has changed.
-    pub owed: BacklogDays,
+    pub backlog: BacklogDays,
     pub(crate) feed_cache: Arc<FeedCache>,
     /// Large audiences that wait for further events.
     pub lingering: Lingering,
@@ -279,8 +279,8 @@ impl Fanouts {
             .apply(&ChangeNotice::people(people.iter().map(UserId::as_str)));
         // The note of a day outside the window may say that nothing is left to email.
         let now = self.context.clock.now();
-        if *day < self.owed.days_read(now).window.first() {
-            self.owed.disturb(*day, now).await?;
+        if *day < self.backlog.days_read(now).window.first() {
+            self.backlog.disturb(*day, now).await?;
         }
         Ok(PushedPage {
             group,
@@ -353,7 +353,7 @@ impl Fanouts {
             Route::Batch => user.batch_policy(&fanout.kind, &self.context.policies),
             Route::Never | Route::Digest => return None,
         };
-        let (default, now) = (self.owed.schedule.tz, self.context.clock.now());
+        let (default, now) = (self.backlog.schedule.tz, self.context.clock.now());
         let held_until = user.quiet_until([&fanout.kind], now, default, &self.context.policies);
         Some(BatchPolicy {
             held_until,

@@ -47,7 +47,7 @@ pub struct Explain {
     /// Knows whether digests skip events that were seen in the feed.
     pub skip_seen: SkipSeen,
     /// Finds the days before the window that are still read.
-    pub owed: BacklogDays,
+    pub backlog: BacklogDays,
 }
 
 /// The suffix of "they are unsubscribed" for users who still get mandatory types.
@@ -124,8 +124,8 @@ impl Explain {
         // The schedule of users who did not choose a cadence, weekday, hour or time zone.
         let default = &config.digest.schedule;
         let users = std::slice::from_ref(user);
-        let reach = self.owed.days_read(now);
-        let old = self.owed.look(&reach).await?;
+        let reach = self.backlog.days_read(now);
+        let old = self.backlog.old_days(&reach).await?;
         let mut expired = old.expired.clone();
         expired.extend(old.too_old.iter().map(|old| old.day));
         expired.sort_unstable();

@@ -47,7 +47,7 @@ struct LastAnswer {
 pub struct Scrape {
     pub(crate) metrics: Metrics,
     pub(crate) context: Arc<Context>,
-    pub(crate) owed: BacklogDays,
+    pub(crate) backlog: BacklogDays,
     pub(crate) cache: Arc<ScrapeCache>,
 }
 
@@ -101,17 +101,17 @@ impl Scrape {
 
     async fn query(&self) -> Result<()> {
         let now = self.context.clock.now();
-        let days = self.owed.days_read(now);
+        let days = self.backlog.days_read(now);
         let paused = async {
             let pause = Pause::current(&*self.context.store).await;
             pause.map(|pause| pause.is_some())
         };
         let outstanding = async { Ok(self.context.store.outstanding(now, MOST).await?) };
-        let backlog = async { Ok(self.owed.look(&days).await?) };
-        let last_run = async { Ok(self.owed.told().await?) };
+        let backlog = async { Ok(self.backlog.old_days(&days).await?) };
+        let last_run = async { Ok(self.backlog.summary().await?) };
         let (outstanding, backlog, last_run, paused) =
             futures::try_join!(outstanding, backlog, last_run, paused)?;
-        let expired = last_run.given_up.values().map(|owed| owed.events);
+        let expired = last_run.given_up.values().map(|counts| counts.events);
         let expired = expired.sum::<u64>();
         let expired_blocked = last_run.given_up_blocked.events;
         let state = StoreState {
@@ -119,8 +119,8 @@ impl Scrape {
             most: MOST,
             outstanding,
             oldest_backlog: backlog.older.first().map(|old| old.day.start()),
-            backlog_events: last_run.owed.map_or(0, |look| look.owed.events),
-            blocked_events: last_run.owed.map_or(0, |look| look.blocked.events),
+            backlog_events: last_run.last_scan.map_or(0, |scan| scan.mailable.events),
+            blocked_events: last_run.last_scan.map_or(0, |scan| scan.blocked.events),
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused,
         };

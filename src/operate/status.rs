@@ -43,7 +43,7 @@ pub async fn ready(context: &Context) -> Result<()> {
 pub struct StatusService {
     pub(crate) context: Arc<Context>,
     pub(crate) deliveries: DeliveryService,
-    pub(crate) owed: BacklogDays,
+    pub(crate) backlog: BacklogDays,
     pub(crate) known: NameLookup,
     pub(crate) activity: Activity,
 }
@@ -127,7 +127,7 @@ impl StatusService {
             },
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.recent(LATELY).await?,
-            older: self.owed.told().await?,
+            older: self.backlog.summary().await?,
             unreadable: find_unreadable(store.as_ref(), RECORDS).await?,
             days: days
                 .into_iter()

@@ -178,7 +178,7 @@ pub struct BatchCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct OlderDays {
     /// The backlog that the last full scan found, if any.
-    pub owed: Option<LastScan>,
+    pub last_scan: Option<LastScan>,
     /// The expired events, by day.
     pub given_up: BTreeMap<Day, PendingCounts>,
     /// The part of `given_up` whose users could not be emailed.

@@ -110,19 +110,19 @@ pub struct UserBacklog<'a> {
     /// The user.
     pub user: &'a UserId,
     /// Events that their next digest includes.
-    pub owed: Vec<EventAt<'a>>,
+    pub mailable: Vec<EventAt<'a>>,
     /// Events that wait because the user may not be emailed.
     pub blocked: Vec<EventAt<'a>>,
 }
 
 impl UserBacklog<'_> {
     fn is_empty(&self) -> bool {
-        self.owed.is_empty() && self.blocked.is_empty()
+        self.mailable.is_empty() && self.blocked.is_empty()
     }
 }
 
 /// The name of the note with the counts of the last full run.
-const LAST_SCAN: &str = "owed";
+const LAST_SCAN: &str = "backlog";
 
 fn read_scan(text: &str) -> Option<LastScan> {
     serde_json::from_str(text).ok()
@@ -139,7 +139,7 @@ impl BacklogDays {
 
     /// Returns the days before the window that may have a backlog. Reads the names of the days and
     /// their notes, but no stack.
-    pub async fn look(&self, days: &DaysRead) -> store::Result<OldDays> {
+    pub async fn old_days(&self, days: &DaysRead) -> store::Result<OldDays> {
         let standing = self.context.store.days().await?;
         let store = &self.context.store;
         let mut notes: HashMap<Day, String> = store
@@ -183,45 +183,50 @@ impl BacklogDays {
         Ok(())
     }
 
-    /// Stores the total backlog of these days, for [`Self::told`].
+    /// Stores the total backlog of these days, for [`Self::summary`].
     pub async fn note_all(&self, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
         let read = self.context.store.note(LAST_SCAN).await?;
         let before = read.as_deref().and_then(read_scan);
-        let was_nothing = before.is_none_or(|look| look.owed.plus(look.blocked).is_nothing());
+        let was_nothing = before.is_none_or(|scan| scan.mailable.plus(scan.blocked).is_nothing());
         if was_nothing && found.all().is_nothing() {
             return Ok(());
         }
-        let Backlog { owed, blocked } = found;
-        let look = LastScan { at, owed, blocked };
-        let look = serde_json::to_string(&look).unwrap_or_default();
+        let Backlog { mailable, blocked } = found;
+        let scan = LastScan {
+            at,
+            mailable,
+            blocked,
+        };
+        let scan = serde_json::to_string(&scan).unwrap_or_default();
         let store = &self.context.store;
         // If the note has changed, another process has finished a scan at the same time.
-        let noted = store.swap_note(LAST_SCAN, read.as_deref(), Some(&look));
+        let noted = store.swap_note(LAST_SCAN, read.as_deref(), Some(&scan));
         noted.await.map(drop)
     }
 
     /// Returns the stored counts of days before the window, without reading these days.
-    pub async fn told(&self) -> store::Result<OlderDays> {
-        let look = self.context.store.note(LAST_SCAN).await?;
-        let look = look.as_deref().and_then(read_scan);
+    pub async fn summary(&self) -> store::Result<OlderDays> {
+        let scan = self.context.store.note(LAST_SCAN).await?;
+        let scan = scan.as_deref().and_then(read_scan);
         let notes = self
             .context
             .store
             .notes(NoteFilter::Prefix(DayNote::PREFIX))
             .await?;
-        let mut told = OlderDays {
-            owed: look.filter(|look| !look.owed.plus(look.blocked).is_nothing()),
+        let mut summary = OlderDays {
+            last_scan: scan.filter(|scan| !scan.mailable.plus(scan.blocked).is_nothing()),
             ..OlderDays::default()
         };
         for (name, text) in &notes {
             let (Some(day), Some(note)) = (DayNote::day(name), DayNote::read(text)) else {
                 continue;
             };
-            told.given_up_blocked += note.given_up_blocked.unwrap_or_default();
-            told.given_up
+            summary.given_up_blocked += note.given_up_blocked.unwrap_or_default();
+            summary
+                .given_up
                 .extend(note.given_up.map(|events| (day, events)));
         }
-        Ok(told)
+        Ok(summary)
     }
 
     /// Resets the note of a day that a fan-out or a restore changes.
@@ -280,15 +285,15 @@ impl BacklogDays {
             let covered: HashSet<&UserId> = covering.map(|row| &row.user).collect();
             for UserBacklog {
                 user,
-                owed,
+                mailable,
                 blocked,
             } in found
             {
-                let (owed, blocked) = (owed.len() as u64, blocked.len() as u64);
-                count.backlog.owed.add(owed);
+                let (mailable, blocked) = (mailable.len() as u64, blocked.len() as u64);
+                count.backlog.mailable.add(mailable);
                 count.backlog.blocked.add(blocked);
                 if covered.contains(user) {
-                    count.in_hand.add(owed + blocked);
+                    count.in_hand.add(mailable + blocked);
                 }
             }
         }
@@ -323,23 +328,23 @@ impl BacklogDays {
             let may_be_emailed = |pending: &EventAt<'_>| {
                 allowed.is_some_and(|scope| scope.admits(&pending.event.t, &self.context.policies))
             };
-            let (owed, blocked) = events.into_iter().partition(may_be_emailed);
+            let (mailable, blocked) = events.into_iter().partition(may_be_emailed);
             let user = &person.user;
             found.push(UserBacklog {
                 user,
-                owed,
+                mailable,
                 blocked,
             });
         }
         let mut events: Vec<&Event> = Vec::new();
         for of in &found {
-            events.extend(of.owed.iter().map(|pending| pending.event));
+            events.extend(of.mailable.iter().map(|pending| pending.event));
             events.extend(of.blocked.iter().map(|pending| pending.event));
         }
         catalog.load(events.into_iter()).await?;
         found.retain_mut(|of| {
             let applies = |pending: &EventAt<'_>| catalog.applies(pending.event).is_some();
-            of.owed.retain(applies);
+            of.mailable.retain(applies);
             of.blocked.retain(applies);
             !of.is_empty()
         });
@@ -357,7 +362,7 @@ impl BacklogDays {
         let note = DayNote {
             id: self.context.ids.next(at),
             at,
-            owed: found.map(|found| found.owed),
+            mailable: found.map(|found| found.mailable),
             blocked: found.map(|found| found.blocked),
             given_up: noted(expired.all),
             given_up_blocked: noted(expired.blocked),
@@ -404,7 +409,7 @@ impl Older {
     }
 
     fn add(&mut self, found: &UserBacklog<'_>) {
-        self.add_part(&found.owed, |backlog| &mut backlog.owed);
+        self.add_part(&found.mailable, |backlog| &mut backlog.mailable);
         self.add_part(&found.blocked, |backlog| &mut backlog.blocked);
     }
 
@@ -422,14 +427,14 @@ impl Older {
     /// Counts the backlog of these users before the window.
     pub(super) async fn count(
         &mut self,
-        owed: &BacklogDays,
+        backlog: &BacklogDays,
         catalog: &mut Catalog,
         people: &[PersonStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
     ) -> Result<()> {
         let from = self.from;
-        let found = owed
+        let found = backlog
             .backlogs(people, users, suppressed, catalog, |day| day < from)
             .await?;
         for of in &found {
@@ -442,16 +447,16 @@ impl Older {
     /// stack is omitted. The next run reads it again, until that stack is repaired or too old.
     pub(super) async fn note(
         &self,
-        owed: &BacklogDays,
+        backlog: &BacklogDays,
         days: &[&OldDay],
         at: DateTime<Utc>,
     ) -> Result<()> {
         let known = |old: &&&OldDay| !self.passed_over.contains(&old.day);
         for old in days.iter().filter(known) {
             let sum = self.days.get(&old.day).copied().unwrap_or_default();
-            owed.note(old, sum, at).await?;
+            backlog.note(old, sum, at).await?;
         }
-        owed.note_all(self.all, at).await?;
+        backlog.note_all(self.all, at).await?;
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ pub struct Flush {
     pub(crate) catalog: CatalogSource,
     pub(crate) skip_seen: SkipSeen,
     /// Knows which days are in the window.
-    pub owed: BacklogDays,
+    pub backlog: BacklogDays,
 }
 
 impl Flush {
@@ -28,7 +28,7 @@ impl Flush {
     pub async fn user(&self, user: &UserId) -> Result<u64> {
         let now = self.context.clock.now();
         self.context.store.catch_up().await?;
-        let days = self.owed.days_read(now);
+        let days = self.backlog.days_read(now);
         let standing = self.context.store.days().await?;
         let older = standing
             .into_iter()

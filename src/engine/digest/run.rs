@@ -97,7 +97,7 @@ pub struct Digests {
     /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
     pub skip_seen: SkipSeen,
     /// Knows which days before the window have a backlog, and stores its counts.
-    pub owed: BacklogDays,
+    pub backlog: BacklogDays,
     /// The interval between full scans (`digest.full_look`).
     pub full_look: TimeDelta,
     /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.

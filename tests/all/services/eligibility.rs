@@ -242,7 +242,7 @@ impl World {
 
     /// The events that wait for a digest on this day: of users who may be emailed, and of others.
     fn backlog(&self, day: Day) -> (u64, u64) {
-        let (mut owed, mut blocked) = (0, 0);
+        let (mut mailable, mut blocked) = (0, 0);
         for person in &self.people {
             let mut waiting = BTreeSet::new();
             for (kind, object, at) in &person.events {
@@ -257,12 +257,12 @@ impl World {
                 };
                 match Self::may_get(person, kind, true) {
                     _ if !wants => {}
-                    true => owed += 1,
+                    true => mailable += 1,
                     false => blocked += 1,
                 }
             }
         }
-        (owed, blocked)
+        (mailable, blocked)
     }
 
     /// Why the user gets each event in a digest or not, newest first; `None` for events on other
@@ -510,8 +510,8 @@ async fn random_worlds_agree_with_the_model(fresh: Fresh) {
             cases += 4 * person.events.len();
         }
         for day in [Day::of(monday(0)).back(2), Day::of(monday(0)).back(1)] {
-            let count = app.owed().count(day).await.unwrap().backlog;
-            let counted = (count.owed.events, count.blocked.events);
+            let count = app.backlog().count(day).await.unwrap().backlog;
+            let counted = (count.mailable.events, count.blocked.events);
             assert_eq!(
                 counted,
                 world.backlog(day),

@@ -284,7 +284,7 @@ async fn events_older_than_max_age_expire_once_and_can_be_archived(fresh: Fresh)
 
     let late = town.digests_at(at("2014-05-12T09:00:00Z")).await;
     let again = town.digests_at(at("2014-05-12T09:15:00Z")).await;
-    let reported = town.process().owed().told().await.unwrap();
+    let reported = town.process().backlog().summary().await.unwrap();
     town.clock.set(at("2014-06-30T10:00:00Z"));
     let days = archive_days(&town).await;
 
@@ -356,8 +356,11 @@ async fn events_of_an_open_delivery_do_not_expire(fresh: Fresh) {
 
 /// Returns the days before the window that the next run reads.
 async fn days_to_read(town: &Town) -> Vec<String> {
-    let owed = town.process().owed();
-    let scan = owed.look(&owed.days_read(town.clock.now())).await.unwrap();
+    let backlog = town.process().backlog();
+    let scan = backlog
+        .old_days(&backlog.days_read(town.clock.now()))
+        .await
+        .unwrap();
     scan.older.iter().map(|old| old.day.to_string()).collect()
 }
 
@@ -392,15 +395,30 @@ async fn the_last_backlog_scan_is_reported_with_its_time(fresh: Fresh) {
     for time in scan_times {
         town.answer(unreachable(1));
         town.digests_at(time).await;
-        scans.push(town.process().owed().told().await.unwrap().owed.unwrap());
+        scans.push(
+            town.process()
+                .backlog()
+                .told()
+                .await
+                .unwrap()
+                .last_scan
+                .unwrap(),
+        );
     }
 
-    let owed = PendingCounts {
+    let mailable = PendingCounts {
         people: 1,
         events: 1,
     };
     let blocked = PendingCounts::default();
-    assert_eq!(scans, scan_times.map(|at| LastScan { at, owed, blocked }));
+    assert_eq!(
+        scans,
+        scan_times.map(|at| LastScan {
+            at,
+            mailable,
+            blocked
+        })
+    );
 }
 
 async fn an_event_fanned_out_after_its_day_was_clear_is_emailed(fresh: Fresh) {

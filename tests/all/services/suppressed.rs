@@ -229,7 +229,7 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
     for date in 13..=17 {
         runs.push(town.digests_at(day(date, 9)).await);
     }
-    let reported = town.process().owed().told().await.unwrap();
+    let reported = town.process().backlog().summary().await.unwrap();
     let explain = town.process().explain();
     let explained = explain.user(&user("suppressed"), None).await.unwrap();
     town.change("suppressed", |user| user.suppressed = None)
@@ -294,7 +294,7 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     assert_eq!(young, DayFate::Unmailed { people, events });
     assert_eq!(planned, DayFate::Dropped { file: None });
     assert_eq!(old, DayFate::Dropped { file: None });
-    let reported = town.process().owed().told().await.unwrap();
+    let reported = town.process().backlog().summary().await.unwrap();
     assert_eq!(
         (
             reported.given_up.into_values().next(),
