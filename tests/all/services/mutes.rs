@@ -248,24 +248,10 @@ async fn muted_events_are_in_neither_the_backlog_nor_the_flush_count(fresh: Fres
     mute(&town, "ada", "a1").await;
     let day = Day::of(town.clock.now());
 
-    let backlog = town
-        .process()
-        .backlog()
-        .count(day)
-        .await
-        .unwrap()
-        .backlog
-        .mailable;
+    let backlog = town.mailable_backlog(day).await;
     let flushed = town.process().flush().user(&user("ada")).await.unwrap();
     town.clock.advance(TimeDelta::days(9));
-    let later = town
-        .process()
-        .backlog()
-        .count(day)
-        .await
-        .unwrap()
-        .backlog
-        .mailable;
+    let later = town.mailable_backlog(day).await;
     let report = town.digests_at(monday(2)).await;
 
     assert_eq!((backlog.people, backlog.events, flushed), (2, 2, 0));

@@ -213,14 +213,7 @@ async fn the_backlog_excludes_retracted_events(fresh: Fresh) {
     retract(&town.process(), &["a1"]).await;
 
     let day = tidings::domain::Day::of(tidings::clock::Clock::now(&*town.clock));
-    let backlog = town
-        .process()
-        .backlog()
-        .count(day)
-        .await
-        .unwrap()
-        .backlog
-        .mailable;
+    let backlog = town.mailable_backlog(day).await;
 
     assert_eq!((backlog.people, backlog.events), (1, 1));
 }

@@ -155,14 +155,7 @@ async fn the_backlog_excludes_seen_events(fresh: Fresh) {
     see_all(&town, "ada").await;
 
     let day = Day::of(town.clock.now());
-    let backlog = town
-        .process()
-        .backlog()
-        .count(day)
-        .await
-        .unwrap()
-        .backlog
-        .mailable;
+    let backlog = town.mailable_backlog(day).await;
 
     assert_eq!((backlog.people, backlog.events), (1, 1));
 }
@@ -193,14 +186,7 @@ async fn seen_events_stay_excluded_after_their_day_leaves_the_window(fresh: Fres
     let items = feed(&town, "ada").await.items;
     mark(&town.process(), "ada", Mark::Read, vec![items[0].id]).await;
 
-    let backlog = town
-        .process()
-        .backlog()
-        .count(day)
-        .await
-        .unwrap()
-        .backlog
-        .mailable;
+    let backlog = town.mailable_backlog(day).await;
     town.digests_at(monday(2)).await;
 
     assert_eq!((backlog.people, backlog.events), (1, 1));

@@ -16,7 +16,8 @@ use tidings::app::{App, Mailers, TemplateUse, Themes};
 use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{
-    Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
+    Address, Audience, Day, Delivery, DeliveryId, FollowKey, Object, ObjectId, PendingCounts, User,
+    UserId,
 };
 use tidings::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, QueryAnswer, Silence,
@@ -377,6 +378,12 @@ impl Town {
             .unwrap();
         app.fanouts().drain(&Silent).await.unwrap();
         receipts[0]
+    }
+
+    /// Returns the backlog of a day, without users who may not be emailed.
+    pub async fn mailable_backlog(&self, day: Day) -> PendingCounts {
+        let count = self.process().backlog().count(day).await.unwrap();
+        count.backlog.mailable
     }
 
     /// Sets the clock to this time (never back) and sends the due digests.
