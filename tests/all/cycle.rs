@@ -14,10 +14,10 @@ use tidings::email::Certainty;
 use tidings::engine::Silent;
 use tidings::store::Store;
 
-use crate::support::town::{PEOPLE, Town, followers_of, monday, on_both_stores, request, to};
+use crate::support::town::{PEOPLE, Town, followers_of, monday, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_cycle_without_faults_emails_each_event_once
     a_fault_loses_nothing_if_sending_can_be_repeated
     a_fault_loses_nothing_if_sending_cannot_be_repeated

@@ -11,10 +11,10 @@ use tidings::engine::access::tokens::Tokens;
 use tidings::http::api;
 
 use super::{Answer, Api, answer};
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     every_route_opens_only_to_the_callers_in_the_route_table
     a_new_or_revoked_key_takes_effect_within_seconds
     cached_keys_work_while_the_store_is_unavailable

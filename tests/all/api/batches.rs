@@ -5,9 +5,9 @@ use tidings::engine::Silent;
 
 use super::{Answer, Api};
 use crate::support::Fresh;
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_batch_shows_its_items_and_its_delivery
     batches_are_filtered_by_user_key_and_state_and_paged
     an_open_batch_can_be_closed_or_canceled_but_an_ended_one_conflicts

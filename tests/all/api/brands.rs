@@ -7,10 +7,10 @@ use tidings::engine::access::links::Links;
 use super::Api;
 use super::pages::{SECRET, config};
 use crate::support::Fresh;
-use crate::support::town::{Town, on_both_stores, saturday};
+use crate::support::town::{Town, mostly_on_sqlite, saturday};
 use crate::support::user;
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected
     a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes
 }

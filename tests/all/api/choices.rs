@@ -4,10 +4,10 @@ use tidings::domain::Cadence;
 
 use super::Api;
 use super::pages::{api, path};
-use crate::support::town::{on_both_stores, saturday};
+use crate::support::town::{mostly_on_sqlite, saturday};
 use crate::support::{Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_unconfigured_type_is_never_offered
     a_type_that_is_not_offered_does_not_affect_other_choices
 }

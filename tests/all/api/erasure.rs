@@ -10,10 +10,10 @@ use tidings::engine::Silent;
 use super::access::token;
 use super::pages::{CLICK, config, path};
 use super::{Answer, Api, answer};
-use crate::support::town::{Town, monday, on_both_stores};
+use crate::support::town::{Town, monday, mostly_on_sqlite};
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_new_user_gets_no_data_of_the_deleted_user_with_their_id
     an_id_can_be_reused_within_the_second_of_its_deletion
     events_from_before_a_first_record_are_shown_and_emailed

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use tidings::domain::Id;
 
 use super::{Api, answer};
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 use crate::support::{Fresh, Shorthand};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_accepted_event_reaches_the_feeds_of_its_audience
     a_repeated_idempotency_key_returns_the_same_event
     reusing_a_key_for_another_event_conflicts_and_changes_nothing

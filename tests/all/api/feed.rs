@@ -11,9 +11,9 @@ use serde_json::json;
 use super::access::town;
 use super::{Answer, Api, answer, objects};
 use crate::support::Fresh;
-use crate::support::town::on_both_stores;
+use crate::support::town::mostly_on_sqlite;
 
-on_both_stores! {
+mostly_on_sqlite! {
     pages_do_not_shift_or_overlap_while_events_arrive
     after_a_cursor_a_feed_returns_only_newer_items
     an_unchanged_page_is_a_304

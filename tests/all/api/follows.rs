@@ -15,10 +15,10 @@ use tidings::store::FollowChange;
 use super::pages::{CLICK, PUBLIC, path};
 use super::stops::form;
 use super::{Api, pages};
-use crate::support::town::{followers_of, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{followers_of, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, Shorthand, key, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_email_names_what_its_reader_follows_and_can_unfollow_it
     only_readers_who_follow_the_same_keys_share_an_email
 }

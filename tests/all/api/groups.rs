@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{Answer, Api};
 use crate::support::Fresh;
-use crate::support::town::on_both_stores;
+use crate::support::town::mostly_on_sqlite;
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_group_has_one_day_one_type_and_one_subject
     pages_of_groups_do_not_shift_while_events_arrive
     items_url_opens_a_group_with_any_characters_in_its_names

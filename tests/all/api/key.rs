@@ -4,10 +4,10 @@ use serde_json::json;
 use tidings::http::api;
 
 use super::{Api, KEY, answer};
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 use crate::support::{FailingStore, Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     without_the_key_nothing_is_read_or_changed
 }
 

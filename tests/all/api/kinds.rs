@@ -8,10 +8,10 @@ use tidings::wire::explanation::Why;
 use super::marks::{counts, feed, mark};
 use super::pages::path;
 use super::{Api, objects};
-use crate::support::town::{Town, monday, on_both_stores, saturday};
+use crate::support::town::{Town, monday, mostly_on_sqlite, saturday};
 use crate::support::{Fresh, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_type_hidden_from_feeds_is_only_emailed
     feeds_and_marks_can_be_filtered_by_category
     preferences_are_grouped_by_category

@@ -8,10 +8,10 @@ use tidings::http::api::Watched;
 use tokio::sync::watch;
 
 use super::{Api, KEY, answer};
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 use crate::support::{FailingStore, Fault, Fresh, Then, sum};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_scrape_reports_requests_and_pending_work
 }
 

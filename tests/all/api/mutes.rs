@@ -12,9 +12,9 @@ use super::pages::{CLICK, PUBLIC};
 use super::stops::{TYPES, api, form};
 use super::{Api, pages};
 use crate::support::Fresh;
-use crate::support::town::{monday, on_both_stores};
+use crate::support::town::{monday, mostly_on_sqlite};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_subject_is_muted_listed_and_unmuted
     the_link_of_an_email_about_one_subject_mutes_only_that
     a_mute_takes_effect_in_a_cached_feed_at_once

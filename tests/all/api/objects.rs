@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::Api;
 use crate::support::Fresh;
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_object_is_returned_as_it_was_stored
     a_withdrawn_object_leaves_every_feed_at_once
     an_unknown_object_can_be_withdrawn

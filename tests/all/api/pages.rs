@@ -11,10 +11,10 @@ use tidings::domain::{Cadence, Stop, User};
 use tidings::engine::access::links::Links;
 
 use super::Api;
-use crate::support::town::{Town, on_both_stores, saturday};
+use crate::support::town::{Town, mostly_on_sqlite, saturday};
 use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     one_click_unsubscribes_and_a_second_click_changes_nothing
     following_a_link_changes_nothing
     saved_preferences_are_shown

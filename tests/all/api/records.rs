@@ -5,10 +5,10 @@ use tidings::domain::Route;
 
 use super::users::{eve, stored};
 use super::{Api, answer};
-use crate::support::town::on_both_stores;
+use crate::support::town::mostly_on_sqlite;
 use crate::support::{Fresh, kind};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_patch_changes_only_the_fields_it_names
     users_and_their_follows_are_listed_in_pages
 }

@@ -8,10 +8,10 @@ use tidings::engine::access::links::Links;
 use super::Api;
 use super::pages::{CLICK, PUBLIC, SECRET, api, config};
 use super::stops::form;
-use crate::support::town::{Town, on_both_stores, saturday};
+use crate::support::town::{Town, mostly_on_sqlite, saturday};
 use crate::support::{FailingStore, Fresh, Shorthand, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     one_click_stops_its_own_record_and_the_page_offers_the_others
     the_button_applies_the_links_stop_to_the_other_records
     a_record_whose_address_changes_concurrently_is_not_stopped

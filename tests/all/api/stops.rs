@@ -11,10 +11,10 @@ use tidings::engine::ingest::notify::Request;
 
 use super::pages::{CLICK, PUBLIC, Shown, path};
 use super::{Api, pages};
-use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     one_click_in_a_comment_email_ends_only_comment_emails
     a_digests_link_ends_only_the_digest
     the_link_of_an_email_with_several_types_ends_only_these

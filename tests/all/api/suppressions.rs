@@ -4,10 +4,10 @@ use serde_json::json;
 use tidings::domain::Reason;
 
 use super::Api;
-use crate::support::town::{followers_of, monday, on_both_stores};
+use crate::support::town::{followers_of, monday, mostly_on_sqlite};
 use crate::support::{Fresh, noon};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_suppressed_address_gets_no_email_until_it_is_lifted
 }
 

@@ -6,10 +6,10 @@ use tidings::clock::Clock;
 use tidings::domain::{Cadence, User};
 
 use super::Api;
-use crate::support::town::on_both_stores;
+use crate::support::town::mostly_on_sqlite;
 use crate::support::{Fresh, Shorthand, key, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_record_is_shown_with_its_address_masked
     writing_a_record_again_keeps_the_users_choices
     only_an_explicit_field_lifts_a_suppression

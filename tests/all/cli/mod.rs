@@ -36,8 +36,12 @@ mod trouble;
 mod types;
 mod users;
 
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
@@ -68,8 +72,26 @@ impl Desk {
     /// The users are ada (confirmed, weekly), ben (unconfirmed) and cem (confirmed, daily). All of
     /// them follow `artist:1`. The objects are `a1` to `a9`, `c1` to `c9` and `o1` to `o9`.
     fn with_people() -> Self {
+        // Three imports take longer than most commands, so they are done once.
+        static FILES: LazyLock<Vec<(OsString, Vec<u8>)>> = LazyLock::new(|| {
+            let desk = Desk::new();
+            desk.fill();
+            let files = std::fs::read_dir(desk.path()).unwrap().map(Result::unwrap);
+            files
+                .map(|file| (file.file_name(), std::fs::read(file.path()).unwrap()))
+                .collect()
+        });
         let desk = Self::new();
-        desk.fill();
+        for (name, content) in FILES.iter() {
+            let mut options = OpenOptions::new();
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let mut file = options
+                .create_new(true)
+                .write(true)
+                .open(desk.path().join(name));
+            file.as_mut().unwrap().write_all(content).unwrap();
+        }
         desk
     }
 

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Network, found, problems};
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 use crate::support::{FailingStore, Fault, Fresh, Then};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_healthy_setup_has_no_problems
     the_one_click_check_changes_nothing
     a_server_with_another_link_secret_is_an_error

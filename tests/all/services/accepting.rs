@@ -12,10 +12,10 @@ use tidings::engine::{Error, Silent};
 use tidings::store::Store;
 use tokio::sync::oneshot;
 
-use crate::support::town::{Town, on_both_stores, request, to};
+use crate::support::town::{Town, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fresh, Shorthand, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     concurrent_events_share_a_store_call_and_get_separate_answers
     a_large_request_has_a_store_call_of_its_own
 }

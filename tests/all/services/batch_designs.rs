@@ -6,10 +6,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::ObjectId;
 use tidings::engine::Silent;
 
-use crate::support::town::{Town, on_both_stores, request, saturday, to};
+use crate::support::town::{Town, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, kind};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_steady_stream_is_emailed_after_max_wait_or_not_until_it_stops
     close_at_ends_a_window_early_and_the_email_has_the_exact_total
 }

@@ -22,14 +22,14 @@ use tidings::engine::batches::{BatchService, Closer, End, Join, Joiner};
 use tidings::engine::eligibility::catalog::CatalogSource;
 use tidings::store::{BatchFilter, Store};
 
-use crate::support::town::on_both_stores;
+use crate::support::town::mostly_on_sqlite;
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, id, kind, noon, user};
 
 mod model;
 
 use model::{BatchView, Model, Reached, Slot};
 
-on_both_stores! {
+mostly_on_sqlite! {
     batches_equal_a_plain_model_after_every_action
 }
 

@@ -5,10 +5,10 @@ use chrono::TimeDelta;
 use tidings::domain::{Object, ObjectId};
 use tidings::engine::Silent;
 
-use crate::support::town::{Town, on_both_stores, to};
+use crate::support::town::{Town, mostly_on_sqlite, to};
 use crate::support::{Fresh, kind};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_batch_email_counts_exactly_the_events_that_apply
 }
 

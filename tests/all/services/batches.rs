@@ -21,11 +21,11 @@ use tidings::store::{BatchFilter, Store};
 use tidings::wire::digest::Tally;
 
 use crate::support::town::{
-    Town, followers_of, lost, monday, on_both_stores, request, saturday, to,
+    Town, followers_of, lost, monday, mostly_on_sqlite, request, saturday, to,
 };
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     events_within_a_window_are_one_email_per_user
     a_digest_excludes_batched_events_even_after_a_route_change
     an_event_that_arrives_during_a_send_is_in_the_next_batch

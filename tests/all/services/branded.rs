@@ -8,9 +8,9 @@ use tidings::render::pages::Notice;
 
 use super::brands::{WORDS, brand, by_postbox, comment, happens, three};
 use crate::support::Fresh;
-use crate::support::town::{Town, monday, on_both_stores, request, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_dry_run_counts_the_emails_of_each_brand
     an_unconfigured_brand_is_rejected_with_the_configured_names
     a_link_opens_its_brands_pages_and_applies_to_all_brands

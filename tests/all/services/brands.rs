@@ -20,10 +20,10 @@ use tokio::time::timeout;
 use crate::mail::provider::{Dialect, Provider};
 use crate::support::Fresh;
 use crate::support::town::{
-    Call, Town, lost, monday, on_both_stores, request, saturday, themes, to,
+    Call, Town, lost, monday, mostly_on_sqlite, request, saturday, themes, to,
 };
 
-on_both_stores! {
+mostly_on_sqlite! {
     emails_of_different_brands_in_one_run_share_no_content
     a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest
     deliveries_for_an_unconfigured_brand_stay_pending

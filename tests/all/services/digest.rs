@@ -12,11 +12,11 @@ use tidings::engine::Silent;
 use tidings::engine::digest::{Effect, Request, Timing};
 
 use crate::support::town::{
-    Town, busy, followers_of, monday, on_both_stores, request, saturday, to,
+    Town, busy, followers_of, monday, mostly_on_sqlite, request, saturday, to,
 };
 use crate::support::{Fresh, Shorthand, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_digest_includes_pending_events_and_is_sent_once
     an_event_after_the_digest_hour_is_in_the_next_period
     timing_now_ignores_the_digest_hour_but_sends_once_per_period

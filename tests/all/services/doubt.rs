@@ -16,9 +16,9 @@ use tidings::engine::digest::{Request, Timing};
 
 use super::sending::{run, state};
 use crate::support::Fresh;
-use crate::support::town::{Town, cut_off, lost, monday, on_both_stores, to};
+use crate::support::town::{Town, cut_off, lost, monday, mostly_on_sqlite, to};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_unknown_email_that_is_settled_as_not_sent_is_sent
     an_unknown_email_that_is_settled_as_sent_is_not_resent
     an_unknown_email_that_is_rejected_later_is_unknown_again

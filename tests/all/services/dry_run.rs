@@ -13,10 +13,10 @@ use tidings::render::report::DryRunPage;
 use tidings::render::{ReportPage, Site};
 use tidings::wire::digest::Report;
 
-use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{FailingStore, Fresh, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_dry_run_shows_the_emails_that_a_run_sends
     a_dry_run_only_reads
     each_excluded_user_is_counted_once_with_the_reason

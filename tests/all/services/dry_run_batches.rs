@@ -14,10 +14,10 @@ use tidings::wire::digest::{BatchesAhead, Report};
 
 use super::brands::{WORDS, brand, by_postbox, comment, three};
 use super::mandatory::happens;
-use crate::support::town::{Town, monday, on_both_stores, saturday, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, saturday, to};
 use crate::support::{FailingStore, Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_dry_run_shows_the_emails_that_batches_send
     a_dry_run_of_batches_only_reads
     excluded_batches_are_counted_with_the_reason

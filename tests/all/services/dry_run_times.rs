@@ -14,10 +14,10 @@ use tidings::store::Claim;
 
 use super::dry_run_batches::{CONFIG, after, ahead, dry_run_of, mail_at};
 use super::mandatory::happens;
-use crate::support::town::{Town, on_both_stores, to};
+use crate::support::town::{Town, mostly_on_sqlite, to};
 use crate::support::{Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_dry_run_shows_when_batches_close
     a_pending_lead_is_a_separate_email
     settled_emails_and_empty_batches_are_not_counted

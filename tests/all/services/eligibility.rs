@@ -20,10 +20,10 @@ use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::Why;
 use tidings::wire::feed::Page;
 
-use crate::support::town::{Town, monday, on_both_stores, request, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, Shorthand, feed_of, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     random_worlds_agree_with_the_model
 }
 

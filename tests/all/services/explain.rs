@@ -13,10 +13,10 @@ use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::{By, Fate, LeftOut, Place, Why};
 
 use super::retracting::retract;
-use crate::support::town::{Town, busy, lost, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{Town, busy, lost, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_withdrawn_event_is_listed_with_its_title
     an_overdue_digest_keeps_its_due_time_until_it_is_sent
     a_batched_event_is_explained_before_and_after_the_send

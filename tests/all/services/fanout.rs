@@ -11,10 +11,10 @@ use tidings::engine::{Silent, Watcher};
 use tidings::store::Store;
 use tokio::runtime::Handle;
 
-use crate::support::town::{Town, followers_of, on_both_stores, request, to};
+use crate::support::town::{Town, followers_of, mostly_on_sqlite, request, to};
 use crate::support::{Before, FailingStore, Fresh, Shorthand, feed_of, people, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     every_member_of_an_audience_gets_an_event_once
     a_follower_of_several_keys_gets_an_event_once
     excluded_users_do_not_get_an_event

@@ -13,10 +13,10 @@ use tidings::store::Store;
 use tokio::sync::Barrier;
 use tokio::time::timeout;
 
-use crate::support::town::{Town, on_both_stores, request};
+use crate::support::town::{Town, mostly_on_sqlite, request};
 use crate::support::{Before, FailingStore, Fresh, Shorthand, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     one_event_is_saved_while_the_next_is_pushed
     a_pushed_event_is_saved_when_the_worker_stops
     a_pushed_event_is_saved_when_the_next_claim_fails

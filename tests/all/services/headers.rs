@@ -5,10 +5,10 @@ use chrono::TimeDelta;
 use tidings::email::Message;
 use tidings::engine::Silent;
 
-use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, kind};
 
-on_both_stores! {
+mostly_on_sqlite! {
     emails_about_one_object_share_a_thread_for_all_users
     an_email_about_several_objects_has_no_thread
     the_list_of_a_batch_is_its_category_or_type

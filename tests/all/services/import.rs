@@ -8,10 +8,10 @@ use tidings::engine::Silent;
 use tidings::engine::directory::import::{Kind, Mapping};
 use tidings::wire::transfer::{BadLine, ImportReport};
 
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 use crate::support::{Fresh, Shorthand, key, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     users_are_imported_and_bad_lines_are_reported_by_number
     compressed_files_are_imported
     fields_of_application_objects_are_mapped

@@ -8,9 +8,9 @@ use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 
 use crate::support::Fresh;
-use crate::support::town::{Town, monday, on_both_stores, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, to};
 
-on_both_stores! {
+mostly_on_sqlite! {
     users_get_their_language_and_share_content_with_its_readers
     an_unavailable_locale_is_replaced_by_english_and_reported
     the_dry_run_reports_headings_and_phrases_without_a_translation

@@ -12,10 +12,10 @@ use tidings::engine::digest::{Effect, Request, Timing};
 use tidings::wire::digest::Report;
 use tidings::wire::transfer::{DayFate, DayReport};
 
-use crate::support::town::{Town, monday, on_both_stores, request, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_run_two_days_late_includes_all_pending_events
     a_weekday_chosen_after_a_digest_is_used_within_a_week
     a_change_to_a_time_zone_further_west_loses_no_event

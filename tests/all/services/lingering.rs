@@ -13,10 +13,10 @@ use tidings::engine::Silent;
 use tidings::engine::fanout::Fanouts;
 use tidings::store::Store;
 
-use crate::support::town::{Town, followers_of, on_both_stores, request, to};
+use crate::support::town::{Town, followers_of, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fresh, Shorthand, feed_of, people, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     events_to_a_large_audience_are_pushed_together
     the_wait_ends_when_no_further_events_arrive
     a_full_group_does_not_wait

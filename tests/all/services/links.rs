@@ -7,10 +7,10 @@ use tidings::domain::{Address, DeliveryState, Stop};
 use tidings::engine::access::links::Links;
 use tidings::render::MAX_BYTES;
 
-use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
+use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
 use crate::support::{Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_email_contains_links_of_its_own_user
     an_email_that_is_built_again_has_the_same_links
     unsubscribing_cancels_a_pending_email

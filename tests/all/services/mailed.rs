@@ -11,10 +11,10 @@ use tidings::wire::explanation::{By, Place};
 use super::mandatory::happens;
 use super::retracting::{BATCHED, feed, retract};
 use super::skip_seen::{SKIP, mark};
-use crate::support::town::{Town, lost, monday, on_both_stores, saturday, to};
+use crate::support::town::{Town, lost, monday, mostly_on_sqlite, saturday, to};
 use crate::support::{Fresh, feed_of, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_item_in_a_sent_digest_is_flagged_as_mailed
     an_item_in_an_email_with_an_unknown_outcome_is_flagged_as_mailed
     an_item_of_another_route_is_not_flagged_as_mailed

@@ -16,10 +16,10 @@ use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::{By, Place, Why};
 use tidings::wire::transfer::DayFate;
 
-use crate::support::town::{Town, busy, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{Town, busy, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{Fresh, Shorthand, kind, noon, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     opted_out_users_get_a_digest_of_mandatory_events_only
     an_email_of_mandatory_events_only_has_no_unsubscribe_link
     mandatory_events_override_an_unsubscribe_but_not_a_bounce

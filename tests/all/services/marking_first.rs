@@ -17,10 +17,10 @@ use tidings::store::Store;
 use tokio::time::timeout;
 
 use super::sending::run;
-use crate::support::town::{Town, lost, monday, on_both_stores, to};
+use crate::support::town::{Town, lost, monday, mostly_on_sqlite, to};
 use crate::support::{Before, FailingStore, Fresh, Shorthand, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_sent_digest_is_marked_then_settled_and_closed_in_one_write
     an_unknown_outcome_is_recorded_before_its_markers_are_written
     a_failed_marker_write_still_records_the_email_as_sent

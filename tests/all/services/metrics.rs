@@ -5,10 +5,10 @@ use tidings::domain::DeliveryState;
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 
-use crate::support::town::{Town, busy, followers_of, lost, monday, on_both_stores, request, to};
+use crate::support::town::{Town, busy, followers_of, lost, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, Shorthand};
 
-on_both_stores! {
+mostly_on_sqlite! {
     counts_equal_the_journal_and_the_ledger
 }
 

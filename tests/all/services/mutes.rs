@@ -12,10 +12,10 @@ use tidings::wire::explanation::{By, LeftOut, Place, Why};
 
 use super::mandatory::happens;
 use super::retracting::feed;
-use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
+use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
 use crate::support::{Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_digest_excludes_muted_subjects
     a_batch_excludes_muted_subjects_and_is_canceled_if_nothing_is_left
     a_deferred_email_excludes_subjects_that_were_muted_meanwhile

@@ -14,10 +14,10 @@ use tidings::engine::digest::{Request, Timing};
 use tidings::store::Store;
 
 use super::sending::run;
-use crate::support::town::{Town, monday, on_both_stores, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, to};
 use crate::support::{FailingStore, Fresh, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_retry_delay_for_one_worker_applies_to_all_three
     a_change_takes_effect_within_two_seconds_even_with_slow_calls
     a_change_takes_effect_when_the_store_is_slow_before_the_call

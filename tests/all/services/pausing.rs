@@ -12,9 +12,9 @@ use tidings::engine::digest::{Request, Timing};
 use tidings::wire::digest::{Ended, Report};
 
 use crate::support::Fresh;
-use crate::support::town::{Town, monday, on_both_stores, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, to};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_stop_from_the_provider_pauses_all_processes_until_a_resume
     too_large_a_share_of_failures_pauses_sending
     few_failures_do_not_pause_sending

@@ -8,9 +8,9 @@ use tidings::engine::digest::Request;
 
 use super::pausing::{reason, run};
 use crate::support::Fresh;
-use crate::support::town::{Town, cut_off, monday, on_both_stores, to};
+use crate::support::town::{Town, cut_off, monday, mostly_on_sqlite, to};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_gateway_in_place_of_the_provider_costs_one_email_a_call
     a_gateway_error_on_the_first_call_of_a_run_costs_one_email
     after_a_resume_a_silent_provider_costs_at_most_two_emails

@@ -13,10 +13,10 @@ use tidings::store::BatchFilter;
 use tidings::wire::explanation::Why;
 
 use super::mandatory::happens;
-use crate::support::town::{Town, monday, on_both_stores, saturday, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, saturday, to};
 use crate::support::{Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_deferred_batch_closes_when_quiet_hours_end
     immediate_events_are_collected_until_quiet_hours_end
     full_and_leading_batches_wait_until_quiet_hours_end

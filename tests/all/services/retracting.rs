@@ -13,10 +13,10 @@ use tidings::store::BatchFilter;
 use tidings::wire::explanation::{By, Fate, Place, Why};
 use tidings::wire::feed::Page;
 
-use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, request, to};
+use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Then, feed_of, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_retracted_event_is_in_no_feed_and_no_digest
     an_event_after_a_retraction_is_new_and_emailed
     a_retraction_covers_events_that_are_not_fanned_out_yet

@@ -6,10 +6,10 @@ use tidings::engine::Silent;
 use tidings::engine::feed;
 use tidings::engine::ingest::notify::Request;
 
-use crate::support::town::{Town, monday, on_both_stores, request, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     actor_and_text_are_in_digests_and_immediate_emails
     an_actor_with_only_an_id_gets_the_name_from_the_user_record
 }

@@ -20,10 +20,10 @@ use tidings::wire::digest::{Ended, Report};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::support::town::{Call, Town, cut_off, lost, monday, on_both_stores, to};
+use crate::support::town::{Call, Town, cut_off, lost, monday, mostly_on_sqlite, to};
 use crate::support::{Before, FailingStore, Fresh, Shorthand};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_run_retries_deferred_emails_and_accounts_for_every_user
     nothing_is_sent_before_the_retry_delay_of_the_provider_ends
     an_email_fails_after_the_configured_number_of_attempts

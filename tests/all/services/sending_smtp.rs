@@ -13,10 +13,10 @@ use tidings::engine::worker::Worker;
 
 use crate::mail::server::Server;
 use crate::mail::{PATIENT, sender};
-use crate::support::town::{Town, monday, on_both_stores, request, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, Shorthand};
 
-on_both_stores! {
+mostly_on_sqlite! {
     forty_mailboxes_that_reject_emails_delay_no_other_user
     a_used_up_quota_delays_all_emails_and_fails_none
     a_limit_for_one_recipient_does_not_block_the_others

@@ -8,9 +8,9 @@ use tempfile::TempDir;
 use tidings::domain::Cadence;
 
 use crate::support::Fresh;
-use crate::support::town::{Town, monday, on_both_stores, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, to};
 
-on_both_stores! {
+mostly_on_sqlite! {
     recipients_of_the_same_events_share_one_message
     a_message_with_the_name_of_its_user_is_not_shared
     dates_are_in_the_time_zone_of_each_user

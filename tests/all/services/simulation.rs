@@ -18,10 +18,10 @@ use tidings::engine::ingest::notify::Request;
 use tidings::operate::simulate::{RecordedEvent, simulate};
 use tidings::store::BatchFilter;
 
-use crate::support::town::{Town, on_both_stores};
+use crate::support::town::{Town, mostly_on_sqlite};
 use crate::support::{Fresh, kind};
 
-on_both_stores! {
+mostly_on_sqlite! {
     the_simulation_gives_the_figures_of_a_real_run
 }
 

@@ -10,10 +10,10 @@ use tidings::engine::feed::MarksInput;
 use tidings::wire::explanation::{By, Fate, Place, Why};
 
 use super::retracting::{feed, shown};
-use crate::support::town::{Town, busy, monday, on_both_stores, to};
+use crate::support::town::{Town, busy, monday, mostly_on_sqlite, to};
 use crate::support::{Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_digest_excludes_seen_events
     by_default_a_digest_includes_seen_events
     an_event_marked_as_unread_still_counts_as_seen

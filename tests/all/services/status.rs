@@ -7,9 +7,9 @@ use tidings::engine::Silent;
 use tidings::wire::status::{DigestActivity, Status, WorkerActivity};
 
 use crate::support::Fresh;
-use crate::support::town::{Town, lost, monday, on_both_stores, to};
+use crate::support::town::{Town, lost, monday, mostly_on_sqlite, to};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_worker_counts_as_running_until_it_stops_or_is_silent_for_a_minute
     a_worker_that_stops_does_not_hide_another_that_runs
     the_last_run_of_digests_and_the_latency_of_the_provider_are_reported

@@ -16,9 +16,9 @@ use crate::mail::received::{Received, STOLEN, by_smtp, received};
 use crate::mail::server::Server;
 use crate::mail::{ALL, PATIENT, mailer, sender};
 use crate::support::Fresh;
-use crate::support::town::{Town, followers_of, monday, on_both_stores};
+use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite};
 
-on_both_stores! {
+mostly_on_sqlite! {
     hostile_content_never_reveals_the_links_of_a_recipient
 }
 

@@ -15,10 +15,10 @@ use tidings::wire::digest::Report;
 use tidings::wire::explanation::Why;
 use tidings::wire::transfer::DayFate;
 
-use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
+use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
 use crate::support::{Fresh, Shorthand, noon, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_address_suppressed_before_the_send_gets_no_email
     an_undeliverable_address_gets_no_further_email
     the_first_digest_after_a_lift_has_every_event_up_to_max_age

@@ -15,10 +15,10 @@ use tidings::engine::digest::{Effect, Request};
 use tidings::store::Store;
 use tidings::wire::digest::Report;
 
-use crate::support::town::{Town, followers_of, on_both_stores, request, to};
+use crate::support::town::{Town, followers_of, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_tick_scans_only_users_whose_digest_hour_has_come
     the_next_tick_makes_up_for_a_missed_one
     the_next_tick_makes_up_for_a_failed_one

@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::sending::run;
-use crate::support::town::{PEOPLE, Town, busy, monday, on_both_stores, to};
+use crate::support::town::{PEOPLE, Town, busy, monday, mostly_on_sqlite, to};
 use crate::support::{Before, FailingStore, Fault, Fresh, Then};
 
-on_both_stores! {
+mostly_on_sqlite! {
     no_chunk_is_sent_before_the_outcomes_of_the_last_are_recorded
     a_chunk_that_waited_long_is_built_again
     no_chunk_begins_after_one_has_failed

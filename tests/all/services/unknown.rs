@@ -7,10 +7,10 @@ use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 use tidings::wire::explanation::{By, Place};
 
-use crate::support::town::{Town, monday, on_both_stores, request, to};
+use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{Fresh, feed_of};
 
-on_both_stores! {
+mostly_on_sqlite! {
     an_unknown_object_is_in_the_feed_but_in_no_email
     an_unknown_object_is_emailed_by_id_if_its_type_allows_it
     an_object_created_before_the_digest_is_included

@@ -12,10 +12,10 @@ use tidings::engine::ingest::notify::Request;
 use tidings::store::Store;
 use tokio::sync::watch;
 
-use crate::support::town::{Town, followers_of, monday, on_both_stores, request, to};
+use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_round_fans_out_events_and_sends_due_emails
     one_worker_scans_for_due_digests_every_15_minutes
     a_failed_fan_out_does_not_block_emails

@@ -25,10 +25,10 @@ use tidings::engine::ingest::notify::Request;
 use tidings::engine::{Error, Silent};
 use tidings::store::{BatchFilter, Store};
 
-use crate::support::town::{Town, on_both_stores, request, to};
+use crate::support::town::{Town, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, feed_of, kind, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     every_wanted_event_of_a_year_is_in_one_email_or_expires
 }
 

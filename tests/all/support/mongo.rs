@@ -1,15 +1,18 @@
 //! Empty MongoDB stores: a separate database for each test, on the server in the environment.
 //!
-//! Without a server, a test fails and explains how to start one. It is never skipped silently.
+//! To create the indexes of a database takes longer than most tests. So tests that succeed leave
+//! their databases to later ones. Without a server, a test fails and explains how to start one.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use bson::doc;
+use bson::oid::ObjectId;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use tidings::store::mongo::{Mongo, MongoOptions};
 
 use super::Fresh;
@@ -113,12 +116,31 @@ pub async fn faulty(options: MongoOptions, test: impl AsyncFnOnce(&Faulty)) {
     drop(alone);
 }
 
+/// An empty database, with the indexes of each collection right after its creation.
+struct Prepared {
+    name: String,
+    indexes: BTreeMap<String, bson::Array>,
+}
+
+/// Databases of earlier tests, oldest first.
+static IDLE: Mutex<VecDeque<Prepared>> = Mutex::new(VecDeque::new());
+/// A database is reused only after this many others, when the last statements of its test are over.
+const SPARE: usize = 4;
+const PREFIX: &str = "tidings_test_";
+
 /// Each store connects with the name of its database as `appName`, which fail points match.
 async fn on_fresh_database(
     options: MongoOptions,
     test: impl AsyncFnOnce(Fresh, mongodb::Client, String),
 ) {
-    let name = format!("tidings_test_{}", bson::oid::ObjectId::new());
+    let reused = {
+        let mut idle = IDLE.lock().unwrap();
+        (idle.len() > SPARE).then(|| idle.pop_front()).flatten()
+    };
+    let name = match &reused {
+        Some(prepared) => prepared.name.clone(),
+        None => format!("{PREFIX}{}", ObjectId::new()),
+    };
     let url = with_database(&server(), &name);
     let client = mongodb::Client::with_uri_str(&url).await.unwrap();
     let database = client.database(&name);
@@ -127,17 +149,79 @@ async fn on_fresh_database(
     let and = if url.ends_with('?') { "" } else { "&" };
     // After a simulated change of the primary, the driver waits for its next heartbeat.
     let url = format!("{url}{and}appName={name}&heartbeatFrequencyMS=500");
-    let (store, second) = (open(&url, &options).await, open(&url, &options).await);
-    let fresh = Fresh::new(store, second, clear, url);
+    let connect = async || Mongo::connect(&url, options.clone()).await.unwrap();
+    let (store, second) = (connect().await, connect().await);
+    store.prepare().await.unwrap();
+    let indexes = match reused {
+        Some(prepared) => prepared.indexes,
+        None => {
+            drop_abandoned(&client).await;
+            indexes(&database).await
+        }
+    };
+    let fresh = Fresh::new(Arc::new(store), Arc::new(second), clear, url.clone());
 
-    let outcome = AssertUnwindSafe(test(fresh, client, name))
+    let outcome = AssertUnwindSafe(test(fresh, client, name.clone()))
         .catch_unwind()
         .await;
 
-    database.drop().await.unwrap();
-    if let Err(panic) = outcome {
-        std::panic::resume_unwind(panic);
+    let prepared = Prepared { name, indexes };
+    match outcome {
+        Ok(()) if is_reusable(&database, &prepared).await => {
+            IDLE.lock().unwrap().push_back(prepared);
+        }
+        Ok(()) => database.drop().await.unwrap(),
+        Err(panic) => {
+            database.drop().await.unwrap();
+            std::panic::resume_unwind(panic);
+        }
     }
+}
+
+/// The indexes of each collection.
+async fn indexes(database: &mongodb::Database) -> BTreeMap<String, bson::Array> {
+    let names = database.list_collection_names().await.unwrap();
+    let listed = names.into_iter().map(|name| async move {
+        let answer = database.run_command(doc! {"listIndexes": &name});
+        let mut answer = answer.await.unwrap();
+        let cursor = answer.get_document_mut("cursor").unwrap();
+        let indexes = cursor.get_array_mut("firstBatch").unwrap();
+        (name, std::mem::take(indexes))
+    });
+    join_all(listed).await.into_iter().collect()
+}
+
+/// Empties the database, and returns whether it has the same collections and indexes as in the
+/// beginning.
+async fn is_reusable(database: &mongodb::Database, prepared: &Prepared) -> bool {
+    database.run_command(doc! {"profile": 0}).await.unwrap();
+    let names = database.list_collection_names().await.unwrap();
+    join_all(names.iter().map(async |name| {
+        let collection = database.collection::<bson::Document>(name);
+        if prepared.indexes.contains_key(name) {
+            collection.delete_many(doc! {}).await.unwrap();
+        } else {
+            collection.drop().await.unwrap();
+        }
+    }))
+    .await;
+    indexes(database).await == prepared.indexes
+}
+
+/// Drops the databases that earlier runs left behind. Those of concurrent runs are younger.
+async fn drop_abandoned(client: &mongodb::Client) {
+    static ONCE: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
+    let sweep = async || {
+        let day_ago = SystemTime::now() - Duration::from_secs(24 * 60 * 60);
+        for name in client.list_database_names().await.unwrap() {
+            let id = name.strip_prefix(PREFIX);
+            let id = id.and_then(|id| ObjectId::parse_str(id).ok());
+            if id.is_some_and(|id| id.timestamp().to_system_time() < day_ago) {
+                client.database(&name).drop().await.unwrap();
+            }
+        }
+    };
+    ONCE.get_or_init(sweep).await;
 }
 
 /// Drops the days, and deletes the documents of all other collections. Their indexes stay.
@@ -167,12 +251,6 @@ fn server() -> String {
         );
     };
     url
-}
-
-async fn open(url: &str, options: &MongoOptions) -> Arc<Mongo> {
-    let store = Mongo::connect(url, options.clone()).await.unwrap();
-    store.prepare().await.unwrap();
-    Arc::new(store)
 }
 
 /// Replaces the database in the connection string.

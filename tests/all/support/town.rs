@@ -514,19 +514,39 @@ pub fn followers_of(what: &str) -> Audience {
     Audience::followers_of([FollowKey::stored(what)]).unwrap()
 }
 
-/// Generates tests for both stores. Each is an `async fn(Fresh)`.
+/// Generates tests for both stores, for what depends on the store: races, faults, crashes, data of
+/// other writers, and change notices. Each is an `async fn(Fresh)`.
 macro_rules! on_both_stores {
-    ($($test:ident)*) => { on_both_stores!(@ sqlite: $($test)*); on_both_stores!(@ mongo: $($test)*); };
-    (@ $backend:ident: $($test:ident)*) => {
-        mod $backend {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $test() {
-                    crate::support::$backend::run(super::$test).await;
-                }
-            )*
+    ($($test:ident)*) => {
+        $crate::support::town::on_store! { sqlite, []: $($test)* }
+        $crate::support::town::on_store! { mongo, []: $($test)* }
+    };
+}
+
+/// Generates tests for SQLite, and for MongoDB with `scripts/test --full`. The contract tests prove
+/// that both stores behave alike. Each is an `async fn(Fresh)`.
+macro_rules! mostly_on_sqlite {
+    ($($test:ident)*) => {
+        $crate::support::town::on_store! { sqlite, []: $($test)* }
+        $crate::support::town::on_store! {
+            mongo, [#[ignore = "runs with scripts/test --full"]]: $($test)*
         }
     };
 }
 
-pub(crate) use on_both_stores;
+macro_rules! on_store {
+    ($store:ident, $attribute:tt: $($test:ident)*) => {
+        mod $store {
+            $($crate::support::town::on_store! { @ $store, $attribute, $test })*
+        }
+    };
+    (@ $store:ident, [$($attribute:tt)*], $test:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        $($attribute)*
+        async fn $test() {
+            $crate::support::$store::run(super::$test).await;
+        }
+    };
+}
+
+pub(crate) use {mostly_on_sqlite, on_both_stores, on_store};

@@ -8,9 +8,9 @@ use super::signing::{MAILGUN, Signed, forge, mailgun, sign};
 use super::{Event, PROVIDERS, lift_at, mail_to, mailed, recorded_kind, suppression, tag_of};
 use crate::api::{Answer, Api};
 use crate::support::Fresh;
-use crate::support::town::{monday, on_both_stores};
+use crate::support::town::{monday, mostly_on_sqlite};
 
-on_both_stores! {
+mostly_on_sqlite! {
     forged_or_stale_reports_change_nothing
     a_mailgun_token_is_valid_only_for_its_first_report
     a_repeated_report_is_accepted_and_changes_nothing

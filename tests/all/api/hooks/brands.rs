@@ -6,9 +6,9 @@ use super::signing::{MAILGUN, mailgun};
 use super::{Event, config, mail_to, tag_of};
 use crate::api::Api;
 use crate::support::Fresh;
-use crate::support::town::{Town, followers_of, monday, on_both_stores};
+use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite};
 
-on_both_stores! {
+mostly_on_sqlite! {
     reports_of_both_accounts_are_accepted_and_no_others
 }
 

@@ -8,10 +8,10 @@ use super::{
     Event, PROVIDERS, lift_at, mail_to, mailed, recorded_kind, signing, suppression, tag_of,
 };
 use crate::api::Api;
-use crate::support::town::{Town, followers_of, monday, on_both_stores};
+use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite};
 use crate::support::{Fresh, user};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_report_about_a_former_address_suppresses_nothing
     a_report_from_before_a_lift_changes_nothing
     an_unreadable_item_does_not_lose_the_others

@@ -17,11 +17,11 @@ use tidings::domain::user::Unmailable;
 use tidings::domain::{Address, DeliveryId, Reason, ReportKind, Suppression, User};
 
 use super::{Answer, Api};
-use crate::support::town::{Town, followers_of, monday, on_both_stores};
+use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite};
 use crate::support::{Fresh, Shorthand, user};
 use signing::{Signed, config};
 
-on_both_stores! {
+mostly_on_sqlite! {
     every_provider_can_report_every_outcome
     after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why
     consecutive_soft_bounces_suppress_an_address

@@ -8,10 +8,10 @@ use tidings::domain::{DeliveryId, Reason, ReportKind};
 
 use super::{Event, PROVIDERS, mail_to, mailed, tag_of};
 use crate::api::Api;
-use crate::support::town::{monday, on_both_stores};
+use crate::support::town::{monday, mostly_on_sqlite};
 use crate::support::{Fresh, Shorthand};
 
-on_both_stores! {
+mostly_on_sqlite! {
     reports_in_any_order_lead_to_the_same_state
 }
 

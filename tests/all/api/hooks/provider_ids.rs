@@ -5,10 +5,10 @@ use tidings::domain::delivery::Settlement;
 use tidings::domain::{DeliveryState, ReportKind};
 
 use super::{Event, mail_to, mailed, recorded_kind, signing};
-use crate::support::town::{monday, on_both_stores};
+use crate::support::town::{monday, mostly_on_sqlite};
 use crate::support::{Fresh, Shorthand, delivery, noon};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_report_without_a_tag_finds_its_email_by_provider_id
     a_provider_id_of_several_emails_matches_none
 }

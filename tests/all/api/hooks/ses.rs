@@ -6,10 +6,10 @@ use tidings::domain::ReportKind;
 use super::signing::{Envelope, Signed};
 use super::{Event, mail_to, mailed, recorded_kind, tag_of};
 use crate::api::Api;
-use crate::support::town::{monday, on_both_stores};
+use crate::support::town::{monday, mostly_on_sqlite};
 use crate::support::{Fresh, sns};
 
-on_both_stores! {
+mostly_on_sqlite! {
     a_subscription_is_confirmed_only_after_verification
     an_unavailable_certificate_is_requested_again
 }
