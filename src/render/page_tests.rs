@@ -114,6 +114,11 @@ fn replies() -> Stop {
 }
 
 #[test]
+fn built_in_pages_render_the_samples() {
+    pages().try_out().unwrap();
+}
+
+#[test]
 fn the_confirmation_page_masks_the_address() {
     let html = stop_page(&mara(), &Stop::All, &policies(), None);
 

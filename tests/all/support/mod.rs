@@ -24,3 +24,13 @@ pub use counted::sum;
 pub use failing::{Before, FailingStore, Fault, Then};
 pub use fresh::Fresh;
 pub use shorthand::{Backlog, BatchCounts, Shorthand};
+
+/// Runs a test, and fails it if it hangs. `scripts/chaos`, whose tests take hours, sets no limit.
+pub async fn limited<T>(test: impl Future<Output = T>) -> T {
+    let limit = match std::env::var_os("TIDINGS_TEST_UNLIMITED") {
+        Some(_) => std::time::Duration::MAX,
+        None => std::time::Duration::from_secs(15 * 60),
+    };
+    let ended = tokio::time::timeout(limit, test).await;
+    ended.expect("the test ends within 15 minutes")
+}

@@ -15,7 +15,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tidings::store::mongo::{Mongo, MongoOptions};
 
-use super::Fresh;
+use super::{Fresh, limited};
 
 /// The environment variable with the server's URL, which `scripts/with-mongo` sets.
 const URL: &str = "TIDINGS_TEST_MONGO";
@@ -161,7 +161,7 @@ async fn on_fresh_database(
     };
     let fresh = Fresh::new(Arc::new(store), Arc::new(second), clear, url.clone());
 
-    let outcome = AssertUnwindSafe(test(fresh, client, name.clone()))
+    let outcome = AssertUnwindSafe(limited(test(fresh, client, name.clone())))
         .catch_unwind()
         .await;
 

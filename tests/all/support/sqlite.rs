@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tidings::store::sqlite::Sqlite;
 
-use super::Fresh;
+use super::{Fresh, limited};
 
 /// Runs a test on an empty store, which is deleted when the test ends, also after a panic.
 pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
@@ -20,7 +20,8 @@ pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
         Box::pin(async {})
     });
     let url = format!("sqlite:{}", path.display());
-    test(Fresh::new(open().await, open().await, clear, url)).await;
+    let fresh = Fresh::new(open().await, open().await, clear, url);
+    limited(test(fresh)).await;
 }
 
 /// Drops the days, and deletes the rows of all other tables.
