@@ -1,7 +1,6 @@
 //! Batches over HTTP: inspect, close and cancel them, and retract events from them.
 
 use serde_json::{Value, json};
-use tidings::engine::Silent;
 
 use super::{Answer, Api};
 use crate::support::Fresh;
@@ -41,13 +40,6 @@ async fn post_event(api: &Api, object: &str, to: &[&str], batch_key: Option<&str
     api.fan_out().await;
 }
 
-/// Closes the due batches and sends their emails.
-async fn close_and_send(api: &Api) {
-    let app = api.town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
-}
-
 async fn list_batches(api: &Api, query: &str) -> Vec<Value> {
     let page = api.get(&format!("/v1/batches{query}")).await;
     assert_eq!(page.status, 200, "{query}: {}", page.body);
@@ -70,8 +62,7 @@ async fn a_batch_shows_its_items_and_its_delivery(fresh: Fresh) {
     }
 
     let open = list_batches(&api, "").await.remove(0);
-    api.town.clock.advance(chrono::TimeDelta::minutes(5));
-    close_and_send(&api).await;
+    api.town.send_due_in(5).await;
     let closed = api.get(&format!("/v1/batches/{}", id(&open))).await.body;
 
     let expected = json!({
@@ -180,7 +171,7 @@ async fn an_open_batch_can_be_closed_or_canceled_but_an_ended_one_conflicts(fres
     let closed = api.post(&format!("{ada}/close"), json!({})).await;
     let canceled = super::answer(api.ask("POST", &format!("{ben}/cancel"))).await;
     let twice = api.post(&format!("{ada}/close"), json!({})).await;
-    close_and_send(&api).await;
+    api.town.send_due().await;
     let late = [
         api.post(&format!("{ada}/cancel"), json!({})).await,
         api.post(&format!("{ben}/close"), json!({})).await,
@@ -291,7 +282,7 @@ async fn a_lead_is_shown_apart_from_the_items_after_it(fresh: Fresh) {
     let api = serve_batches(&fresh, "types.ArtworkPublished.leading = true").await;
     post_event(&api, "a1", &["ada"], None).await;
     let waiting = list_batches(&api, "").await.remove(0);
-    close_and_send(&api).await;
+    api.town.send_due().await;
     post_event(&api, "a2", &["ada"], None).await;
 
     let rest = api.get(&format!("/v1/batches/{}", id(&waiting))).await.body;
@@ -323,7 +314,7 @@ async fn a_batch_closed_before_its_lead_was_sent_emails_both(fresh: Fresh) {
         let closed = api.post(&path, json!({})).await;
         assert_eq!(closed.body["lead"]["state"], "waiting", "{}", closed.body);
     }
-    close_and_send(&api).await;
+    api.town.send_due().await;
 
     assert_eq!(api.town.mails().len(), 3);
     let summary = |one: &Value| {

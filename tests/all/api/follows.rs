@@ -9,7 +9,6 @@ use chrono::TimeDelta;
 use serde_json::json;
 use tidings::domain::{Audience, FollowKey};
 use tidings::email::Message;
-use tidings::engine::Silent;
 use tidings::store::FollowChange;
 
 use super::pages::{CLICK, PUBLIC, path};
@@ -198,9 +197,7 @@ async fn a_batch_email_names_what_its_reader_follows(fresh: Fresh) {
     };
     api.app.notify().accept(vec![alert]).await.unwrap();
     api.fan_out().await;
-    api.town.clock.advance(TimeDelta::minutes(6));
-    api.app.closer().drain(&Silent).await.unwrap();
-    api.app.sender().drain().await.unwrap();
+    api.town.send_due_in(6).await;
 
     let mail = mail_to(&api, "cem");
     let html = mail.filled().html;

@@ -6,7 +6,6 @@
 use chrono::TimeDelta;
 use tidings::domain::{Cadence, Route, User};
 use tidings::email::Message;
-use tidings::engine::Silent;
 use tidings::engine::ingest::notify::Request;
 
 use super::pages::{CLICK, PUBLIC, Shown, path};
@@ -69,9 +68,7 @@ impl Api {
 
     /// Closes the batches that are due, and sends their emails.
     pub(super) async fn batches(&self) {
-        self.town.clock.advance(TimeDelta::minutes(6));
-        self.app.closer().drain(&Silent).await.unwrap();
-        self.app.sender().drain().await.unwrap();
+        self.town.send_due_in(6).await;
     }
 
     pub(super) fn last(&self) -> Message {

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::clock::Clock;
 use tidings::domain::batch::{ChosenKey, MOST_ENDED};
 use tidings::domain::user::TypePreference;
 use tidings::domain::{
@@ -16,7 +15,6 @@ use tidings::domain::{
 };
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::batches::End;
 use tidings::store::{BatchFilter, Store};
 use tidings::wire::digest::Tally;
 
@@ -37,8 +35,6 @@ mostly_on_sqlite! {
     a_user_can_choose_their_own_window
     a_lead_is_emailed_at_once_and_later_events_are_batched
     types_with_the_same_batch_key_share_an_email
-    an_open_batch_can_be_closed_or_canceled_by_hand_once
-    events_can_be_removed_from_open_batches
     a_batch_with_an_unknown_outcome_can_be_settled_by_hand
     a_retried_batch_that_is_rejected_again_fails_again
     users_with_the_same_events_share_content_and_a_provider_call
@@ -62,17 +58,7 @@ fn at(seconds: i64) -> DateTime<Utc> {
 
 /// Sets the clock to `seconds` after the start (never back) and sends due emails.
 async fn send_due_at(town: &Town, seconds: i64) -> Tally {
-    town.clock.set(at(seconds).max(town.clock.now()));
-    send_due(town).await
-}
-
-/// Closes due batches and sends pending emails.
-async fn send_due(town: &Town) -> Tally {
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    let sender = app.sender();
-    sender.drain().await.unwrap();
-    sender.ledger.tally.so_far()
+    town.send_due_at(at(seconds)).await
 }
 
 async fn batches(town: &Town) -> Vec<Batch> {
@@ -226,12 +212,12 @@ async fn an_event_fanned_out_again_is_emailed_once(fresh: Fresh) {
                 .is_err();
             // If the event joined a batch, send that batch before the second fan-out.
             town.clock.advance(TimeDelta::minutes(5));
-            send_due(&town).await;
+            town.send_due().await;
 
             town.clock.advance(TimeDelta::minutes(30));
             town.process().fanouts().drain(&Silent).await.unwrap();
             town.clock.advance(TimeDelta::minutes(5));
-            send_due(&town).await;
+            town.send_due().await;
 
             assert_eq!(town.mails().len(), before + 1, "{fault:?} of call {nth}");
             if !died {
@@ -376,64 +362,6 @@ async fn types_with_the_same_batch_key_share_an_email(fresh: Fresh) {
         works,
         [vec!["a1", "a2"], vec!["a3"], vec!["a4"], vec!["a5"]]
     );
-}
-
-async fn an_open_batch_can_be_closed_or_canceled_by_hand_once(fresh: Fresh) {
-    let town = Town::found(&fresh, true, BATCHED).await;
-    town.happens(&["a1"], to(&["ada", "ben"])).await;
-    let book = town.process().batches();
-    let id = |person: &str, all: &[Batch]| {
-        let of_person = |batch: &&Batch| batch.user == user(person);
-        all.iter().find(of_person).unwrap().id
-    };
-    let all = batches(&town).await;
-    let (ada, ben) = (id("ada", &all), id("ben", &all));
-
-    let closed = book.end(ada, End::Close).await.unwrap().unwrap();
-    let canceled = book.end(ben, End::Cancel).await.unwrap().unwrap();
-    assert_eq!(closed.state, BatchState::Closing);
-    assert_eq!(canceled.state, BatchState::Canceled);
-    let refused = book.end(ada, End::Cancel).await.unwrap_err();
-    assert!(refused.to_string().contains("is closing"), "{refused}");
-
-    assert_eq!(send_due_at(&town, 1).await.sent, 1);
-    assert_eq!(shown_works(&town)[0].0, "ada@example.org");
-    let refused = book.end(ben, End::Close).await.unwrap_err();
-    assert!(refused.to_string().contains("is canceled"), "{refused}");
-    let unknown = tidings::domain::Id::from_bytes([9; 12]);
-    assert!(book.end(unknown, End::Close).await.unwrap().is_none());
-    assert_eq!(
-        book.batch(ada).await.unwrap().unwrap().state,
-        BatchState::Closed
-    );
-    assert_eq!(send_due_at(&town, 600).await, Tally::default());
-}
-
-async fn events_can_be_removed_from_open_batches(fresh: Fresh) {
-    let town = Town::found(&fresh, true, BATCHED).await;
-    town.happens(&["a1"], to(&["ada", "ben"])).await;
-    town.happens(&["a2"], to(&["ada"])).await;
-
-    let book = town.process().batches();
-    let works = [ObjectId::stored("a1"), ObjectId::stored("x")];
-    let removed = book
-        .remove_events(&kind("ArtworkPublished"), &works, None)
-        .await
-        .unwrap();
-
-    assert_eq!((removed.removed, removed.not_kept), (2, 0));
-    assert_eq!(send_due_at(&town, 300).await.sent, 1);
-    assert_eq!(
-        shown_works(&town),
-        [("ada@example.org".to_owned(), vec!["a2"])]
-    );
-    let ben = ("ben".to_owned(), BatchState::Canceled, 0);
-    assert_eq!(states(&town).await[1], ben);
-    let again = book
-        .remove_events(&kind("ArtworkPublished"), &works, None)
-        .await
-        .unwrap();
-    assert_eq!(again.removed, 0);
 }
 
 async fn a_batch_with_an_unknown_outcome_can_be_settled_by_hand(fresh: Fresh) {
@@ -591,7 +519,7 @@ async fn an_accumulator_holds_a_limited_number_of_ended_batches(fresh: Fresh) {
     let accumulator = town.store.accumulator_of(all[0].id).await.unwrap();
     let ended = accumulator.map_or(0, |accumulator| accumulator.ended.len());
     assert!(ended <= MOST_ENDED, "{ended}");
-    assert_eq!(send_due(&town).await.sent, events.len() as u64);
+    assert_eq!(town.send_due().await.sent, events.len() as u64);
 }
 
 async fn a_marker_lists_only_events_stored_within_the_day_cap(fresh: Fresh) {

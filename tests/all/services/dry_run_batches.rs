@@ -76,14 +76,6 @@ pub(super) async fn ahead(town: &Town) -> (BatchesAhead, BatchSummary) {
     (report.dry_run.batches.unwrap(), page.batches.unwrap())
 }
 
-/// Sets the clock, closes the due batches, and sends the pending emails.
-pub(super) async fn mail_at(town: &Town, then: DateTime<Utc>) {
-    town.clock.set(then);
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
-}
-
 pub(super) fn after(minutes: i64) -> DateTime<Utc> {
     saturday() + TimeDelta::minutes(minutes)
 }
@@ -100,7 +92,7 @@ async fn a_dry_run_shows_the_emails_that_batches_send(fresh: Fresh) {
     happens(&town, "Elsewhere", &["a5"], to(&["ben"])).await;
 
     let (ahead, page) = ahead(&town).await;
-    mail_at(&town, after(61)).await;
+    town.send_due_at(after(61)).await;
 
     let mails = town.mails();
     assert_eq!(
@@ -210,7 +202,7 @@ async fn excluded_batches_are_counted_with_the_reason(fresh: Fresh) {
     }
 
     let (ahead, page) = ahead(&town).await;
-    mail_at(&town, after(6)).await;
+    town.send_due_at(after(6)).await;
 
     // Gil gets two emails, Fay only the mandatory one, and Ben the event that he did not mute.
     assert_eq!((ahead.mails, ahead.events), (4, 4), "{ahead:?}");
@@ -350,7 +342,7 @@ async fn a_preview_for_a_user_finds_open_batches_behind_sent_ones(fresh: Fresh) 
     happens(&town, "Show", &["a1"], to(&["ada"])).await;
     for minute in 1..=25 {
         happens(&town, "Alarm", &["a2"], to(&["ada"])).await;
-        mail_at(&town, after(minute)).await;
+        town.send_due_at(after(minute)).await;
     }
 
     let app = town.process();

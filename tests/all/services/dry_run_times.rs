@@ -12,7 +12,7 @@ use tidings::engine::digest::Request;
 use tidings::operate::preview::Kind;
 use tidings::store::Claim;
 
-use super::dry_run_batches::{CONFIG, after, ahead, dry_run_of, mail_at};
+use super::dry_run_batches::{CONFIG, after, ahead, dry_run_of};
 use super::mandatory::happens;
 use crate::support::town::{Town, mostly_on_sqlite, to};
 use crate::support::{Fresh, user};
@@ -132,9 +132,9 @@ async fn a_pending_lead_is_a_separate_email(fresh: Fresh) {
         .drafts(&user("ada"))
         .await
         .unwrap();
-    mail_at(&town, after(1)).await;
+    town.send_due_at(after(1)).await;
     let (rest, _) = ahead(&town).await;
-    mail_at(&town, after(61)).await;
+    town.send_due_at(after(61)).await;
 
     assert_eq!((alone.batches, alone.mails, alone.events), (1, 1, 1));
     assert_eq!((both.batches, both.mails, both.events), (1, 2, 3));
@@ -213,9 +213,9 @@ async fn quiet_hours_defer_the_batch_after_a_mandatory_lead(fresh: Fresh) {
     .await;
 
     let (counts, _) = ahead(&town).await;
-    mail_at(&town, after(61)).await;
+    town.send_due_at(after(61)).await;
     let by_night = town.mails().len();
-    mail_at(&town, after(180)).await;
+    town.send_due_at(after(180)).await;
 
     assert_eq!(
         (counts.mails, counts.due, counts.held, counts.next),

@@ -127,7 +127,7 @@ async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: F
     town.process().fanouts().drain(&Silent).await.unwrap();
     town.clock.advance(TimeDelta::hours(1));
     town.answer([greylisted()]);
-    send_due(&town).await;
+    town.send_due().await;
     let (why, delivery) = deliveries("ben").await[0].clone();
     let delivery = delivery.unwrap();
     assert_eq!(why, Why::Closing);
@@ -150,13 +150,6 @@ async fn fates(town: &Town, person: &str) -> Vec<(String, Why)> {
         .collect()
 }
 
-/// Closes due batches and sends pending emails.
-async fn send_due(town: &Town) {
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
-}
-
 async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
     let town = Town::found(&fresh, true, COMMENTS).await;
     town.happens(&["a1", "a9"], to(&["ada", "dee"])).await;
@@ -175,7 +168,7 @@ async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
     let before_send = app.explain().user(&user("ada"), None).await.unwrap();
     let before = fates(&town, "ada").await;
     town.clock.advance(TimeDelta::minutes(5));
-    send_due(&town).await;
+    town.send_due().await;
 
     let batch = before_send.events[1].batch.clone().unwrap();
     assert_eq!(batch.closes_at, saturday() + TimeDelta::minutes(5));
@@ -216,7 +209,7 @@ async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) 
     }
     assert_eq!(fates(&town, "ada").await, [("a1".to_owned(), Why::Closing)]);
     town.answer([lost()]);
-    send_due(&town).await;
+    town.send_due().await;
 
     assert_eq!(
         fates(&town, "ada").await,
@@ -282,7 +275,7 @@ fn excluded(object: &str, why: LeftOut) -> Placed {
 
 async fn send_due_after(town: &Town, minutes: i64) {
     town.clock.advance(TimeDelta::minutes(minutes));
-    send_due(town).await;
+    town.send_due().await;
 }
 
 async fn each_batched_event_has_its_place_in_the_email_explained(fresh: Fresh) {
@@ -377,7 +370,7 @@ async fn a_lead_and_the_later_events_name_separate_emails(fresh: Fresh) {
     );
     let town = Town::found(&fresh, true, &leads).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
-    send_due(&town).await;
+    town.send_due().await;
     town.happens(&["a3"], to(&["ada"])).await;
     send_due_after(&town, 5).await;
 

@@ -32,10 +32,8 @@ types.Sale.route = "immediate"
 
 /// Sets the clock to `minutes` after the start, closes due batches, and sends their emails.
 async fn send_due_after(town: &Town, minutes: i64) {
-    town.clock.set(saturday() + TimeDelta::minutes(minutes));
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due_at(saturday() + TimeDelta::minutes(minutes))
+        .await;
 }
 
 /// Accepts a `Sale` of the work and fans it out.

@@ -5,7 +5,6 @@ use tidings::clock::Clock;
 use tidings::domain::inbox::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState, Route};
-use tidings::engine::Silent;
 use tidings::wire::explanation::{By, Place};
 
 use super::mandatory::happens;
@@ -134,10 +133,7 @@ async fn an_item_in_a_sent_batch_is_flagged_as_mailed(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     assert_eq!(mailed(&town, "ada").await, each([("a1", false)]));
 
-    town.clock.advance(TimeDelta::minutes(5));
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due_in(5).await;
     town.happens(&["a2"], to(&["ada"])).await;
 
     let expected = each([("a1", true), ("a2", false)]);
@@ -239,9 +235,7 @@ async fn check_sent_content(fresh: Fresh, config: &str) {
     let town = Town::found(&fresh, true, config).await;
     town.happens(&["a1", "a2", "a9"], to(&[person])).await;
     town.digests_at(monday(0)).await;
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due().await;
     let shown = async || {
         let row = town.deliveries_of(person).await.remove(0);
         assert_eq!((row.state, row.outcome.items), (DeliveryState::Sent, 2));

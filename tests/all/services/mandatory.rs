@@ -279,10 +279,8 @@ async fn opting_in_again_keeps_pending_mandatory_events(fresh: Fresh) {
 
 /// Sets the clock to this many minutes after the start, closes due batches, and sends.
 async fn send_after(town: &Town, minutes: i64) {
-    town.clock.set(saturday() + TimeDelta::minutes(minutes));
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due_at(saturday() + TimeDelta::minutes(minutes))
+        .await;
 }
 
 async fn a_batch_for_an_unsubscribed_user_has_mandatory_events_only(fresh: Fresh) {

@@ -6,7 +6,6 @@ use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::preferences::Title;
 use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
-use tidings::engine::Silent;
 use tidings::engine::directory::input::MuteInput;
 use tidings::wire::explanation::{By, LeftOut, Place, Why};
 
@@ -57,14 +56,6 @@ async fn unmute(town: &Town, person: &str, name: &str) {
     assert_eq!(user.unwrap().mutes.current(town.clock.now()).count(), 0);
 }
 
-/// Advances the clock past the batch window, closes due batches, and sends.
-async fn send_due(town: &Town) {
-    town.clock.advance(TimeDelta::minutes(6));
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
-}
-
 async fn a_digest_excludes_muted_subjects(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
@@ -94,7 +85,7 @@ async fn a_batch_excludes_muted_subjects_and_is_canceled_if_nothing_is_left(fres
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.happens(&["a2"], to(&["ada"])).await;
 
-    send_due(&town).await;
+    town.send_due_in(6).await;
 
     assert_eq!(town.mails().len(), 2);
     let text = |n: usize| town.mails()[n].filled().text;
@@ -106,7 +97,7 @@ async fn a_batch_excludes_muted_subjects_and_is_canceled_if_nothing_is_left(fres
     assert_eq!(row.state, DeliveryState::Canceled);
     // The canceled batch has settled its event: no later email includes it.
     unmute(&town, "ben", "a1").await;
-    send_due(&town).await;
+    town.send_due_in(6).await;
     town.digests_at(monday(0)).await;
     assert_eq!(town.mails().len(), 2);
 }
@@ -116,7 +107,7 @@ async fn a_deferred_email_excludes_subjects_that_were_muted_meanwhile(fresh: Fre
     happens(&town, "Loan", &["a3", "a4"], to(&["ada"])).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.answer([busy()]);
-    send_due(&town).await;
+    town.send_due_in(6).await;
     assert_eq!(town.mails().len(), 0);
     mute(&town, "ada", "a1").await;
     town.clock.advance(TimeDelta::minutes(10));
@@ -225,7 +216,7 @@ async fn mandatory_events_are_never_muted(fresh: Fresh) {
         happens(&town, name, &["a1"], to(&["ada", "ben"])).await;
     }
 
-    send_due(&town).await;
+    town.send_due_in(6).await;
     let alone = town.mails();
     town.digests_at(monday(0)).await;
 
@@ -339,7 +330,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
 
     mute(&town, "ada", "a1").await;
     let before = fates().await;
-    send_due(&town).await;
+    town.send_due_in(6).await;
     town.digests_at(monday(0)).await;
     let after = fates().await;
 
@@ -461,7 +452,7 @@ async fn the_total_of_a_batch_excludes_muted_events(fresh: Fresh) {
     }
     mute(&town, "ada", "a1").await;
 
-    send_due(&town).await;
+    town.send_due_in(6).await;
 
     let items = async |person: &str| town.deliveries_of(person).await.remove(0).outcome.items;
     assert_eq!((items("ada").await, items("ben").await), (2, 3));

@@ -125,14 +125,9 @@ async fn an_events_field_that_is_no_array_blocks_no_batch(fresh: Fresh) {
         )
         .await;
         town.happens(&["a1"], to(&["ada", "ben"])).await;
-        town.clock.set(saturday() + TimeDelta::minutes(6));
 
-        let app = town.process();
-        app.closer().drain(&Silent).await.unwrap();
-        let sender = app.sender();
-        sender.drain().await.unwrap();
+        let tally = town.send_due_at(saturday() + TimeDelta::minutes(6)).await;
 
-        let tally = sender.ledger.tally.so_far();
         assert_eq!(tally.sent, 2, "shape {n}");
         assert_eq!(tally.bad_stacks.first, [bad("ada", Defect::NoList)]);
         for person in ["ada", "ben"] {

@@ -5,7 +5,6 @@
 //! has none.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::clock::Clock;
 use tidings::domain::{Batch, BatchState, Quiet};
 use tidings::engine::Silent;
 use tidings::engine::batches::End;
@@ -85,10 +84,7 @@ fn morning() -> DateTime<Utc> {
 
 /// Sets the clock, sends due emails, and returns how many Ada and Ben have got.
 async fn send_at(town: &Town, time: DateTime<Utc>) -> [usize; 2] {
-    town.clock.set(time.max(town.clock.now()));
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due_at(time).await;
     let mails = town.mails();
     ["ada", "ben"].map(|person| {
         let address = tidings::domain::Address::new(format!("{person}@example.org")).unwrap();

@@ -158,9 +158,7 @@ async fn a_retracted_event_that_joins_a_batch_later_is_not_emailed(fresh: Fresh)
 
     retract(&app, &["a1"]).await;
     app.fanouts().drain(&Silent).await.unwrap();
-    town.clock.advance(TimeDelta::minutes(5));
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due_in(5).await;
 
     assert_eq!(batch_emails(&town), ["ada@example.org: a2"]);
     let row = town.deliveries_of("ben").await.remove(0);
@@ -177,9 +175,7 @@ async fn a_retraction_removes_events_from_open_batches(fresh: Fresh) {
 
     assert_eq!((out.removed, out.not_kept), (2, 0));
     assert_eq!(shown(&feed(&town, "ben").await), [""; 0]);
-    town.clock.advance(TimeDelta::minutes(5));
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due_in(5).await;
     assert_eq!(batch_emails(&town), ["ada@example.org: a2"]);
     // The stacks still hold the event, but no digest includes it.
     assert_eq!(town.digests_at(monday(0)).await.mails.sent, 0);
@@ -265,10 +261,7 @@ async fn an_event_that_recurs_during_a_retraction_is_emailed(fresh: Fresh) {
     let out = retract(&town.process_on(&store), &["a1"]).await;
 
     assert_eq!((out.removed, out.not_kept), (2, 0));
-    town.clock.advance(TimeDelta::minutes(5));
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due_in(5).await;
     assert_eq!(batch_emails(&town), ["ada@example.org: a1"]);
 }
 

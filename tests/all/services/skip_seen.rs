@@ -139,10 +139,7 @@ async fn a_batch_includes_seen_events(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     see_all(&town, "ada").await;
 
-    town.clock.advance(TimeDelta::days(1));
-    let app = town.process();
-    app.closer().drain(&tidings::engine::Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due_in(24 * 60).await;
 
     let mails = town.mails();
     assert_eq!(mails.len(), 1);

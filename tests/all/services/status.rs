@@ -3,7 +3,6 @@
 use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::email::Outcome;
-use tidings::engine::Silent;
 use tidings::wire::status::{DigestActivity, Status, WorkerActivity};
 
 use crate::support::Fresh;
@@ -114,8 +113,7 @@ async fn the_events_of_a_batch_whose_email_failed_are_counted_as_not_emailed(fre
     let reason = "550 5.1.1 no such user".to_owned();
     town.answer([Outcome::Refused { reason }]);
 
-    town.process().closer().drain(&Silent).await.unwrap();
-    town.process().sender().drain().await.unwrap();
+    town.send_due().await;
 
     let status = status(&town).await;
     assert_eq!((status.failed.len(), status.not_emailed), (1, 2));

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use tidings::domain::Object;
 use tidings::email::{Mailer, Message, Permit, Place, Relay, Security, Smtp};
-use tidings::engine::Silent;
 
 use crate::mail::provider::Provider;
 use crate::mail::received::{Received, STOLEN, by_smtp, received};
@@ -125,9 +124,7 @@ async fn mails(town: &Town) -> Vec<Message> {
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     town.happens(&ids, followers_of("artist:1")).await;
     town.digests_at(monday(0)).await;
-    let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain().await.unwrap();
+    town.send_due().await;
     town.mails()
 }
 

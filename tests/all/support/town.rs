@@ -26,7 +26,7 @@ use tidings::engine::Silent;
 use tidings::engine::ingest::notify::Request;
 use tidings::metrics::Metrics;
 use tidings::store::Store;
-use tidings::wire::digest::Report;
+use tidings::wire::digest::{Report, Tally};
 use tidings::wire::event::Receipt;
 
 use super::{Fresh, Shorthand, key, kind, user};
@@ -394,6 +394,27 @@ impl Town {
             .run(&Default::default(), &Silent)
             .await
             .unwrap()
+    }
+
+    /// Closes due batches, and sends pending emails.
+    pub async fn send_due(&self) -> Tally {
+        let app = self.process();
+        app.closer().drain(&Silent).await.unwrap();
+        let sender = app.sender();
+        sender.drain().await.unwrap();
+        sender.ledger.tally.so_far()
+    }
+
+    /// Sets the clock to this time (never back), closes due batches, and sends pending emails.
+    pub async fn send_due_at(&self, at: DateTime<Utc>) -> Tally {
+        self.clock.set(at.max(self.clock.now()));
+        self.send_due().await
+    }
+
+    /// Advances the clock by `minutes`, closes due batches, and sends pending emails.
+    pub async fn send_due_in(&self, minutes: i64) -> Tally {
+        self.clock.advance(TimeDelta::minutes(minutes));
+        self.send_due().await
     }
 
     /// Runs `what` just before the next emails are accepted, between read and flush.
