@@ -20,8 +20,7 @@ const LARGE_CAP: usize = 1_000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_export_continues_after_its_cursor_is_lost() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let pushes = push_to_all(&people(3_500), events(1, 1));
-        store.push(today(), LARGE_CAP, &pushes).await.unwrap();
+        store.push_list_to_all(&people(3_500), events(1, 1)).await;
         let old = format!(r#"{{"_id":{{"$oid":"{}"}},"events":[]}}"#, id(5));
         let old = std::slice::from_ref(&old);
         store

@@ -13,7 +13,7 @@ use tidings::store::{Counted, Summing};
 
 use crate::support::poison::database;
 use crate::support::{
-    Fresh, Shorthand, delivery, events, handover, minutes, mongo, noon, push_to, today, user,
+    Fresh, Shorthand, delivery, events, handover, minutes, mongo, noon, today, user,
 };
 
 /// Lets the server record every command on this database from now on.
@@ -49,8 +49,7 @@ async fn every_read_is_causally_consistent() {
         let database = database(&store).await.unwrap();
         let (ada, address) = (user("ada"), "ada@example.org".parse::<Address>().unwrap());
         let row = delivery("ada", "2014-04-22", "one");
-        let pushes = push_to(&ada, events(2, 1));
-        store.push(today(), 100, &pushes).await.unwrap();
+        store.push_list(&ada, events(2, 1)).await;
         note_commands(&database).await;
 
         let (now, before) = (noon(), noon() - minutes(9));

@@ -19,8 +19,7 @@ fn lost_reply() -> bson::Document {
 /// Pushes several times, so that the store knows that all of these users have stacks.
 async fn create_stacks(store: &Faulty, users: &[UserId]) {
     for n in 1..=3 {
-        let pushes = push_to_all(users, events(1, n));
-        store.push(today(), 1_000, &pushes).await.unwrap();
+        store.push_list_to_all(users, events(1, n)).await;
     }
 }
 
@@ -75,8 +74,7 @@ async fn only_the_document_that_cannot_take_a_marker_is_reported() {
         let broken = [r#"{"_id":"p00040","events":"none"}"#.to_owned()];
         let restored = store.restore_day(today(), &broken, Meeting::Same);
         restored.await.unwrap();
-        let pushes = push_to_all(&users, events(2, 1));
-        store.push(today(), 1_000, &pushes).await.unwrap();
+        store.push_list_to_all(&users, events(2, 1)).await;
         let markers: Vec<NewMarker> = users
             .iter()
             .map(|person| new_marker(person, today(), id(90), 2))

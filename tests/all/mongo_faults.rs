@@ -83,10 +83,7 @@ async fn a_document_that_cannot_take_entries_affects_only_its_owner() {
 async fn a_push_that_exceeds_the_time_limit_continues_in_smaller_parts() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let users = people(700);
-        store
-            .push(today(), LARGE_CAP, &push_to_all(&users, events(6, 1)))
-            .await
-            .unwrap();
+        store.push_list_to_all(&users, events(6, 1)).await;
         // MaxTimeMSExpired, several times in a row, for statements of any size.
         store.fails(6, refused(PUSH, 50)).await;
 
@@ -108,10 +105,7 @@ async fn a_foreign_unique_index_affects_only_the_rejected_user() {
         let (ada, ben) = (user("ada"), user("ben"));
         for person in [&ada, &ben] {
             let first = vec![event(&format!("of {person}"), 1)];
-            store
-                .push(today(), LARGE_CAP, &push_to(person, first))
-                .await
-                .unwrap();
+            store.push_list(person, first).await;
         }
         store.unique_index(&today().collection(), "events.o").await;
 
@@ -181,12 +175,7 @@ async fn a_user_record_with_a_lost_reply_counts_as_written() {
         };
         store.fails(1, lost_reply("update")).await;
         let created = store.put_users(&[User::new(user("ada"))]).await;
-        let read = store
-            .users(&[user("ada")])
-            .await
-            .unwrap()
-            .remove(0)
-            .unwrap();
+        let read = store.user_record(&user("ada")).await.unwrap();
         store.fails(1, lost_reply("update")).await;
         let ours = store.put_users(&[named("ours", &read)]).await;
         store.fails(1, lost_reply("update")).await;
@@ -196,7 +185,7 @@ async fn a_user_record_with_a_lost_reply_counts_as_written() {
             (created.unwrap(), ours.unwrap(), theirs.unwrap()),
             (vec![true], vec![true], vec![false])
         );
-        let stored = store.users(&[user("ada")]).await.unwrap().remove(0);
+        let stored = store.user_record(&user("ada")).await;
         assert_eq!(stored.unwrap().name.as_deref(), Some("ours"));
     })
     .await;
@@ -211,12 +200,7 @@ async fn a_record_of_another_program_can_be_replaced_once_after_a_read() {
                 doc! {"_id": "ada", "email": "ada@example.org", "confirmed": true},
             )
             .await;
-        let read = store
-            .users(&[user("ada")])
-            .await
-            .unwrap()
-            .remove(0)
-            .unwrap();
+        let read = store.user_record(&user("ada")).await.unwrap();
         let change = |hour| {
             let mut ada = read.clone();
             ada.digest.hour = Some(hour);
@@ -227,12 +211,7 @@ async fn a_record_of_another_program_can_be_replaced_once_after_a_read() {
         let second = store.put_users(&[change(8)]).await.unwrap();
 
         assert_eq!((first, second), (vec![true], vec![false]));
-        let stored = store
-            .users(&[user("ada")])
-            .await
-            .unwrap()
-            .remove(0)
-            .unwrap();
+        let stored = store.user_record(&user("ada")).await.unwrap();
         assert_eq!((stored.digest.hour, stored.confirmed), (Some(7), true));
     })
     .await;
@@ -242,10 +221,7 @@ async fn a_record_of_another_program_can_be_replaced_once_after_a_read() {
 async fn a_marker_with_a_lost_reply_is_stored_once() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let ada = user("ada");
-        store
-            .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
-            .await
-            .unwrap();
+        store.push_list(&ada, events(2, 1)).await;
         store.fails(1, lost_reply("update")).await;
 
         let marker = new_marker(&ada, today(), id(90), 2);

@@ -98,8 +98,7 @@ async fn due_users_are_read_from_the_index_and_only_up_to_the_page() {
 async fn the_stacks_of_a_few_users_are_looked_up_by_id() {
     mongo::run(async |store: Fresh| {
         let all_users = people(3_000);
-        let pushes = push_to_all(&all_users, events(1, 1));
-        store.push(today(), 1_000, &pushes).await.unwrap();
+        store.push_list_to_all(&all_users, events(1, 1)).await;
         let requested: Vec<_> = all_users.iter().step_by(100).cloned().collect();
         let mut found = Vec::new();
 
@@ -125,8 +124,7 @@ async fn object_ids_are_looked_up_only_on_days_that_contain_some() {
     mongo::run(async |store: Fresh| {
         let hex = |n: usize| format!("{:024x}", 0x5334_0000 + n);
         let all_users: Vec<UserId> = (0..300).map(|n| user(&hex(n))).collect();
-        let pushes = push_to_all(&all_users, events(1, 1));
-        store.push(today(), 1_000, &pushes).await.unwrap();
+        store.push_list_to_all(&all_users, events(1, 1)).await;
         let requested: Vec<UserId> = all_users.iter().step_by(10).cloned().collect();
         let old = format!(
             r#"{{"_id":{{"$oid":"{}"}},"events":[{{"t":"T","o":"o"}}]}}"#,

@@ -75,8 +75,7 @@ async fn a_changed_day_is_detected_while_another_process_writes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.db");
     let store = Sqlite::open(&path).await.unwrap();
-    let pushes = push_to(&user("ada"), events(2, 1));
-    store.push(today(), 100, &pushes).await.unwrap();
+    store.push_list(&user("ada"), events(2, 1)).await;
     // An archive run beside `serve` may find the write lock taken by another process.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -6,9 +6,8 @@ use tidings::engine::access::links::Links;
 
 use super::Api;
 use super::pages::{SECRET, config};
-use crate::support::Fresh;
 use crate::support::town::{Town, mostly_on_sqlite, saturday};
-use crate::support::user;
+use crate::support::{Fresh, Shorthand, user};
 
 mostly_on_sqlite! {
     a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected
@@ -98,12 +97,7 @@ async fn a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes(fresh: Fresh
     let select = preferences.split("name=\"type.Comment\">").nth(1).unwrap();
     let select = select.split("</select>").next().unwrap();
     assert!(select.contains("value=\"batch\"") && !select.contains("value=\"digest\""));
-    let never = fresh
-        .users(&[user("ada")])
-        .await
-        .unwrap()
-        .remove(0)
-        .unwrap();
+    let never = fresh.user_record(&user("ada")).await.unwrap();
     assert_eq!(never.digest.cadence, Some(tidings::domain::Cadence::Never));
     for other in [gone, none] {
         let html = api.browse(&other).await.html;

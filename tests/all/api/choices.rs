@@ -5,7 +5,7 @@ use tidings::domain::Cadence;
 use super::Api;
 use super::pages::{api, path};
 use crate::support::town::{mostly_on_sqlite, saturday};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, Shorthand, user};
 
 mostly_on_sqlite! {
     an_unconfigured_type_is_never_offered
@@ -65,13 +65,7 @@ async fn a_type_that_is_not_offered_does_not_affect_other_choices(fresh: Fresh) 
     let saved = submit(&api, &path, form).await;
 
     assert_eq!(saved, 200);
-    let found = api
-        .town
-        .store
-        .users(&[user("ada")])
-        .await
-        .unwrap()
-        .remove(0);
+    let found = api.town.store.user_record(&user("ada")).await;
     let ada = found.unwrap();
     assert_eq!(ada.digest.cadence, Some(Cadence::Daily));
     let chosen: Vec<&str> = ada.types.keys().map(|kind| kind.as_str()).collect();

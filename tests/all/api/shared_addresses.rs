@@ -246,7 +246,7 @@ async fn a_record_whose_address_changes_concurrently_is_not_stopped(fresh: Fresh
         people.stop(&user("ada"), &stop).await.unwrap();
         let store = town.store.clone();
         let move_away = async move {
-            let mut record = store.users(&[user("zelda")]).await.unwrap().remove(0);
+            let mut record = store.user_record(&user("zelda")).await;
             let moved = record.as_mut().unwrap();
             moved.email = Some(Address::new("zelda@example.org").unwrap());
             assert_eq!(store.put_users(&[record.unwrap()]).await.unwrap(), [true]);

@@ -11,8 +11,7 @@ fn with_open_batches() -> Desk {
     let comments = "[types.Comment]\nroute = \"batch\"\nwindow = \"1h\"\nkeep = \"last 2\"";
     desk.write("tidings.toml", comments);
     let recipients = ["--to", "ada", "--to", "cem"];
-    desk.run(&[&["notify", "Comment", "c1", "c2", "c3"][..], &recipients].concat())
-        .done();
+    desk.done(&[&["notify", "Comment", "c1", "c2", "c3"][..], &recipients].concat());
     desk
 }
 
@@ -32,10 +31,10 @@ fn open_batches_are_listed_and_shown() {
     let id = id_of(&desk, "ada");
 
     let table = desk.run(&["batches", "--key", "type:Comment", "--user", "ada"]);
-    let none = desk.run(&["batches", "--state", "closed"]).done();
-    let shown = desk.run(&["batches", "show", &id]).done();
+    let none = desk.done(&["batches", "--state", "closed"]);
+    let shown = desk.done(&["batches", "show", &id]);
     let json = desk.run(&["batches", "show", &id, "--json"]).json();
-    let status = desk.run(&["status"]).done();
+    let status = desk.done(&["status"]);
 
     let table = table.done();
     let lines: Vec<&str> = table.lines().collect();
@@ -72,11 +71,11 @@ fn a_batch_is_closed_or_canceled_and_the_worker_reports_it() {
     let desk = with_open_batches();
     let (ada, cem) = (id_of(&desk, "ada"), id_of(&desk, "cem"));
 
-    let closed = desk.run(&["batches", "close", &ada]).done();
+    let closed = desk.done(&["batches", "close", &ada]);
     let canceled = desk.run(&["batches", "cancel", &cem, &ada]);
     let again = desk.run(&["batches", "close", &ada]);
-    let worked = desk.run(&["worker", "--once"]).done();
-    let shown = desk.run(&["batches", "show", &ada]).done();
+    let worked = desk.done(&["worker", "--once"]);
+    let shown = desk.done(&["batches", "show", &ada]);
 
     assert_eq!(
         closed,
@@ -101,8 +100,7 @@ fn a_batch_is_closed_or_canceled_and_the_worker_reports_it() {
         "{shown}"
     );
     assert_eq!(
-        desk.run(&["status"])
-            .done()
+        desk.done(&["status"])
             .matches("batches      none open\n")
             .count(),
         1
@@ -114,7 +112,7 @@ fn events_are_removed_and_omitted_items_are_reported() {
     let desk = with_open_batches();
 
     let out = desk.run(&["batches", "take-out", "Comment", "c3", "c9"]);
-    let other = desk.run(&["batches", "take-out", "Task", "c2"]).done();
+    let other = desk.done(&["batches", "take-out", "Task", "c2"]);
     let again = desk.run(&["batches", "take-out", "Comment", "c3", "--json"]);
 
     assert_eq!(
@@ -143,13 +141,13 @@ fn a_sent_lead_is_noted_and_shown_apart_from_later_events() {
     comment("c2");
     let id = id_of(&desk, "ada");
 
-    let pending = desk.run(&["batches", "show", &id]).done();
-    desk.run(&["batches", "take-out", "Comment", "c2"]).done();
-    desk.run(&["worker", "--once"]).done();
-    let open = desk.run(&["batches"]).done();
-    desk.run(&["batches", "cancel", &id]).done();
-    let listed = desk.run(&["batches"]).done();
-    let shown = desk.run(&["batches", "show", &id]).done();
+    let pending = desk.done(&["batches", "show", &id]);
+    desk.done(&["batches", "take-out", "Comment", "c2"]);
+    desk.done(&["worker", "--once"]);
+    let open = desk.done(&["batches"]);
+    desk.done(&["batches", "cancel", &id]);
+    let listed = desk.done(&["batches"]);
+    let shown = desk.done(&["batches", "show", &id]);
 
     let (lead, since) = pending.split_once("\nGathered since:\n").expect(&pending);
     let label = "\nIts lead, which a worker mails in its next round:\n";
@@ -221,9 +219,9 @@ fn a_limited_list_says_how_many_rows_are_omitted() {
     let all = desk.run(&["batches", "--limit", "2"]);
     let json = desk.run(&["batches", "--limit", "1", "--json"]);
     for id in ["ada", "cem"].map(|user| id_of(&desk, user)) {
-        desk.run(&["batches", "close", &id]).done();
+        desk.done(&["batches", "close", &id]);
     }
-    desk.run(&["worker", "--once"]).done();
+    desk.done(&["worker", "--once"]);
     let mails = desk.run(&["deliveries", "--limit", "1"]);
 
     let more = "1 more is not shown; --limit 2 shows all\n";

@@ -33,5 +33,5 @@ fn other_commands_do_not_warn_about_batch_policies() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[types.Comment]\ncooldown = \"4m\"");
 
-    desk.run(&["status"]).done();
+    desk.done(&["status"]);
 }

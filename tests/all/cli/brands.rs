@@ -33,9 +33,8 @@ fn read_all(desk: &Desk, folder: &str) -> String {
 fn preview_shows_a_configured_brand_and_rejects_an_unknown_one() {
     let desk = desk();
 
-    desk.run(&["preview", "--brand", "acme", "--out", "acme"])
-        .done();
-    desk.run(&["preview", "--out", "default"]).done();
+    desk.done(&["preview", "--brand", "acme", "--out", "acme"]);
+    desk.done(&["preview", "--out", "default"]);
     let refused = desk.run(&["preview", "--brand", "gone", "--out", "gone"]);
 
     let (acme, default) = (read_all(&desk, "acme"), read_all(&desk, "default"));
@@ -55,8 +54,7 @@ fn preview_shows_a_configured_brand_and_rejects_an_unknown_one() {
 fn a_test_email_of_a_brand_uses_its_sender() {
     let desk = desk();
 
-    desk.run(&["send-test", "me@example.org", "--brand", "acme"])
-        .done();
+    desk.done(&["send-test", "me@example.org", "--brand", "acme"]);
 
     let mail = read_all(&desk, "outbox");
     assert!(
@@ -92,20 +90,19 @@ fn deliveries_name_their_brand_and_runs_count_brands() {
         "objects.ndjson",
         "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n",
     );
-    desk.run(&["import", "users", "users.ndjson"]).done();
-    desk.run(&["import", "objects", "objects.ndjson"]).done();
-    desk.run(&["notify", "Work", "a1", "--to", "ada", "--to", "ben"])
-        .done();
+    desk.done(&["import", "users", "users.ndjson"]);
+    desk.done(&["import", "objects", "objects.ndjson"]);
+    desk.done(&["notify", "Work", "a1", "--to", "ada", "--to", "ben"]);
 
     let dry_run = desk.run(&["digest", "--dry-run", "--now"]);
-    desk.run(&["digest", "--now"]).done();
+    desk.done(&["digest", "--now"]);
 
     assert!(
         dry_run.err.contains("1 mail is of the brand acme"),
         "{}",
         dry_run.err
     );
-    let listed = desk.run(&["deliveries"]).done();
+    let listed = desk.done(&["deliveries"]);
     assert_eq!(listed.matches("sent, acme").count(), 1, "{listed}");
     let rows = desk.run(&["deliveries", "--json"]).json();
     let brands: Vec<_> = rows
@@ -115,7 +112,7 @@ fn deliveries_name_their_brand_and_runs_count_brands() {
         .map(|row| &row["brand"])
         .collect();
     assert!(brands.contains(&&"acme".into()) && brands.contains(&&serde_json::Value::Null));
-    let mail = desk.run(&["explain", "ada"]).done();
+    let mail = desk.done(&["explain", "ada"]);
     assert!(mail.contains("brand   acme"), "{mail}");
 }
 
@@ -128,8 +125,7 @@ fn doctor_reports_open_batches_of_an_unconfigured_brand() {
         &format!("{branded}[brands.acme]\nsite.name = \"Acmeish\"\n"),
     );
     let audience = ["--to", "ada", "--to", "cem", "--brand", "acme"];
-    desk.run(&[&["notify", "Comment", "c1"][..], &audience].concat())
-        .done();
+    desk.done(&[&["notify", "Comment", "c1"][..], &audience].concat());
 
     let before = desk.run(&["doctor", "--offline", "--json"]).json();
     desk.write("tidings.toml", branded);

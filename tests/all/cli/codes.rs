@@ -113,12 +113,8 @@ fn a_missing_file_is_a_failure_that_names_it() {
 fn help_and_version_succeed_but_no_arguments_is_wrong_usage() {
     let desk = Desk::new();
 
-    assert!(desk.run(&["--version"]).done().starts_with("tidings 0."));
-    assert!(
-        desk.run(&["help", "feed"])
-            .done()
-            .contains("Usage: tidings feed")
-    );
+    assert!(desk.done(&["--version"]).starts_with("tidings 0."));
+    assert!(desk.done(&["help", "feed"]).contains("Usage: tidings feed"));
     assert_eq!(desk.run(&[]).code, 2);
 }
 
@@ -141,7 +137,7 @@ fn config_hides_secrets() {
     let desk = Desk::new();
     desk.write("tidings.toml", "[server]\nkey = \"s3cret\"");
 
-    let shown = desk.run(&["config"]).done();
+    let shown = desk.done(&["config"]);
 
     assert!(shown.starts_with("# From the defaults, tidings.toml, the environment and flags."));
     assert!(
@@ -153,12 +149,12 @@ fn config_hides_secrets() {
 #[test]
 fn the_printed_defaults_are_a_valid_configuration() {
     let desk = Desk::new();
-    let defaults = desk.run(&["config", "--defaults"]).done();
+    let defaults = desk.done(&["config", "--defaults"]);
 
     desk.write("tidings.toml", &defaults);
     desk.fill();
 
-    desk.run(&["status"]).done();
+    desk.done(&["status"]);
 }
 
 #[test]

@@ -16,19 +16,16 @@ fn execute(desk: &Desk, statement: &str) {
 /// Accepts an event for ada, makes its record unreadable, and accepts one for cem.
 fn with_a_broken_fan_out() -> Desk {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
     execute(&desk, "UPDATE fanouts SET day = 'soon'");
-    desk.run(&["notify", "Published", "a2", "--to", "cem", "--no-wait"])
-        .done();
+    desk.done(&["notify", "Published", "a2", "--to", "cem", "--no-wait"]);
     desk
 }
 
 #[test]
 fn a_digest_notes_events_that_a_worker_has_leased() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
     let until = now().timestamp_millis() + 60_000;
     let lease = format!("UPDATE fanouts SET owner = 'worker', until = {until}");
     execute(&desk, &lease);
@@ -90,10 +87,8 @@ fn status_works_despite_an_unreadable_fan_out() {
 #[test]
 fn digests_are_sent_although_fan_out_fails() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
-    desk.run(&["notify", "Published", "a2", "--to", "cem", "--no-wait"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
+    desk.done(&["notify", "Published", "a2", "--to", "cem", "--no-wait"]);
     let refuse = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
     execute(
         &desk,
@@ -114,16 +109,14 @@ fn digests_are_sent_although_fan_out_fails() {
 #[test]
 fn a_run_reports_its_results_although_a_delivery_is_unreadable() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
-    desk.run(&["digest", "--now"]).done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
+    desk.done(&["digest", "--now"]);
     // The row is closed and belongs to another user, so only the list of waiting emails reads it.
     execute(
         &desk,
         "UPDATE deliveries SET id = 'x', user = 'zoe', slot = 'x', state = 'pending', marker = '?'",
     );
-    desk.run(&["notify", "Published", "a2", "--to", "cem"])
-        .done();
+    desk.done(&["notify", "Published", "a2", "--to", "cem"]);
 
     let ran = desk.run(&["digest", "--now"]);
     let json = desk.run(&["digest", "--now", "--json"]);
@@ -151,9 +144,9 @@ async fn every_command_that_fans_out_names_an_unreadable_stack() {
         let line = r#"{"type": "Published", "objects": "a2", "to": "ada"}"#;
         desk.write("events", line);
 
-        desk.run(&event).done();
+        desk.done(&event);
         let worker = desk.run(&["worker", "--once", "--json"]);
-        desk.run(&event).done();
+        desk.done(&event);
         let digest = desk.run(&["digest", "--now", "--json"]);
         let notify = desk.run(&[&event[..], &["--wait", "--json"]].concat());
         let import = desk.run(&["import", "events", "events", "--wait", "--json"]);

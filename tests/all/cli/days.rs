@@ -58,7 +58,7 @@ fn archive_drops_old_days_but_keeps_unsent_events() {
 fn status_groups_days_before_the_window_by_month() {
     let desk = aged();
 
-    let status = desk.run(&["status"]).done();
+    let status = desk.done(&["status"]);
 
     let (_, table) = status.split_once("day ").unwrap();
     let rows: Vec<&str> = table.lines().skip(1).collect();
@@ -127,7 +127,7 @@ fn an_exported_day_can_be_restored() {
         .iter()
         .filter_map(|line| line["file"].as_str())
         .collect();
-    let restored = desk.run(&["restore", files[0], files[1]]).done();
+    let restored = desk.done(&["restore", files[0], files[1]]);
     assert!(
         restored.starts_with(&format!("{}  restored, 1 stack\n", days_ago(60))),
         "{restored}"

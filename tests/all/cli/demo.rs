@@ -58,7 +58,7 @@ fn dateless(story: &str) -> String {
 #[test]
 fn other_commands_can_use_the_demo_folder() {
     let desk = Desk::new();
-    desk.run(&["demo", "--dir", "here"]).done();
+    desk.done(&["demo", "--dir", "here"]);
     let there = |arguments: &[&str]| {
         let mut all = vec!["--config", "here/tidings.toml"];
         all.extend(arguments);
@@ -85,7 +85,7 @@ fn other_commands_can_use_the_demo_folder() {
 #[test]
 fn the_suggested_commands_succeed() {
     let desk = Desk::new();
-    let story = desk.run(&["demo"]).done();
+    let story = desk.done(&["demo"]);
     let (_, steps) = story.split_once("Now it is yours").unwrap();
     let typed: Vec<Vec<&str>> = steps
         .lines()
@@ -121,7 +121,7 @@ fn the_suggested_commands_succeed() {
 #[test]
 fn every_email_has_a_file_and_a_page() {
     let desk = Desk::new();
-    desk.run(&["demo"]).done();
+    desk.done(&["demo"]);
     let outbox = desk.path().join("tidings-demo/outbox");
 
     let (mails, pages): (Vec<String>, Vec<String>) = files(&outbox)
@@ -168,10 +168,10 @@ fn a_folder_with_other_files_is_rejected_and_not_touched() {
 #[test]
 fn an_earlier_demo_is_replaced_and_other_files_are_kept() {
     let desk = Desk::new();
-    let first = desk.run(&["demo"]).done();
+    let first = desk.done(&["demo"]);
     desk.write("tidings-demo/notes.txt", "mine");
 
-    let second = desk.run(&["demo"]).done();
+    let second = desk.done(&["demo"]);
 
     assert_eq!(dateless(&first), dateless(&second));
     assert!(desk.path().join("tidings-demo/notes.txt").exists());

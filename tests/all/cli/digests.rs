@@ -14,11 +14,10 @@ fn mails(desk: &Desk) -> usize {
 #[test]
 fn a_digest_is_sent_once_and_a_second_run_sends_nothing() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--followers-of", "artist:1"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--followers-of", "artist:1"]);
 
-    let first = desk.run(&["digest", "--now"]).done();
-    let second = desk.run(&["digest", "--now"]).done();
+    let first = desk.done(&["digest", "--now"]);
+    let second = desk.done(&["digest", "--now"]);
 
     assert!(
         first.starts_with("digest 2")
@@ -30,16 +29,15 @@ fn a_digest_is_sent_once_and_a_second_run_sends_nothing() {
         "{second}"
     );
     assert_eq!(mails(&desk), 2);
-    assert!(desk.run(&["status"]).done().contains("2 sent"));
+    assert!(desk.done(&["status"]).contains("2 sent"));
 }
 
 #[test]
 fn digest_fans_out_pending_events_itself() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
 
-    let line = desk.run(&["digest", "--now"]).done();
+    let line = desk.done(&["digest", "--now"]);
 
     assert!(
         line.contains("1 due, 1 sent into outbox (1 event)"),
@@ -50,27 +48,25 @@ fn digest_fans_out_pending_events_itself() {
 #[test]
 fn a_dry_run_writes_nothing() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
 
-    let line = desk.run(&["digest", "--now", "--dry-run"]).done();
+    let line = desk.done(&["digest", "--now", "--dry-run"]);
 
     assert!(
         line.ends_with(" UTC: 1 due, would be mailed 1 event (dry run)\n"),
         "{line}"
     );
     assert_eq!(mails(&desk), 0);
-    assert!(desk.run(&["status"]).done().contains("none yet"));
+    assert!(desk.done(&["status"]).contains("none yet"));
 }
 
 #[test]
 fn a_dry_run_writes_a_report() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "ben", "cem"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "ben", "cem"]);
     let dry_run = ["digest", "--now", "--dry-run", "--report", "report.html"];
 
-    let lines = desk.run(&dry_run).done();
+    let lines = desk.done(&dry_run);
     let report = desk.run(&[&dry_run[..], &["--json"]].concat()).json();
 
     assert!(
@@ -90,8 +86,7 @@ fn a_dry_run_writes_a_report() {
 #[test]
 fn a_report_needs_a_dry_run_and_an_existing_folder() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
     let before = std::fs::read_dir(desk.path()).unwrap().count();
 
     let sending = desk.run(&["digest", "--now", "--report", "report.html"]);
@@ -131,10 +126,9 @@ async fn a_dry_run_notes_events_that_are_not_fanned_out_yet() {
 #[test]
 fn digest_prints_when_waiting_users_are_due() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
 
-    let line = desk.run(&["digest"]).done();
+    let line = desk.done(&["digest"]);
 
     assert!(
         line.contains("UTC: nobody due; 1 waiting (next due 2")
@@ -146,8 +140,7 @@ fn digest_prints_when_waiting_users_are_due() {
 #[test]
 fn a_digest_can_be_limited_by_user_cadence_time_and_count() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
     let in_a_week = (now() + chrono::TimeDelta::days(7))
         .format("%Y-%m-%d %H:%M")
         .to_string();
@@ -195,8 +188,7 @@ fn a_worker_with_only_deferred_emails_notes_them_and_exits_with_3() {
 #[test]
 fn an_email_that_cannot_be_sent_is_a_failure_with_its_reason() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
     desk.write("outbox", "a file where the folder should be");
 
     let ran = desk.run(&["digest", "--now", "--no-wait"]);
@@ -214,25 +206,20 @@ fn an_email_that_cannot_be_sent_is_a_failure_with_its_reason() {
 #[test]
 fn a_worker_prints_its_work_as_json() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
 
     let round = desk.run(&["worker", "--once", "--json"]).json();
 
     assert_eq!(round["fanouts"]["done"], 1);
     assert_eq!(round["digests"]["pending"], 1);
-    assert_eq!(
-        desk.run(&["worker", "--once"]).done(),
-        "worker: nothing to do\n"
-    );
+    assert_eq!(desk.done(&["worker", "--once"]), "worker: nothing to do\n");
 }
 
 #[cfg(unix)]
 #[test]
 fn a_worker_stops_on_sigterm_and_logs_its_work() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
     let mut worker = desk
         .command(&["worker"])
         .stderr(Stdio::piped())
@@ -257,16 +244,14 @@ fn a_worker_stops_on_sigterm_and_logs_its_work() {
     let mut rest = String::new();
     log.read_to_string(&mut rest).unwrap();
     assert!(rest.ends_with("worker: stopped\n"), "{rest}");
-    assert!(desk.run(&["feed", "ada"]).done().contains("a1"));
+    assert!(desk.done(&["feed", "ada"]).contains("a1"));
 }
 
 #[test]
 fn status_prints_its_counts_as_json() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
-    desk.run(&["notify", "Published", "a2", "--to", "ada", "--no-wait"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
+    desk.done(&["notify", "Published", "a2", "--to", "ada", "--no-wait"]);
 
     let status = desk.run(&["status", "--json"]).json();
 

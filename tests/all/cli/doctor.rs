@@ -7,7 +7,7 @@ fn an_empty_configuration_has_no_errors_and_no_file_is_created() {
     let desk = Desk::new();
     desk.write("tidings.toml", "");
 
-    let output = desk.run(&["doctor", "--offline"]).done();
+    let output = desk.done(&["doctor", "--offline"]);
 
     for line in [
         "ok         configuration        tidings.toml",

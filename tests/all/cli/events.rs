@@ -8,15 +8,13 @@ use super::{Desk, days_ago};
 fn notify_adds_the_event_to_the_feed_at_once() {
     let desk = Desk::with_people();
 
-    let output = desk
-        .run(&["notify", "Published", "a1", "--followers-of", "artist:1"])
-        .done();
+    let output = desk.done(&["notify", "Published", "a1", "--followers-of", "artist:1"]);
 
     assert!(
         output.starts_with("accepted: reached 3 people  fan-out "),
         "{output}"
     );
-    let feed = desk.run(&["feed", "ada"]).done();
+    let feed = desk.done(&["feed", "ada"]);
     assert!(feed.contains("a1") && feed.contains("Published"), "{feed}");
 }
 
@@ -24,28 +22,22 @@ fn notify_adds_the_event_to_the_feed_at_once() {
 fn with_no_wait_an_event_waits_for_a_worker() {
     let desk = Desk::with_people();
 
-    let output = desk
-        .run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
-        .done();
+    let output = desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
 
     assert!(
         output.starts_with("accepted: a worker fans it out (tidings worker --once)"),
         "{output}"
     );
     assert_eq!(
-        desk.run(&["feed", "ada"]).done(),
+        desk.done(&["feed", "ada"]),
         "nothing in ada's feed in the last 8 days\n"
     );
-    assert!(
-        desk.run(&["status"])
-            .done()
-            .contains("1 pending (oldest of ")
-    );
+    assert!(desk.done(&["status"]).contains("1 pending (oldest of "));
     assert_eq!(
-        desk.run(&["worker", "--once"]).done(),
+        desk.done(&["worker", "--once"]),
         "worker: 1 fan-out done, 1 entry added to stacks\n"
     );
-    assert!(desk.run(&["feed", "ada"]).done().contains("a1"));
+    assert!(desk.done(&["feed", "ada"]).contains("a1"));
 }
 
 #[test]
@@ -74,28 +66,27 @@ fn an_actor_is_shown_with_name_and_picture_in_the_feed() {
     let reply = ["notify", "Published", "a1", "--to", "ada"];
 
     let without = desk.run(&[&reply[..], &actor].concat());
-    desk.run(&[&reply[..], &["--actor", "lev"], &actor].concat())
-        .done();
+    desk.done(&[&reply[..], &["--actor", "lev"], &actor].concat());
 
     assert_eq!(without.code, 2, "{}", without.err);
     let feed = desk.run(&["feed", "ada", "--json"]).json();
     let shown = json!({"id": "lev", "name": "Lev Oduya", "image": picture});
     assert_eq!(feed["items"][0]["actor"], shown);
-    assert!(desk.run(&["feed", "ada"]).done().contains("Lev Oduya"));
+    assert!(desk.done(&["feed", "ada"]).contains("Lev Oduya"));
 }
 
 #[test]
 fn an_unnamed_actor_is_shown_as_the_author_of_the_object() {
     let desk = Desk::with_people();
     desk.write("by", r#"{"id": "r1", "by": "Lev Oduya"}"#);
-    desk.run(&["import", "objects", "by"]).done();
+    desk.done(&["import", "objects", "by"]);
 
     for object in ["r1", "a1"] {
         let reply = ["notify", "Reply", object, "--to", "ada", "--actor", "lev-7"];
-        desk.run(&reply).done();
+        desk.done(&reply);
     }
 
-    let feed = desk.run(&["feed", "ada"]).done();
+    let feed = desk.done(&["feed", "ada"]);
     let line = |object: &str| feed.lines().find(|line| line.contains(object)).unwrap();
     assert!(line("r1").contains("Lev Oduya"), "{feed}");
     assert!(line("a1").contains("lev-7"), "{feed}");
@@ -223,10 +214,9 @@ fn notify_warns_about_events_that_users_will_not_see() {
 fn a_feed_can_be_paged_filtered_and_polled() {
     let desk = Desk::with_people();
     for object in ["a1", "a2", "a3"] {
-        desk.run(&["notify", "Published", object, "--to", "ada"])
-            .done();
+        desk.done(&["notify", "Published", object, "--to", "ada"]);
     }
-    desk.run(&["notify", "Met", "a4", "--to", "ada"]).done();
+    desk.done(&["notify", "Met", "a4", "--to", "ada"]);
     let feed = |arguments: &[&str]| {
         let mut all = vec!["feed", "ada", "--json"];
         all.extend(arguments);
@@ -254,14 +244,14 @@ fn a_feed_can_be_paged_filtered_and_polled() {
     assert_eq!(objects(&feed(&["--type", "Met"])), ["a4"]);
     let cursor = first["cursor"].as_str().unwrap();
     assert!(objects(&feed(&["--after", cursor])).is_empty());
-    desk.run(&["notify", "Met", "a5", "--to", "ada"]).done();
+    desk.done(&["notify", "Met", "a5", "--to", "ada"]);
     assert_eq!(objects(&feed(&["--after", cursor])), ["a5"]);
 }
 
 #[test]
 fn a_feed_includes_past_days() {
     let desk = Desk::with_people();
-    desk.run(&[
+    desk.done(&[
         "notify",
         "Published",
         "a1",
@@ -269,8 +259,7 @@ fn a_feed_includes_past_days() {
         "ada",
         "--at",
         &days_ago(3),
-    ])
-    .done();
+    ]);
 
     let (narrow, wide) = (
         desk.run(&["feed", "ada", "--days", "2"]),
@@ -284,10 +273,9 @@ fn a_feed_includes_past_days() {
 #[test]
 fn explain_gives_the_outcome_and_the_reason_for_each_event() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--followers-of", "artist:1"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--followers-of", "artist:1"]);
 
-    let ada = desk.run(&["explain", "ada"]).done();
+    let ada = desk.done(&["explain", "ada"]);
     let ben = desk.run(&["explain", "ben", "a1", "--json"]).json();
     let zoe = desk.run(&["explain", "zoe"]).out;
 
@@ -302,7 +290,7 @@ fn explain_gives_the_outcome_and_the_reason_for_each_event() {
         zoe.contains("no mail leaves: there is no record of them"),
         "{zoe}"
     );
-    let other = desk.run(&["explain", "ada", "a7"]).done();
+    let other = desk.done(&["explain", "ada", "a7"]);
     assert!(
         other.contains("a7 is not on their stacks of the last 8 days"),
         "{other}"
@@ -312,10 +300,9 @@ fn explain_gives_the_outcome_and_the_reason_for_each_event() {
 #[test]
 fn flushed_events_are_in_no_digest_but_stay_in_the_feed() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
 
-    let flushed = desk.run(&["flush", "ada"]).done();
+    let flushed = desk.done(&["flush", "ada"]);
 
     assert_eq!(
         flushed,
@@ -325,13 +312,9 @@ fn flushed_events_are_in_no_digest_but_stay_in_the_feed() {
         desk.run(&["flush", "ada", "--json"]).json(),
         json!({"user": "ada", "flushed": 0})
     );
-    assert!(desk.run(&["digest", "--now"]).done().contains("nobody due"));
-    assert!(desk.run(&["feed", "ada"]).done().contains("a1"));
-    assert!(
-        desk.run(&["explain", "ada"])
-            .done()
-            .contains("was flushed on ")
-    );
+    assert!(desk.done(&["digest", "--now"]).contains("nobody due"));
+    assert!(desk.done(&["feed", "ada"]).contains("a1"));
+    assert!(desk.done(&["explain", "ada"]).contains("was flushed on "));
 }
 
 #[test]
@@ -366,7 +349,7 @@ fn an_event_outside_the_window_is_rejected_with_advice() {
         "{}",
         imported.err
     );
-    assert!(desk.run(&["feed", "ada"]).done().contains(&days_ago(2)));
+    assert!(desk.done(&["feed", "ada"]).contains(&days_ago(2)));
 }
 
 /// Makes an operation such as `UPDATE ON fanouts` fail from now on, as on a full disk.
@@ -435,8 +418,7 @@ fn retract_names_the_objects_and_notes_unknown_ones() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[types.Comment]\nmodel = \"Comment\"");
     desk.write("comments", r#"{"id": "c1"}"#);
-    desk.run(&["import", "objects", "comments", "--model", "Comment"])
-        .done();
+    desk.done(&["import", "objects", "comments", "--model", "Comment"]);
 
     let known = desk.run(&["retract", "Comment", "c1"]);
     let some = desk.run(&["retract", "Comment", "c1", "c2"]);

@@ -94,7 +94,7 @@ fn notify_says_once_that_it_created_the_database() {
 #[test]
 fn paths_in_a_configuration_are_relative_to_its_folder() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Met", "a1", "--to", "ada"]).done();
+    desk.done(&["notify", "Met", "a1", "--to", "ada"]);
     desk.write("tidings.toml", "");
     let elsewhere = Desk::new();
     let config = desk.path().join("tidings.toml").display().to_string();

@@ -106,10 +106,9 @@ fn json_output_preserves_the_text_of_users() {
         r#"{"id": "ada", "email": "ada@example.org", "confirmed": true}"#,
     );
     desk.write("objects", &object);
-    desk.run(&["import", "users", "users"]).done();
-    desk.run(&["import", "objects", "objects"]).done();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["import", "users", "users"]);
+    desk.done(&["import", "objects", "objects"]);
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
 
     let page = desk.run(&["feed", "ada", "--json"]).json();
 

@@ -88,7 +88,7 @@ fn an_invalid_locale_is_rejected_but_one_without_a_catalog_is_not() {
 #[test]
 fn the_help_lists_every_field_of_every_kind() {
     let desk = Desk::new();
-    let help = desk.run(&["import", "--help"]).done();
+    let help = desk.done(&["import", "--help"]);
     let all = help.split("All fields").nth(1).unwrap();
     desk.write("lines", r#"{"": 1}"#);
 
@@ -124,7 +124,7 @@ fn fields_of_the_application_are_mapped_to_object_fields() {
         r#"{"acno": "A1", "title": "Night Ferry", "artist": "Ines Tavoro", "year": 1931}"#,
     );
 
-    desk.run(&[
+    desk.done(&[
         "import",
         "objects",
         "works",
@@ -133,11 +133,9 @@ fn fields_of_the_application_are_mapped_to_object_fields() {
         "--map",
         "id=acno",
         "by=artist",
-    ])
-    .done();
+    ]);
 
-    desk.run(&["notify", "Published", "A1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "A1", "--to", "ada"]);
     let item = desk.run(&["feed", "ada", "--json"]).json()["items"][0].clone();
     assert_eq!(
         (

@@ -9,9 +9,9 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
     let made = desk.run(&["keys", "create", "web app", "--scope", "write"]);
     let json = desk.run(&["keys", "create", "dash", "--scope", "read", "--json"]);
     let duplicate = desk.run(&["keys", "create", "dash", "--scope", "admin"]);
-    let listed = desk.run(&["keys"]).done();
-    let lines = desk.run(&["keys", "list", "--json"]).done();
-    let revoked = desk.run(&["keys", "revoke", "web app"]).done();
+    let listed = desk.done(&["keys"]);
+    let lines = desk.done(&["keys", "list", "--json"]);
+    let revoked = desk.done(&["keys", "revoke", "web app"]);
     let again = desk.run(&["keys", "revoke", "web app"]);
 
     let key = made.out.trim();
@@ -67,7 +67,7 @@ fn a_token_needs_a_signing_secret() {
     desk.write("tidings.toml", "[tokens]\nsecret_file = \"secret\"\n");
     let token = desk.run(&["token", "ada", "--hours", "2"]);
     let long = desk.run(&["token", "ada", "--hours", "25"]);
-    let shown = desk.run(&["config"]).done();
+    let shown = desk.done(&["config"]);
 
     assert!(
         without.code == 2 && without.err.contains("tokens.secret"),

@@ -139,6 +139,11 @@ impl Desk {
     fn run(&self, arguments: &[&str]) -> Ran {
         self.command(arguments).output().unwrap().into()
     }
+
+    /// Returns the standard output of a command that must succeed without messages.
+    fn done(&self, arguments: &[&str]) -> String {
+        self.run(arguments).done()
+    }
 }
 
 impl From<Output> for Ran {

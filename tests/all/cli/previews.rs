@@ -96,7 +96,7 @@ fn kiosk() -> Desk {
 fn preview_writes_all_samples_into_a_folder_and_nothing_else() {
     let desk = kiosk();
 
-    let output = desk.run(&["preview", "--out", "seen"]).done();
+    let output = desk.done(&["preview", "--out", "seen"]);
 
     assert_eq!(output, "wrote 24 files into seen\n");
     assert_eq!(files(desk.path()), ["seen", "templates", "tidings.toml"]);
@@ -130,7 +130,7 @@ fn preview_writes_all_samples_into_a_folder_and_nothing_else() {
             "page-stopped-the-digest.html",
         ]
     );
-    let only = desk.run(&["preview", "page", "--out", "pages"]).done();
+    let only = desk.done(&["preview", "page", "--out", "pages"]);
     assert_eq!(only, "wrote 12 files into pages\n");
 }
 
@@ -249,8 +249,7 @@ fn a_batch_is_previewed_as_its_email_would_be_sent() {
 fn preview_uses_the_given_locale_and_rejects_an_unknown_one() {
     let desk = kiosk();
 
-    desk.run(&["preview", "--out", "seen", "--locale", "de-DE"])
-        .done();
+    desk.done(&["preview", "--out", "seen", "--locale", "de-DE"]);
     let none = desk.run(&["preview", "--out", "seen", "--locale", "xx"]);
 
     let read = |name: &str| std::fs::read_to_string(desk.path().join("seen").join(name)).unwrap();
@@ -277,7 +276,7 @@ async fn explain_and_preview_name_the_locale_of_a_user() {
     let records = |locale: &str| {
         let ada = "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true";
         desk.write("ada.ndjson", &format!("{ada}{locale}}}\n"));
-        desk.run(&["import", "users", "ada.ndjson"]).done();
+        desk.done(&["import", "users", "ada.ndjson"]);
     };
     for (locale, expected) in [
         ("", "en, as their record names no locale"),
@@ -287,7 +286,7 @@ async fn explain_and_preview_name_the_locale_of_a_user() {
     ] {
         records(locale);
 
-        let explained = desk.run(&["explain", "ada"]).done();
+        let explained = desk.done(&["explain", "ada"]);
         let written = desk.run(&["preview", "page", "--user", "ada", "--out", "seen"]);
 
         let line = format!("\n  locale  {expected}\n");
@@ -398,7 +397,7 @@ async fn the_page_is_served_only_to_this_machine() {
 fn a_test_email_is_marked_and_not_recorded() {
     let desk = Desk::with_people();
 
-    let output = desk.run(&["send-test", "me@example.org"]).done();
+    let output = desk.done(&["send-test", "me@example.org"]);
 
     assert!(output.starts_with("the outbox took the mail: "), "{output}");
     let [mail] = &mails(&desk)[..] else {
@@ -419,7 +418,7 @@ fn a_test_email_is_marked_and_not_recorded() {
 fn a_test_email_needs_no_store_and_creates_none() {
     let desk = kiosk();
 
-    desk.run(&["send-test", "me@example.org", "batch"]).done();
+    desk.done(&["send-test", "me@example.org", "batch"]);
 
     assert_eq!(mails(&desk).len(), 1);
     assert_eq!(files(desk.path()), ["outbox", "templates", "tidings.toml"]);
@@ -428,7 +427,7 @@ fn a_test_email_needs_no_store_and_creates_none() {
 #[test]
 fn a_test_email_to_a_suppressed_address_is_rejected() {
     let desk = Desk::with_people();
-    desk.run(&["suppressions", "add", "Me@Example.org"]).done();
+    desk.done(&["suppressions", "add", "Me@Example.org"]);
 
     let refused = desk.run(&["send-test", "me@example.org"]);
 

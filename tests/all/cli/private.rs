@@ -101,9 +101,8 @@ fn all_files_that_commands_write_are_private() {
 #[test]
 fn doctor_names_files_that_others_can_read() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
-    desk.run(&["digest", "--now"]).done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
+    desk.done(&["digest", "--now"]);
     let readable = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(desk.path().join("tidings.db"), readable).unwrap();
 

@@ -26,7 +26,7 @@ fn the_example_of_a_burst_sends_one_email() {
         "people",
         r#"{"id": "mara", "email": "mara@example.org", "confirmed": true}"#,
     );
-    desk.run(&["import", "users", "people"]).done();
+    desk.done(&["import", "users", "people"]);
     let lines = code(
         "**A burst becomes one mail.**",
         "An event joins its batch once",
@@ -43,11 +43,11 @@ fn the_example_of_a_burst_sends_one_email() {
     desk.write("comments.ndjson", &comments.join("\n"));
 
     for typed in lines.iter().filter_map(|line| arguments(line)) {
-        desk.run(&typed).done();
+        desk.done(&typed);
     }
     let listed = desk.run(&["batches", "list", "--json"]).json();
     let id = listed[0]["id"].as_str().unwrap();
-    desk.run(&["batches", "close", id]).done();
+    desk.done(&["batches", "close", id]);
     desk.run(&["worker", "--once"]);
 
     let mut mails = std::fs::read_dir(desk.path().join("outbox")).unwrap();
@@ -66,8 +66,7 @@ fn the_example_of_a_burst_sends_one_email() {
 fn the_cron_lines_name_the_configuration_and_work_from_any_folder() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "");
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
     let own = desk.path().join("tidings.toml").display().to_string();
     let lines = code("three lines of cron do", "**A burst becomes one mail.**");
     let typed: Vec<String> = lines

@@ -430,7 +430,7 @@ fn the_demo_is_rejected_on_a_public_address() {
 #[test]
 fn an_earlier_demo_is_kept_if_the_new_one_cannot_listen() {
     let desk = Desk::new();
-    desk.run(&["demo"]).done();
+    desk.done(&["demo"]);
     let config = desk.path().join("tidings-demo/tidings.toml");
     let before = std::fs::read(&config).unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

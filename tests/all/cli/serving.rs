@@ -70,9 +70,8 @@ impl Serving {
 #[tokio::test]
 async fn it_serves_the_data_of_the_store_until_sigterm() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
-        .done();
-    desk.run(&["worker", "--once"]).done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
+    desk.done(&["worker", "--once"]);
     let serving = Serving::start(&desk, &["--no-worker"]);
     let feed = format!("{}/v1/users/ada/feed", serving.url);
     let client = crate::support::client();
@@ -108,7 +107,7 @@ async fn the_api_and_the_json_output_of_commands_agree() {
     desk.write("tidings.toml", "[types.Comment]\nroute = \"batch\"");
     let event = ["notify", "Comment", "c1", "--to", "ada", "--key", "k1"];
     let notified = desk.run(&[&event[..], &["--json"]].concat()).json();
-    desk.run(&["suppressions", "add", "ada@example.org"]).done();
+    desk.done(&["suppressions", "add", "ada@example.org"]);
     let serving = Serving::start(&desk, &["--no-worker"]);
     let client = crate::support::client();
     let fetch = async |path: &str| -> Value {
@@ -281,7 +280,7 @@ async fn a_worker_runs_although_its_metrics_address_is_in_use() {
     let expected = format!("another process listens on {address} (metrics.listen)");
     assert!(line.contains(&expected), "{line}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    let status = desk.run(&["status"]).done();
+    let status = desk.done(&["status"]);
     assert!(
         status.contains("worker    not running; last active "),
         "{status}"

@@ -33,9 +33,7 @@ fn desk() -> Desk {
 fn the_figures_match_those_computed_by_hand_and_no_file_is_written() {
     let desk = desk();
 
-    let output = desk
-        .run(&["simulate", "policies.toml", "events.ndjson"])
-        .done();
+    let output = desk.done(&["simulate", "policies.toml", "events.ndjson"]);
 
     for line in [
         "simulate: 5 events for 2 users, 2026-03-02 09:00 to 2026-03-02 09:12 UTC",
@@ -92,9 +90,7 @@ fn errors_name_the_line_or_option_and_set_the_exit_code() {
     desk.write("starving.toml", "[policies.a]\ncooldown = \"4m\"");
 
     let bad = desk.run(&["simulate", "policies.toml", "bad.ndjson"]);
-    let sorted = desk
-        .run(&["simulate", "policies.toml", "late.ndjson"])
-        .done();
+    let sorted = desk.done(&["simulate", "policies.toml", "late.ndjson"]);
     let odd = desk.run(&["simulate", "odd.toml", "events.ndjson"]);
     let starving = desk.run(&["simulate", "starving.toml", "events.ndjson"]);
 
@@ -103,8 +99,7 @@ fn errors_name_the_line_or_option_and_set_the_exit_code() {
     assert!(bad.err.contains(expected), "{}", bad.err);
     assert_eq!(
         sorted,
-        desk.run(&["simulate", "policies.toml", "events.ndjson"])
-            .done()
+        desk.done(&["simulate", "policies.toml", "events.ndjson"])
     );
     assert_eq!(odd.code, 2);
     for expected in [
@@ -154,9 +149,7 @@ fn the_example_in_the_operations_guide_matches_the_output() {
     );
     desk.write("events.ndjson", &shown("{\"at\"", "\n`object`"));
 
-    let printed = desk
-        .run(&["simulate", "policies.toml", "events.ndjson"])
-        .done();
+    let printed = desk.done(&["simulate", "policies.toml", "events.ndjson"]);
 
     let run = shown("simulate: ", "\nHow to read it");
     assert_eq!(printed.trim_end(), run.trim_end());

@@ -53,12 +53,11 @@ fn mails(desk: &Desk) -> usize {
 #[test]
 fn a_run_for_a_future_time_needs_a_dry_run() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
     let ahead = (now() + chrono::TimeDelta::days(7)).to_rfc3339();
 
     let ran = desk.run(&["digest", "--at", &ahead]);
-    let dry_run = desk.run(&["digest", "--at", &ahead, "--dry-run"]).done();
+    let dry_run = desk.done(&["digest", "--at", &ahead, "--dry-run"]);
 
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     assert!(
@@ -73,8 +72,7 @@ fn a_run_for_a_future_time_needs_a_dry_run() {
 #[test]
 fn digest_and_status_report_deferred_emails_with_reason_and_time() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
     desk.write(
         "tidings.toml",
         &(unreachable() + "[delivery]\nretry_after = \"1h\"\n"),
@@ -110,12 +108,11 @@ fn digest_and_status_report_deferred_emails_with_reason_and_time() {
 fn explain_names_a_pending_delivery_with_reason_and_next_attempt() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", &unreachable());
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
     desk.run(&["digest", "--now", "--no-wait"]);
 
-    let text = desk.run(&["explain", "ada"]).done();
-    let by_address = desk.run(&["explain", "Ada@example.org"]).done();
+    let text = desk.done(&["explain", "ada"]);
+    let by_address = desk.done(&["explain", "Ada@example.org"]);
     let event = desk.run(&["explain", "ada", "--json"]).json()["events"][0].clone();
 
     let id = event["delivery"]["id"].as_str().unwrap();
@@ -150,7 +147,7 @@ fn explain_fails_for_unknown_users_and_rejects_shared_addresses() {
         );
         (ran.code, desk.run(&["explain", user, "--json"]).code)
     });
-    desk.run(&["import", "users", "twin"]).done();
+    desk.done(&["import", "users", "twin"]);
     let shared = desk.run(&["explain", "ada@example.org"]);
 
     assert_eq!(codes, [(1, 1); 2]);
@@ -161,24 +158,22 @@ fn explain_fails_for_unknown_users_and_rejects_shared_addresses() {
 #[test]
 fn status_reports_runs_and_failures_and_exits_with_3_on_failures() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
     let before = desk.run(&["status", "--json"]);
-    desk.run(&["digest", "--now"]).done();
-    desk.run(&["worker", "--once"]).done();
+    desk.done(&["digest", "--now"]);
+    desk.done(&["worker", "--once"]);
 
-    let done = desk.run(&["status"]).done();
+    let done = desk.done(&["status"]);
     let json = desk.run(&["status", "--json"]).json();
     desk.write("tidings.toml", &rejecting());
-    desk.run(&["notify", "Published", "a2", "--to", "cem"])
-        .done();
+    desk.done(&["notify", "Published", "a2", "--to", "cem"]);
     let refused = desk.run(&["digest", "--now"]);
     let failed = ["", "--json"].map(|json| {
         let mut arguments = vec!["status", json];
         arguments.retain(|argument| !argument.is_empty());
         desk.run(&arguments)
     });
-    let explained = desk.run(&["explain", "cem"]).done();
+    let explained = desk.done(&["explain", "cem"]);
 
     assert_eq!(refused.code, 1, "{}{}", refused.out, refused.err);
     assert_eq!(failed.each_ref().map(|ran| ran.code), [3, 3]);
@@ -220,16 +215,15 @@ fn an_arabic_email_is_shown_without_replacement_characters() {
         "works",
         r#"{"id": "a1", "title": "Night Ferry across the Wide and Quiet Harbor at Dusk", "by": "Ada Noor of the Long Family Name"}"#,
     );
-    desk.run(&["import", "users", "lina"]).done();
-    desk.run(&["import", "objects", "works"]).done();
-    desk.run(&["notify", "Published", "a1", "--to", "lina"])
-        .done();
-    desk.run(&["digest", "--now"]).done();
+    desk.done(&["import", "users", "lina"]);
+    desk.done(&["import", "objects", "works"]);
+    desk.done(&["notify", "Published", "a1", "--to", "lina"]);
+    desk.done(&["digest", "--now"]);
     let listed = desk.run(&["deliveries", "--json"]).json();
     let id = listed[0]["id"].as_str().unwrap();
 
-    let shown = desk.run(&["deliveries", "show", id]).done();
-    let listed = desk.run(&["deliveries"]).done();
+    let shown = desk.done(&["deliveries", "show", id]);
+    let listed = desk.done(&["deliveries"]);
 
     assert!(shown.contains("Night Ferry across"), "{shown}");
     assert!(
@@ -242,17 +236,16 @@ fn an_arabic_email_is_shown_without_replacement_characters() {
 fn deliveries_are_listed_with_their_subjects_within_a_time_range() {
     let desk = Desk::with_people();
     desk.write("works", "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n");
-    desk.run(&["import", "objects", "works"]).done();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
-    desk.run(&["digest", "--now"]).done();
+    desk.done(&["import", "objects", "works"]);
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
+    desk.done(&["digest", "--now"]);
     let hour = |hours: i64| (now() + chrono::TimeDelta::hours(hours)).to_rfc3339();
     let listed = |arguments: &[&str]| {
         let ran = desk.run(&[&["deliveries", "--json"], arguments].concat());
         ran.json().as_array().unwrap().len()
     };
 
-    let text = desk.run(&["deliveries"]).done();
+    let text = desk.done(&["deliveries"]);
     let row = desk.run(&["deliveries", "--json"]).json()[0].clone();
 
     let subject = row["subject"].as_str().unwrap();
@@ -266,14 +259,13 @@ fn deliveries_are_listed_with_their_subjects_within_a_time_range() {
 #[test]
 fn deliveries_are_listed_although_a_template_is_broken() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada"])
-        .done();
-    desk.run(&["digest", "--now"]).done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada"]);
+    desk.done(&["digest", "--now"]);
     desk.write("tidings.toml", "[mail]\ntemplates = \"own\"\n");
     std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
     desk.write("own/digest/subject.txt", "{% if %}");
 
-    let text = desk.run(&["deliveries"]).done();
+    let text = desk.done(&["deliveries"]);
 
     assert!(text.contains("digest:ada:weekly:"), "{text}");
 }
@@ -283,15 +275,14 @@ fn explain_names_the_email_or_the_flush_that_covers_an_event() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[digest]\nsection_items = 1\n");
     for object in ["a1", "a2"] {
-        desk.run(&["notify", "Published", object, "--to", "ada", "cem"])
-            .done();
+        desk.done(&["notify", "Published", object, "--to", "ada", "cem"]);
     }
-    desk.run(&["digest", "--now", "--user", "ada"]).done();
-    desk.run(&["flush", "cem"]).done();
+    desk.done(&["digest", "--now", "--user", "ada"]);
+    desk.done(&["flush", "cem"]);
 
     let explained = |person: &str| desk.run(&["explain", person, "--json"]).json();
     let (ada, cem) = (explained("ada"), explained("cem"));
-    let text = desk.run(&["explain", "ada"]).done();
+    let text = desk.done(&["explain", "ada"]);
 
     let places = ada["events"].as_array().unwrap().iter();
     let mut places: Vec<&str> = places
@@ -320,10 +311,9 @@ fn explain_names_the_email_or_the_flush_that_covers_an_event() {
 fn a_delivery_is_shown_with_its_history_and_its_email() {
     let desk = Desk::with_people();
     desk.write("works", "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n");
-    desk.run(&["import", "objects", "works"]).done();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
-        .done();
-    desk.run(&["digest", "--now", "--user", "ada"]).done();
+    desk.done(&["import", "objects", "works"]);
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
+    desk.done(&["digest", "--now", "--user", "ada"]);
     desk.write("tidings.toml", &unreachable());
     desk.run(&["digest", "--now", "--no-wait", "--user", "cem"]);
     let listed = desk.run(&["deliveries", "--json"]).json();
@@ -333,8 +323,8 @@ fn a_delivery_is_shown_with_its_history_and_its_email() {
         rows.next().unwrap()["id"].as_str().unwrap().to_owned()
     };
 
-    let sent = desk.run(&["deliveries", "show", &id("sent")]).done();
-    let pending = desk.run(&["deliveries", "show", &id("pending")]).done();
+    let sent = desk.done(&["deliveries", "show", &id("sent")]);
+    let pending = desk.done(&["deliveries", "show", &id("pending")]);
     let json = desk
         .run(&["deliveries", "show", &id("sent"), "--json"])
         .json();
@@ -383,14 +373,14 @@ fn explain_names_mandatory_types_and_types_outside_the_feed() {
         "left",
         r#"{"id": "ada", "email": "ada@example.org", "confirmed": true, "unsubscribed": true}"#,
     );
-    desk.run(&["import", "users", "left"]).done();
+    desk.done(&["import", "users", "left"]);
     for (kind, object) in [("Alarm", "a1"), ("Reply", "a2"), ("Other", "a3")] {
         desk.run(&["notify", kind, object, "--to", "ada"]);
     }
 
-    let explained = desk.run(&["explain", "ada"]).done();
-    let feed = desk.run(&["feed", "ada"]).done();
-    let community = desk.run(&["feed", "ada", "--category", "Community"]).done();
+    let explained = desk.done(&["explain", "ada"]);
+    let feed = desk.done(&["feed", "ada"]);
+    let community = desk.done(&["feed", "ada", "--category", "Community"]);
 
     for expected in [
         "no mail leaves: they are unsubscribed, so none but of mandatory types",
@@ -420,12 +410,12 @@ fn explain_names_disabled_types_and_shows_titles_from_about() {
         "c7",
         r#"{"id": "Comment:c7", "data": {"about": {"title": "Budget", "url": "https://x.example/b"}}}"#,
     );
-    desk.run(&["import", "users", "ada"]).done();
-    desk.run(&["import", "objects", "c7"]).done();
-    desk.run(&["notify", "Comment", "c7", "--to", "ada"]).done();
+    desk.done(&["import", "users", "ada"]);
+    desk.done(&["import", "objects", "c7"]);
+    desk.done(&["notify", "Comment", "c7", "--to", "ada"]);
 
-    let explained = desk.run(&["explain", "ada"]).done();
-    let feed = desk.run(&["feed", "ada"]).done();
+    let explained = desk.done(&["explain", "ada"]);
+    let feed = desk.done(&["feed", "ada"]);
 
     assert!(
         explained.contains("\n  off     Loan, as they chose\n"),
@@ -441,7 +431,7 @@ fn explain_names_disabled_types_and_shows_titles_from_about() {
 fn explain_can_be_filtered_by_object_and_type() {
     let desk = Desk::with_people();
     for (kind, object) in [("Published", "a1"), ("Loan", "a1"), ("Loan", "a2")] {
-        desk.run(&["notify", kind, object, "--to", "ada"]).done();
+        desk.done(&["notify", kind, object, "--to", "ada"]);
     }
 
     let explained = |only: &[&str]| {
@@ -455,6 +445,6 @@ fn explain_can_be_filtered_by_object_and_type() {
     assert_eq!(explained(&[]), ["Loan a2", "Loan a1", "Published a1"]);
     assert_eq!(explained(&["a1"]), ["Loan a1", "Published a1"]);
     assert_eq!(explained(&["Loan", "a1"]), ["Loan a1"]);
-    let none = desk.run(&["explain", "ada", "Loan", "a9"]).done();
+    let none = desk.done(&["explain", "ada", "Loan", "a9"]);
     assert!(none.contains("Loan a9 is not on their stacks"), "{none}");
 }

@@ -15,12 +15,12 @@ const BOUNCES: &str = "\u{feff}address,code,error,created_at\n\
 fn the_list_names_the_users_of_an_address() {
     let desk = Desk::with_people();
     desk.write("twin", r#"{"id": "twin", "email": "Ada@example.org"}"#);
-    desk.run(&["import", "users", "twin"]).done();
+    desk.done(&["import", "users", "twin"]);
     for address in ["ada@example.org", "zoe@example.org"] {
-        desk.run(&["suppressions", "add", address]).done();
+        desk.done(&["suppressions", "add", address]);
     }
 
-    let listed = desk.run(&["suppressions"]).done();
+    let listed = desk.done(&["suppressions"]);
 
     let lines: Vec<&str> = listed.lines().collect();
     assert!(lines[0].ends_with("a…@example.org  ada, twin"), "{listed}");
@@ -69,7 +69,7 @@ fn the_list_of_a_provider_is_imported_and_bad_lines_are_reported() {
         json.err
     );
 
-    let listed = desk.run(&["suppressions", "list", "--json"]).done();
+    let listed = desk.done(&["suppressions", "list", "--json"]);
     let listed: Vec<Value> = listed
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -98,18 +98,13 @@ fn the_list_of_a_provider_is_imported_and_bad_lines_are_reported() {
 #[test]
 fn full_addresses_are_shown_only_with_reveal() {
     let desk = Desk::with_people();
-    assert_eq!(
-        desk.run(&["suppressions"]).done(),
-        "no address is suppressed\n"
-    );
-    let added = desk.run(&["suppressions", "add", "ada@example.org"]).done();
+    assert_eq!(desk.done(&["suppressions"]), "no address is suppressed\n");
+    let added = desk.done(&["suppressions", "add", "ada@example.org"]);
     assert_eq!(added, "a…@example.org is suppressed: manual\n");
 
-    let masked = desk.run(&["suppressions"]).done();
-    let revealed = desk.run(&["suppressions", "--reveal"]).done();
-    let lines = desk
-        .run(&["suppressions", "list", "--json", "--reveal"])
-        .done();
+    let masked = desk.done(&["suppressions"]);
+    let revealed = desk.done(&["suppressions", "--reveal"]);
+    let lines = desk.done(&["suppressions", "list", "--json", "--reveal"]);
 
     assert!(
         masked.contains("manual") && masked.contains("a…@example.org"),
@@ -132,19 +127,17 @@ fn full_addresses_are_shown_only_with_reveal() {
 #[test]
 fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
     let desk = Desk::with_people();
-    desk.run(&[
+    desk.done(&[
         "suppressions",
         "add",
         "ada@example.org",
         "--reason",
         "complaint",
-    ])
-    .done();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
-        .done();
+    ]);
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
 
     let ran = desk.run(&["digest", "--now", "--json"]);
-    let explained = desk.run(&["explain", "ada"]).done();
+    let explained = desk.done(&["explain", "ada"]);
     let explained_json = desk.run(&["explain", "ada", "--json"]).json();
     let status = desk.run(&["status", "--json"]).json();
 
@@ -168,12 +161,8 @@ fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
     assert_eq!(status["suppressed"]["complaint"], 1);
     assert_eq!(status["heard"]["sent"], 1);
 
-    let lifted = desk
-        .run(&["suppressions", "lift", "ADA@example.org"])
-        .done();
-    let again = desk
-        .run(&["suppressions", "lift", "ada@example.org"])
-        .done();
+    let lifted = desk.done(&["suppressions", "lift", "ADA@example.org"]);
+    let again = desk.done(&["suppressions", "lift", "ada@example.org"]);
     assert_eq!(lifted, "A…@example.org can be written to again\n");
     assert_eq!(again, "a…@example.org was not suppressed\n");
     assert_eq!(

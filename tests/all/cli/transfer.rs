@@ -23,7 +23,7 @@ fn a_store_is_moved_and_the_old_one_is_closed() {
         "{}",
         again.err
     );
-    let imported = desk.run(&IMPORT).done();
+    let imported = desk.done(&IMPORT);
     assert!(imported.contains("compared, and the same"), "{imported}");
     let again = desk.run(&IMPORT);
     assert_eq!(again.code, 2);
@@ -53,16 +53,16 @@ fn a_store_is_moved_and_the_old_one_is_closed() {
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("is complete"), "{}", refused.err);
     assert_eq!(desk.run(&["export", "--reopen", "--json"]).code, 2);
-    let open = desk.run(&["export", "--reopen", "--force"]).done();
+    let open = desk.done(&["export", "--reopen", "--force"]);
     assert_eq!(open, "sqlite:tidings.db is open again\n");
-    desk.run(&["status"]).done();
+    desk.done(&["status"]);
 }
 
 #[test]
 fn a_half_imported_store_is_closed_to_everything_but_the_import() {
     let desk = Desk::with_people();
-    desk.run(&["export", "moving"]).done();
-    desk.run(&["status"]).done();
+    desk.done(&["export", "moving"]);
+    desk.done(&["status"]);
     let died = desk
         .command(&IMPORT)
         .env(HALF_WAY.0, HALF_WAY.1)
@@ -81,12 +81,12 @@ fn a_half_imported_store_is_closed_to_everything_but_the_import() {
         let ran = desk.run(&[&["--store", "sqlite:new.db"], command].concat());
         assert_eq!((ran.code, ran.err.as_str()), (2, closed), "{command:?}");
     }
-    desk.run(&["export", "other"]).done();
+    desk.done(&["export", "other"]);
     let other = desk.run(&["--store", "sqlite:new.db", "import", "store", "other"]);
     assert_eq!(other.code, 2);
     assert!(other.err.contains("continue that one"), "{}", other.err);
-    desk.run(&IMPORT).done();
-    desk.run(&["--store", "sqlite:new.db", "status"]).done();
+    desk.done(&IMPORT);
+    desk.done(&["--store", "sqlite:new.db", "status"]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_folder_with_other_files_is_refused_and_keeps_them() {
     assert_eq!(files.count(), 1);
     let kept = std::fs::read_to_string(desk.path().join(archived));
     assert_eq!(kept.unwrap(), "archived");
-    desk.run(&["status"]).done();
+    desk.done(&["status"]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_failed_export_says_that_the_store_stays_closed() {
     let ran = desk.run(&["export", "--reopen"]);
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("sends them again"), "{}", ran.err);
-    desk.run(&["status"]).done();
+    desk.done(&["status"]);
 }
 
 #[test]

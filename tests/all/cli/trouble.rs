@@ -12,8 +12,7 @@ use crate::support::{Fresh, mongo};
 /// Creates a pending event for ada and cem, then writes this `[mail]` configuration.
 fn desk(mail: &str) -> Desk {
     let desk = Desk::with_people();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
     configure_mail(&desk, mail);
     desk
 }
@@ -54,7 +53,7 @@ fn assert_recovers(desk: &Desk, arguments: &[&str]) {
     assert!(ran.out.contains("2 sent"), "{}", ran.out);
     let rows = delivery_states(desk);
     assert!(rows.iter().all(|(state, _)| state == "sent"), "{rows:?}");
-    let again = desk.run(&["digest", "--now"]).done();
+    let again = desk.done(&["digest", "--now"]);
     assert!(
         again.contains("nobody has anything new") || again.contains("nobody due"),
         "{again}"
@@ -145,10 +144,9 @@ fn a_template_that_always_fails_is_rejected_before_any_work() {
         &["deliveries"],
         &["flush", "cem"],
     ] {
-        desk.run(arguments).done();
+        desk.done(arguments);
     }
-    desk.run(&["notify", "Published", "a2", "--to", "cem"])
-        .done();
+    desk.done(&["notify", "Published", "a2", "--to", "cem"]);
     let doctor = desk.run(&["doctor", "--offline"]);
     assert!(
         doctor.out.contains("error      templates"),
@@ -202,7 +200,7 @@ fn a_template_that_fails_for_some_users_fails_only_their_emails() {
         "cem",
         r#"{"id": "cem", "email": "cem@example.org", "name": "Cem", "confirmed": true}"#,
     );
-    desk.run(&["import", "users", "cem"]).done();
+    desk.done(&["import", "users", "cem"]);
 
     let ran = desk.run(&["digest", "--now"]);
 
@@ -233,8 +231,7 @@ fn full_outbox(store: &str) {
     let config = format!("store = {store:?}\n[delivery]\nretry_after = \"1s\"\n[mail]\n{OUTBOX}\n");
     desk.write("tidings.toml", &config);
     desk.fill();
-    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
-        .done();
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
 
     // No file may exceed 4 KiB, and an email is larger.
     let limited = "trap '' XFSZ; ulimit -f 4; exec \"$0\" digest --now --no-wait";

@@ -7,12 +7,11 @@ use super::Desk;
 #[test]
 fn a_user_is_exported_and_erased_by_address() {
     let desk = Desk::with_people();
-    desk.run(&["notify", "ArtworkPublished", "a1", "--to", "ada"])
-        .done();
+    desk.done(&["notify", "ArtworkPublished", "a1", "--to", "ada"]);
 
-    let shown = desk.run(&["users", "show", "ada"]).done();
+    let shown = desk.done(&["users", "show", "ada"]);
     let exported = desk.run(&["users", "export", "ADA@example.org"]).json();
-    let erased = desk.run(&["users", "erase", "ada@example.org"]).done();
+    let erased = desk.done(&["users", "erase", "ada@example.org"]);
     let again = desk.run(&["users", "erase", "ada"]);
 
     assert!(shown.contains("a…@example.org"), "{shown}");
@@ -36,7 +35,7 @@ fn a_shared_address_is_rejected() {
     let desk = Desk::with_people();
     let twins = r#"{"id": "twin", "email": "Ada@Example.org", "confirmed": true}"#;
     desk.write("twins.ndjson", twins);
-    desk.run(&["import", "users", "twins.ndjson"]).done();
+    desk.done(&["import", "users", "twins.ndjson"]);
 
     let refused = desk.run(&["users", "erase", "ada@example.org"]);
     let kept = desk.run(&["users", "show", "twin", "--json"]).json();

@@ -11,7 +11,7 @@ use tidings::engine::directory::input::{PreferencesChange, UserInput};
 use tidings::engine::directory::people::PeopleService;
 
 use crate::support::town::{Town, monday, on_both_stores, to};
-use crate::support::{Fresh, kind, user};
+use crate::support::{Fresh, Shorthand, kind, user};
 
 on_both_stores! {
     an_unsubscribe_survives_concurrent_writes_of_the_record
@@ -69,7 +69,7 @@ async fn an_unsubscribe_survives_concurrent_writes_of_the_record(fresh: Fresh) {
             })
             .await;
 
-        let stored = fresh.users(&[id]).await.unwrap().remove(0).unwrap();
+        let stored = fresh.user_record(&id).await.unwrap();
         assert!(stored.unsubscribed.is_some(), "round {round}");
         assert_eq!(stored.digest.cadence, Some(Cadence::Never));
         assert!(stored.name.is_some());

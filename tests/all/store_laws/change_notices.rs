@@ -40,8 +40,7 @@ pub async fn a_subscriber_receives_notices_of_pushes_marks_and_objects(store: Fr
     assert_eq!(next(&mut notices).await, ChangeNotice::All);
 
     let both = [user("ada"), user("ben")];
-    let pushes = push_to_all(&both, vec![event("a1", 1)]);
-    store.push(today(), 1_000, &pushes).await.unwrap();
+    store.push_list_to_all(&both, vec![event("a1", 1)]).await;
     until(&mut notices, "ben", true).await;
     let inbox = Inbox::empty(user("cem"));
     assert!(store.put_inbox(&inbox, id(1)).await.unwrap());

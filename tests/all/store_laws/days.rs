@@ -50,20 +50,14 @@ pub async fn a_dropped_day_is_removed_and_can_be_written_again(store: Fresh) {
         .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
         .await
         .unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 3)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 3)).await;
     let expected = entries([events(1, 2), events(1, 3)].concat());
     assert_eq!(store.entries_of(&ada, today()).await, expected);
 }
 
 pub async fn dropping_a_missing_day_keeps_other_days(store: Fresh) {
     store.remove_day(today()).await.unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to(&user("ada"), events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list(&user("ada"), events(1, 1)).await;
 
     store.remove_day(today().back(1)).await.unwrap();
 
@@ -72,10 +66,7 @@ pub async fn dropping_a_missing_day_keeps_other_days(store: Fresh) {
 
 pub async fn an_export_returns_exact_documents_text_ids_first(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, vec![event("a\"1", 1)]))
-        .await
-        .unwrap();
+    store.push_list(&ada, vec![event("a\"1", 1)]).await;
     store
         .write_markers(&[new_marker(&ada, today(), id(90), 1)])
         .await
@@ -85,10 +76,7 @@ pub async fn an_export_returns_exact_documents_text_ids_first(store: Fresh) {
         .restore_day(today(), std::slice::from_ref(&old), Meeting::Same)
         .await
         .unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to(&user("zoë"), events(1, 2)))
-        .await
-        .unwrap();
+    store.push_list(&user("zoë"), events(1, 2)).await;
 
     let found = store.exported(today()).await;
 
@@ -104,10 +92,7 @@ pub async fn an_export_returns_exact_documents_text_ids_first(store: Fresh) {
 
 pub async fn an_export_of_many_documents_is_complete(store: Fresh) {
     let users = people(3_000);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&users, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&users, events(1, 1)).await;
 
     let found = store.exported(today()).await;
 
@@ -123,10 +108,7 @@ pub async fn an_export_of_many_documents_is_complete(store: Fresh) {
 
 pub async fn a_restored_export_is_byte_exact(store: Fresh) {
     let users = people(1_500);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&users, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&users, events(2, 1)).await;
     store
         .write_markers(&[new_marker(&users[3], today(), id(90), 2)])
         .await
@@ -158,10 +140,7 @@ pub async fn a_restored_export_is_byte_exact(store: Fresh) {
 }
 
 pub async fn a_restored_day_can_be_restored_again(store: Fresh) {
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&people(20), events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&people(20), events(2, 1)).await;
     let whole = store.exported(today()).await;
     store.remove_day(today()).await.unwrap();
 
@@ -183,15 +162,9 @@ pub async fn a_restored_day_can_be_restored_again(store: Fresh) {
 
 pub async fn restoring_a_different_document_is_a_conflict_without_changes(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(2, 1)).await;
     let before = store.exported(today()).await;
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 2)).await;
     let now = store.exported(today()).await;
 
     let error = store
@@ -230,16 +203,10 @@ async fn sum(store: &Fresh) -> DaySum {
 
 pub async fn a_day_is_dropped_only_if_its_sum_matches(store: Fresh) {
     let users = people(1_200);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&users, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&users, events(2, 1)).await;
     let summed = sum(&store).await;
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 2)).await;
     let before = store.exported(today()).await;
 
     assert!(!store.drop_day(today(), Some(&summed)).await.unwrap());
@@ -249,10 +216,7 @@ pub async fn a_day_is_dropped_only_if_its_sum_matches(store: Fresh) {
     assert!(store.drop_day(today(), Some(&now)).await.unwrap());
 
     assert!(store.days().await.unwrap().is_empty());
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 3)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 3)).await;
     assert_eq!(store.entries_of(&ada, today()).await, entries(events(1, 3)));
     store.fix_day(today()).await.unwrap();
     assert_eq!(store.exported(today()).await.len(), 1);
@@ -269,10 +233,7 @@ pub async fn dropping_or_fixing_a_missing_day_succeeds(store: Fresh) {
 
 pub async fn writes_during_the_drop_of_a_day_are_never_lost(store: Fresh) {
     for round in 0..10 {
-        store
-            .push(today(), LARGE_CAP, &push_to_all(&people(50), events(1, 1)))
-            .await
-            .unwrap();
+        store.push_list_to_all(&people(50), events(1, 1)).await;
         let summed = sum(&store).await;
 
         let work = |store: Fresh, n| {
@@ -300,14 +261,12 @@ pub async fn writes_during_the_drop_of_a_day_are_never_lost(store: Fresh) {
 
 pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(store: Fresh) {
     let (ada, ben) = (user("ada"), user("ben"));
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(2, 1)).await;
     let first = store.exported(today()).await;
     store.remove_day(today()).await.unwrap();
-    let both = push_to_all(&[ada.clone(), ben.clone()], events(2, 2));
-    store.push(today(), LARGE_CAP, &both).await.unwrap();
+    store
+        .push_list_to_all(&[ada.clone(), ben.clone()], events(2, 2))
+        .await;
     store
         .write_markers(&[new_marker(&ada, today(), id(90), 1)])
         .await

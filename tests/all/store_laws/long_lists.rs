@@ -40,14 +40,8 @@ pub async fn concurrent_repeats_of_long_lists_add_no_duplicates(store: Fresh) {
 
 pub async fn a_merged_long_list_adds_only_missing_entries(store: Fresh) {
     let users = people(3);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&users[..1], events(20, 1)))
-        .await
-        .unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&users[1..2], events(5, 9)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&users[..1], events(20, 1)).await;
+    store.push_list_to_all(&users[1..2], events(5, 9)).await;
     let merged = [events(20, 1), events(30, 2)].concat();
 
     for _ in 0..2 {
@@ -88,10 +82,7 @@ pub async fn a_long_list_is_stored_up_to_the_cap(store: Fresh) {
 
 pub async fn a_mailed_marker_does_not_prevent_a_push_of_its_events(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 1)).await;
     let mailed = Mailed {
         id: id(90),
         fanouts: vec![id(2)],

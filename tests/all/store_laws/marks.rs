@@ -47,18 +47,12 @@ pub async fn a_marker_is_appended_to_each_named_stack(store: Fresh) {
 
 pub async fn a_repeated_marker_is_stored_once(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(2, 1)).await;
 
     let markers = [new_marker(&ada, today(), id(90), 2)];
     store.write_markers(&markers).await.unwrap();
     store.write_markers(&markers).await.unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 2)).await;
     store.write_markers(&markers).await.unwrap();
 
     let found = store.entries_of(&ada, today()).await;
@@ -68,10 +62,7 @@ pub async fn a_repeated_marker_is_stored_once(store: Fresh) {
 
 pub async fn concurrent_repeats_of_a_marker_store_it_once(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(2, 1)).await;
 
     let repeat = |store: Fresh, _| async move {
         store
@@ -86,10 +77,7 @@ pub async fn concurrent_repeats_of_a_marker_store_it_once(store: Fresh) {
 
 pub async fn markers_with_different_ids_or_watermarks_are_all_stored(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(2, 1)).await;
 
     store
         .write_markers(&[
@@ -129,10 +117,7 @@ pub async fn a_marker_is_written_past_the_cap(store: Fresh) {
 
 pub async fn a_marker_creates_neither_a_stack_nor_a_day(store: Fresh) {
     let (ada, eve) = (user("ada"), user("eve"));
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 1)).await;
 
     let absent = today().back(1);
     store
@@ -157,10 +142,7 @@ pub async fn a_marker_for_a_dropped_day_is_ignored(store: Fresh) {
         .push(gone, LARGE_CAP, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 1)).await;
     store.remove_day(gone).await.unwrap();
 
     let watermarks = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
@@ -179,16 +161,10 @@ pub async fn a_marker_for_a_dropped_day_is_ignored(store: Fresh) {
 
 pub async fn an_event_pushed_between_read_and_marker_stays_pending(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(2, 1)).await;
     let covered = store.everybody(None, 10).await[0].covers();
 
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, vec![event("late", 2)]))
-        .await
-        .unwrap();
+    store.push_list(&ada, vec![event("late", 2)]).await;
     store
         .write_markers(&[NewMarker::Flushed {
             user: ada,
@@ -205,18 +181,12 @@ pub async fn an_event_pushed_between_read_and_marker_stays_pending(store: Fresh)
 
 pub async fn concurrent_markers_and_pushes_are_all_stored(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 0)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 0)).await;
 
     let work = |store: Fresh, n: u32| async move {
         let ada = user("ada");
         if n.is_multiple_of(2) {
-            store
-                .push(today(), LARGE_CAP, &push_to(&ada, vec![event("a", 1 + n)]))
-                .await
-                .unwrap();
+            store.push_list(&ada, vec![event("a", 1 + n)]).await;
         } else {
             store
                 .write_markers(&[new_marker(&ada, today(), id(90 + n), 1)])
@@ -236,10 +206,7 @@ pub async fn concurrent_markers_and_pushes_are_all_stored(store: Fresh) {
 
 pub async fn each_of_many_users_gets_a_separate_marker(store: Fresh) {
     let users = people(2_500);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&users, events(3, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&users, events(3, 1)).await;
     let markers: Vec<_> = (0..)
         .zip(&users)
         .map(|(n, person)| new_marker(person, today(), id(100 + n), 1 + n % 3))
@@ -309,10 +276,7 @@ pub async fn a_repeated_mailed_marker_is_stored_once_at_the_end(store: Fresh) {
 pub async fn a_mailed_marker_creates_no_stack_and_covers_its_events(store: Fresh) {
     let ada = user("ada");
     let of_two = [events(2, 1), events(1, 2)].concat();
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, of_two))
-        .await
-        .unwrap();
+    store.push_list(&ada, of_two).await;
     let day_before = NewMarker::Mailed {
         user: ada.clone(),
         day: today().back(1),

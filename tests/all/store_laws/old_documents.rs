@@ -160,10 +160,7 @@ pub async fn both_documents_of_a_user_are_returned_together(store: Fresh) {
     )
     .await;
     let person = user(HEX);
-    store
-        .push(today(), LARGE_CAP, &push_to(&person, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list(&person, events(1, 1)).await;
     store
         .push(today().back(1), LARGE_CAP, &push_to(&person, events(1, 1)))
         .await
@@ -209,10 +206,7 @@ pub async fn users_with_object_ids_are_scanned_in_the_order_of_their_text(store:
         "g",
     ]
     .map(user);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&texts, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&texts, events(1, 1)).await;
     let mut all_users = [texts.to_vec(), oids.map(user).to_vec()].concat();
     all_users.sort_unstable();
 
@@ -238,10 +232,7 @@ pub async fn a_marker_is_written_to_the_named_document_form(store: Fresh) {
     )
     .await;
     let person = user(HEX);
-    store
-        .push(today(), LARGE_CAP, &push_to(&person, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_list(&person, events(2, 1)).await;
 
     let watermarks: Watermarks = vec![(old_form(today()), 1)];
     for _ in 0..2 {
@@ -266,10 +257,7 @@ pub async fn a_marker_is_written_to_the_named_document_form(store: Fresh) {
 
 pub async fn a_marker_for_a_missing_old_document_is_ignored(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 1)).await;
 
     let watermarks: Watermarks = vec![(old_form(today()), 1)];
     store

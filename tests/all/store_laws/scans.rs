@@ -139,10 +139,7 @@ pub async fn a_scan_of_an_empty_window_is_empty(store: Fresh) {
 
 pub async fn a_scan_during_pushes_returns_each_earlier_user(store: Fresh) {
     let earlier = people(600);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&earlier, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&earlier, events(1, 1)).await;
 
     let work = |store: Fresh, n: u32| async move {
         if n == 0 {
@@ -154,10 +151,7 @@ pub async fn a_scan_during_pushes_returns_each_earlier_user(store: Fresh) {
                 .collect();
         }
         let more: Vec<_> = (0..600).map(|m| user(&format!("p{m:05}-{n}"))).collect();
-        store
-            .push(today(), LARGE_CAP, &push_to_all(&more, events(1, n)))
-            .await
-            .unwrap();
+        store.push_list_to_all(&more, events(1, n)).await;
         Vec::new()
     };
     let found = store.at_once(4, work).await.swap_remove(0);
@@ -214,10 +208,7 @@ pub async fn windows_include_only_the_requested_users(store: Fresh) {
 
 pub async fn windows_of_many_users_are_read_in_one_call(store: Fresh) {
     let known = people(2_500);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&known, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&known, events(1, 1)).await;
     store
         .push(
             today().back(3),
@@ -237,10 +228,7 @@ pub async fn windows_of_many_users_are_read_in_one_call(store: Fresh) {
 }
 
 pub async fn windows_of_no_users_are_empty(store: Fresh) {
-    store
-        .push(today(), LARGE_CAP, &push_to(&user("ada"), events(1, 1)))
-        .await
-        .unwrap();
+    store.push_list(&user("ada"), events(1, 1)).await;
 
     for requested in [People::Each(&[]), People::Between(&[])] {
         assert!(store.windows(window(), requested).await.unwrap().is_empty());

@@ -38,10 +38,7 @@ pub async fn an_empty_push_succeeds(store: Fresh) {
         .unwrap();
     assert_eq!(pushed, nothing_capped());
 
-    store
-        .push(today(), LARGE_CAP, &push_to(&user("ada"), Vec::new()))
-        .await
-        .unwrap();
+    store.push_list(&user("ada"), Vec::new()).await;
 
     assert_eq!(store.entries_of(&user("ada"), today()).await, []);
 }
@@ -57,10 +54,7 @@ pub async fn each_day_has_its_own_stack(store: Fresh) {
         )
         .await
         .unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, vec![event("a", 1)]))
-        .await
-        .unwrap();
+    store.push_list(&ada, vec![event("a", 1)]).await;
 
     for day in [today().back(1), today()] {
         assert_eq!(store.entries_of(&ada, day).await, entries([event("a", 1)]));
@@ -78,14 +72,8 @@ pub async fn a_repeated_push_adds_nothing(store: Fresh) {
             .unwrap();
         assert_eq!(pushed, nothing_capped());
     }
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
-        .await
-        .unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, list.clone()))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1, 2)).await;
+    store.push_list(&ada, list.clone()).await;
 
     assert_eq!(
         store.entries_of(&ada, today()).await,
@@ -96,19 +84,10 @@ pub async fn a_repeated_push_adds_nothing(store: Fresh) {
 pub async fn a_partly_repeated_push_adds_only_missing_entries(store: Fresh) {
     let users = people(4);
     let (done, half) = (&users[..2], &users[2..3]);
-    store
-        .push(today(), LARGE_CAP, &push_to_all(done, events(3, 1)))
-        .await
-        .unwrap();
-    store
-        .push(today(), LARGE_CAP, &push_to_all(half, vec![event("a1", 1)]))
-        .await
-        .unwrap();
+    store.push_list_to_all(done, events(3, 1)).await;
+    store.push_list_to_all(half, vec![event("a1", 1)]).await;
 
-    store
-        .push(today(), LARGE_CAP, &push_to_all(&users, events(3, 1)))
-        .await
-        .unwrap();
+    store.push_list_to_all(&users, events(3, 1)).await;
 
     let whole = entries(events(3, 1));
     for person in [&users[0], &users[1], &users[3]] {
@@ -122,20 +101,12 @@ pub async fn a_partly_repeated_push_adds_only_missing_entries(store: Fresh) {
 
 pub async fn an_entry_that_a_list_repeats_is_stored_once(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
-    store
-        .push(today(), LARGE_CAP, &push_to(&bob, vec![event("z", 9)]))
-        .await
-        .unwrap();
+    store.push_list(&bob, vec![event("z", 9)]).await;
     let list = vec![event("a", 1), event("b", 1), event("a", 1)];
 
     store
-        .push(
-            today(),
-            LARGE_CAP,
-            &push_to_all(&[ada.clone(), bob.clone()], list),
-        )
-        .await
-        .unwrap();
+        .push_list_to_all(&[ada.clone(), bob.clone()], list)
+        .await;
 
     let once = [event("a", 1), event("b", 1)];
     assert_eq!(store.entries_of(&ada, today()).await, entries(once.clone()));
@@ -146,10 +117,7 @@ pub async fn two_fan_outs_about_one_object_are_both_stored(store: Fresh) {
     let ada = user("ada");
 
     for fanout in [1, 2, 1, 2] {
-        store
-            .push(today(), LARGE_CAP, &push_to(&ada, vec![event("a", fanout)]))
-            .await
-            .unwrap();
+        store.push_list(&ada, vec![event("a", fanout)]).await;
     }
 
     assert_eq!(
@@ -165,10 +133,7 @@ pub async fn one_fan_out_with_two_types_for_an_object_is_stored_twice(store: Fre
 
     for _ in 0..2 {
         let list = vec![published.clone(), sold.clone()];
-        store
-            .push(today(), LARGE_CAP, &push_to(&ada, list))
-            .await
-            .unwrap();
+        store.push_list(&ada, list).await;
     }
 
     assert_eq!(
@@ -249,10 +214,7 @@ pub async fn a_push_stores_the_list_of_each_of_many_users(store: Fresh) {
 pub async fn a_long_list_is_stored_completely(store: Fresh) {
     let ada = user("ada");
 
-    store
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1_000, 1)))
-        .await
-        .unwrap();
+    store.push_list(&ada, events(1_000, 1)).await;
 
     assert_eq!(
         store.entries_of(&ada, today()).await,
@@ -425,10 +387,7 @@ pub async fn unusual_type_and_object_names_are_stored_unchanged(store: Fresh) {
     });
 
     for _ in 0..2 {
-        store
-            .push(today(), LARGE_CAP, &push_to(&ada, named.to_vec()))
-            .await
-            .unwrap();
+        store.push_list(&ada, named.to_vec()).await;
     }
 
     assert_eq!(store.entries_of(&ada, today()).await, entries(named));

@@ -178,12 +178,7 @@ pub async fn an_imported_record_replaces_the_stored_one(store: Fresh) {
     let before = store.lines().await;
     let users = store.lines_of(Kind::Users).await;
     let fanouts = store.lines_of(Kind::Fanouts).await;
-    let mut ada = store
-        .users(&[user("ada")])
-        .await
-        .unwrap()
-        .remove(0)
-        .unwrap();
+    let mut ada = store.user_record(&user("ada")).await.unwrap();
     ada.name = Some("Another".into());
     assert_eq!(store.put_users(&[ada]).await.unwrap(), [true]);
     assert_ne!(store.lines().await, before);

@@ -10,12 +10,14 @@ use tidings::domain::delivery::{
 };
 use tidings::domain::{
     Address, BatchState, Day, Delivery, DeliveryId, DeliveryState, Event, FanoutState, FollowKey,
-    Id, Point, Suppression, UserId,
+    Id, Point, Suppression, User, UserId,
 };
 use tidings::store::{
     AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, PeopleFilter,
     Release, Result, Store, Summing, SuppressionChange,
 };
+
+use super::{push_to_all, today};
 
 /// The size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +35,24 @@ pub struct BatchCounts {
 
 #[async_trait]
 pub trait Shorthand: Store {
+    /// Pushes a list of today to a user. A stack holds up to 1,000 entries.
+    async fn push_list(&self, person: &UserId, events: Vec<Event>) {
+        self.push_list_to_all(std::slice::from_ref(person), events)
+            .await;
+    }
+
+    /// Pushes a list of today to each of these users. A stack holds up to 1,000 entries.
+    async fn push_list_to_all(&self, people: &[UserId], events: Vec<Event>) {
+        let pushes = push_to_all(people, events);
+        self.push(today(), 1_000, &pushes).await.unwrap();
+    }
+
+    /// Returns the record of a user.
+    async fn user_record(&self, id: &UserId) -> Option<User> {
+        let ids = std::slice::from_ref(id);
+        self.users(ids).await.unwrap().remove(0)
+    }
+
     async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
         Ok(self.deliveries(std::slice::from_ref(id)).await?.remove(0))
     }

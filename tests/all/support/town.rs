@@ -470,13 +470,7 @@ impl Town {
 
     /// Changes the current record of a user.
     pub async fn change(&self, person: &str, change: impl FnOnce(&mut User)) {
-        let mut record = self
-            .store
-            .users(&[user(person)])
-            .await
-            .unwrap()
-            .remove(0)
-            .unwrap();
+        let mut record = self.store.user_record(&user(person)).await.unwrap();
         change(&mut record);
         let put = self.store.put_users(&[record]).await.unwrap();
         assert_eq!(put, [true], "somebody else changed {person}");

@@ -17,7 +17,7 @@ use tidings::engine::digest::{Effect, Request};
 use tidings::store::Store;
 
 use crate::support::town::{Town, monday};
-use crate::support::{feed_of, user};
+use crate::support::{Shorthand, feed_of, user};
 
 const CONFIG: &str = r#"
 delivery.chunk = 100
@@ -87,7 +87,7 @@ async fn assert_readable(town: &Town, story: &Story) {
     assert_eq!(due.users.scanned, 5);
     let ada = app.explain().user(&user("ada"), None).await.unwrap();
     assert_eq!(ada.events.len(), shown.len() + 1, "a9 is withdrawn");
-    let record = town.store.users(&[user("ada")]).await.unwrap().remove(0);
+    let record = town.store.user_record(&user("ada")).await;
     let record = record.unwrap();
     assert_eq!(record.name.as_deref(), Some("Ada"));
     assert!(record.loc.is_some() && record.tz == Some(chrono_tz::Tz::Europe__Lisbon));

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::api::Api;
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, Shorthand, user};
 
 mostly_on_sqlite! {
     a_report_about_a_former_address_suppresses_nothing
@@ -91,7 +91,7 @@ async fn a_report_from_before_a_lift_changes_nothing(fresh: Fresh) {
         assert!(report("bounced", lifted + 1).await.is_some(), "{provider}");
         lift_at(&api, lifted + 1).await;
     }
-    let ada = fresh.users(&[user("ada")]).await.unwrap().remove(0);
+    let ada = fresh.user_record(&user("ada")).await;
     assert!(
         ada.unwrap().mailable().is_ok(),
         "an old report unsubscribed"

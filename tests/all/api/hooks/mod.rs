@@ -211,12 +211,7 @@ async fn every_provider_can_report_every_outcome(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let delivery = mail_to(&api, "ada").await;
     let at = monday(0).timestamp();
-    let before = fresh
-        .users(&[user("ada")])
-        .await
-        .unwrap()
-        .remove(0)
-        .unwrap();
+    let before = fresh.user_record(&user("ada")).await.unwrap();
     let mut n = 0;
     for provider in PROVIDERS {
         for news in ReportKind::ALL {
@@ -252,12 +247,7 @@ async fn every_provider_can_report_every_outcome(fresh: Fresh) {
             };
             let current = suppression(&api, "ada@example.org").await;
             assert_eq!(current.as_ref().map(|one| one.reason), reason, "{about}");
-            let ada = fresh
-                .users(&[user("ada")])
-                .await
-                .unwrap()
-                .remove(0)
-                .unwrap();
+            let ada = fresh.user_record(&user("ada")).await.unwrap();
             let unsubscribed = ada.mailable() == Err(Unmailable::Unsubscribed);
             assert_eq!(unsubscribed, news == ReportKind::Unsubscribed, "{about}");
             let restore = |ada: &mut User| {
