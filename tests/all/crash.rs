@@ -14,9 +14,8 @@ use tidings::engine::ingest::notify::{self, Notify};
 
 use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, Shorthand, context, kind, user};
+use crate::support::{Fresh, Shorthand, context, kind, number, user};
 
-mod dice;
 mod stage;
 mod suspend;
 mod transferred;
@@ -162,12 +161,6 @@ async fn a_crash_after_a_provider_query_loses_and_duplicates_nothing(fresh: Fres
 
     let unknown = fresh.deliveries_in(DeliveryState::Unknown, 9).await;
     assert_eq!(unknown.unwrap(), []);
-}
-
-/// Reads a number from the environment. The default is the short form for every test run.
-fn number(name: &str, otherwise: u64) -> u64 {
-    let set = std::env::var(name).ok();
-    set.map_or(otherwise, |set| set.parse().unwrap())
 }
 
 async fn random_crashes_lose_and_duplicate_nothing(fresh: Fresh) {

@@ -202,7 +202,7 @@ enum Excuse {
 
 /// Asserts that each pair was emailed once, unless an excuse applies, and that no row is open.
 async fn assert_emailed_once(town: &Town, fault: &str, excuse: Excuse) {
-    let emailed = town.told();
+    let emailed = town.emailed();
     for ((person, work), times) in &emailed {
         assert!(
             EXPECTED.contains(&(person.as_str(), work.as_str())),

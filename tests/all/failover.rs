@@ -5,7 +5,6 @@
 //! middle. Then the tests count each user's entries or emails. `TIDINGS_TEST_FAILOVERS` sets the
 //! number of kills (`scripts/chaos --failovers`).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use tidings::store::{NewMarker, Stacks, Store};
 
 use crate::support::replica_set::{ReplicaSet, kill_primary, wait_for_three};
 use crate::support::town::{Town, monday, request, saturday, to};
-use crate::support::{FailingStore, Fresh, Shorthand, id, kind, noon, people};
+use crate::support::{FailingStore, Fresh, Shorthand, id, kind, noon, number, people};
 
 /// The number of users in the fan-out and in the flush.
 const PEOPLE: usize = 40_000;
@@ -263,7 +262,7 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_failovers_lose_duplicate_and_cancel_no_email() {
-    let failovers = std::env::var("TIDINGS_TEST_FAILOVERS").map_or(2, |n| n.parse().unwrap());
+    let failovers = number("TIDINGS_TEST_FAILOVERS", 2) as i64;
     println!("TIDINGS_TEST_FAILOVERS={failovers}");
     let set = ReplicaSet::start();
     let client = set.client().await;
@@ -296,18 +295,7 @@ async fn repeated_failovers_lose_duplicate_and_cancel_no_email() {
     town.clock.advance(TimeDelta::hours(12));
     town.process().sender().drain().await.unwrap();
 
-    let mut emailed: BTreeMap<(String, String), u32> = BTreeMap::new();
-    for mail in town.mails() {
-        let person = mail.to.reveal().split('@').next().unwrap().to_owned();
-        let text = mail.filled().text;
-        let works = text.split("Work ").skip(1);
-        let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
-        for work in works.collect::<BTreeSet<&str>>() {
-            *emailed
-                .entry((person.clone(), work.to_owned()))
-                .or_default() += 1;
-        }
-    }
+    let emailed = town.emailed_works();
     let works: Vec<String> = (0..failovers)
         .flat_map(|n| [format!("c{n}"), format!("w{n}")])
         .collect();

@@ -3,7 +3,6 @@
 //! The test compares the sent emails with the posted events, for each user and event, without
 //! reading the store. `TIDINGS_TEST_JOINS` sets the number of joins (`scripts/chaos --joins`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -14,7 +13,7 @@ use tidings::engine::Silent;
 use tidings::engine::batches::Join;
 
 use crate::support::town::{Town, on_both_stores};
-use crate::support::{Fresh, id, kind, user};
+use crate::support::{Fresh, id, kind, number, user};
 
 on_both_stores! {
     each_event_that_joins_during_closing_is_in_exactly_one_email
@@ -64,26 +63,8 @@ fn joins(crowd: &[UserId], event: u32) -> Vec<Join> {
     crowd.iter().map(join).collect()
 }
 
-/// Counts how often each event was emailed to each user.
-fn emailed(town: &Town) -> BTreeMap<(String, String), u32> {
-    let mut emailed = BTreeMap::new();
-    for mail in town.mails() {
-        let person = mail.to.reveal().split('@').next().unwrap().to_owned();
-        let text = mail.filled().text;
-        let works = text.split("Work ").skip(1);
-        let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
-        let works: std::collections::BTreeSet<&str> = works.collect();
-        for work in works {
-            *emailed
-                .entry((person.clone(), work.to_owned()))
-                .or_default() += 1;
-        }
-    }
-    emailed
-}
-
 async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fresh) {
-    let all = std::env::var("TIDINGS_TEST_JOINS").map_or(6_000, |n| n.parse().unwrap());
+    let all = number("TIDINGS_TEST_JOINS", 6_000);
     let events = (all as u32).div_ceil(PEOPLE as u32);
     println!("TIDINGS_TEST_JOINS={all}");
     let town = Arc::new(Town::found(&fresh, true, CONFIG).await);
@@ -141,7 +122,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
     last.closer().drain(&Silent).await.unwrap();
     last.sender().drain().await.unwrap();
 
-    let emailed = emailed(&town);
+    let emailed = town.emailed_works();
     let posted = names
         .iter()
         .flat_map(|name| works.iter().map(move |work| (name, work)));

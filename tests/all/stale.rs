@@ -111,7 +111,7 @@ async fn assert_events_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) {
         .await;
     town.digests_at(monday(1)).await;
     for person in crowd {
-        assert_eq!(town.told_to(person), ["a1", "a2"], "{person}");
+        assert_eq!(town.emailed_to(person), ["a1", "a2"], "{person}");
     }
 }
 

@@ -87,7 +87,7 @@ async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh
     api.submit(&path, &fields).await;
     api.town.happens(&["a2"], followers_of("artist:1")).await;
     api.town.digests_at(monday(1)).await;
-    let emailed = api.town.told_to("ada");
+    let emailed = api.town.emailed_to("ada");
 
     let (html, text) = (mail.filled().html, mail.filled().text);
     assert!(text.contains("Because you follow Ines Tavoro"), "{text}");

@@ -29,7 +29,7 @@ async fn a_suppressed_address_gets_no_email_until_it_is_lifted(fresh: Fresh) {
     assert_eq!((put.status, &put.body["taken"]), (200, &json!(1)));
     assert_eq!(report.mails.sent, 1, "ben's");
     assert_eq!(report.users.unmailable["suppressed after a complaint"], 1);
-    assert_eq!(api.town.told_to("ada"), Vec::<String>::new());
+    assert_eq!(api.town.emailed_to("ada"), Vec::<String>::new());
 
     let lifted = api.delete("/v1/suppressions/ada%40example.org").await;
     let again = api.delete("/v1/suppressions/ada%40example.org").await;
@@ -40,7 +40,7 @@ async fn a_suppressed_address_gets_no_email_until_it_is_lifted(fresh: Fresh) {
         (204, 404, "not_suppressed")
     );
     assert_eq!(report.mails.sent, 1);
-    assert_eq!(api.town.told_to("ada"), ["a1"]);
+    assert_eq!(api.town.emailed_to("ada"), ["a1"]);
     api.stop().await;
 }
 

@@ -23,10 +23,9 @@ use tidings::engine::digest::Request;
 use tidings::engine::ingest::notify::{self, Notify};
 use tokio::time::{Instant, interval};
 
-use super::dice::Dice;
 pub use super::work::{Kind, Work};
 use crate::mail::provider::{Dialect, Provider};
-use crate::support::{BatchCounts, Fresh, Shorthand, context, kind, user};
+use crate::support::{BatchCounts, Dice, Fresh, Shorthand, context, kind, user};
 
 /// A generous timeout for slow machines. Lost calls are queried at growing intervals.
 pub const LONG: Duration = Duration::from_secs(600);

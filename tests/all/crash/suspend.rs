@@ -12,11 +12,10 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use tidings::domain::DeliveryState;
 
-use super::number;
 use super::stage::{Process, Stage};
 use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, Shorthand};
+use crate::support::{Fresh, Shorthand, number};
 
 on_both_stores! {
     a_suspended_worker_emails_nothing_twice_and_recovers_with_resend

@@ -16,14 +16,12 @@ use tidings::domain::{
 use tidings::engine::crash::{OF_AN_EXPORT, OF_AN_IMPORT};
 use tidings::store::{AnyRecord, Counted, Import, Kind, Summing};
 
-use super::dice::Dice;
-use super::number;
 use super::stage::Stage;
 use crate::mail::provider::Dialect;
 use crate::store_laws::batches::opened;
 use crate::support::{
-    Fresh, Shorthand, delivery, events, fanout, follow_line, id, key, kind, lease, minutes, mongo,
-    noon, push_to_all, sqlite, today, user,
+    Dice, Fresh, Shorthand, delivery, events, fanout, follow_line, id, key, kind, lease, minutes,
+    mongo, noon, number, push_to_all, sqlite, today, user,
 };
 
 /// A test on a fresh store of each kind.

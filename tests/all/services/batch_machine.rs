@@ -23,7 +23,7 @@ use tidings::engine::eligibility::catalog::CatalogSource;
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::mostly_on_sqlite;
-use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, id, kind, noon, user};
+use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, id, kind, noon, number, user};
 
 mod model;
 
@@ -142,10 +142,6 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 async fn batches_equal_a_plain_model_after_every_action(fresh: Fresh) {
-    let number = |name: &str, default: u64| {
-        let set = std::env::var(name).ok();
-        set.map_or(default, |set| set.parse().unwrap())
-    };
     let (seed, cases) = (
         number("TIDINGS_TEST_SEED", 1),
         number("TIDINGS_TEST_CASES", 40),

@@ -131,7 +131,7 @@ async fn a_digest_excludes_batched_events_even_after_a_route_change(fresh: Fresh
     let report = digests.digests_at(monday(0)).await;
 
     assert_eq!(report.mails.sent, 1);
-    assert_eq!(digests.told_to("ada"), ["a2"]);
+    assert_eq!(digests.emailed_to("ada"), ["a2"]);
 }
 
 async fn an_event_that_arrives_during_a_send_is_in_the_next_batch(fresh: Fresh) {

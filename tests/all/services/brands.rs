@@ -282,8 +282,8 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
     };
     app.digests().run(&request, &Silent).await.unwrap();
 
-    assert_eq!(town.told_to("ada"), [] as [&str; 0]);
-    assert_eq!(town.told_to("ben"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), [] as [&str; 0]);
+    assert_eq!(town.emailed_to("ben"), ["a1"]);
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Pending);
     let reason = row.outcome.reason.as_deref();
@@ -305,7 +305,7 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
     app.digests().run(&request, &Silent).await.unwrap();
     app.digests().run(&request, &Silent).await.unwrap();
 
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
     let mails = town.mails();
     let adas: Vec<_> = mails
         .iter()
@@ -336,7 +336,7 @@ async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fres
     assert_eq!(row.state, DeliveryState::Failed);
     let why = "given up: the brand gone is not configured";
     assert_eq!(row.outcome.reason.as_deref(), Some(why));
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert_eq!(town.mails().len(), 1);
 }
 

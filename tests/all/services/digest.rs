@@ -49,7 +49,7 @@ async fn a_digest_includes_pending_events_and_is_sent_once(fresh: Fresh) {
     assert_eq!(first.mails.sent, 2);
     assert_eq!(first.mails.events, 4);
     assert_eq!((second.due.users, second.mails.sent), (0, 0));
-    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
     let rows = town.deliveries_of("ada").await;
     assert_eq!(rows[0].id.as_str(), "digest:ada:weekly:2014-W17");
     assert_eq!(rows[0].state, DeliveryState::Sent);
@@ -138,11 +138,11 @@ async fn an_event_between_read_and_flush_is_in_the_next_digest(fresh: Fresh) {
     });
 
     town.digests_at(monday(0)).await;
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
     town.digests_at(monday(1)).await;
 
-    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
-    assert!(town.told().values().all(|times| *times == 1));
+    assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
+    assert!(town.emailed().values().all(|times| *times == 1));
 }
 
 async fn a_digest_excludes_withdrawn_works(fresh: Fresh) {
@@ -155,7 +155,7 @@ async fn a_digest_excludes_withdrawn_works(fresh: Fresh) {
     assert_eq!(report.mails.sent, 1);
     assert_eq!(report.mails.events, 1);
     assert_eq!(report.users.withdrawn, 1);
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert!(town.deliveries_of("ben").await.is_empty());
 }
 
@@ -193,7 +193,7 @@ async fn a_withdrawal_before_the_send_cancels_the_email_and_marks_nothing(fresh:
     town.digests_at(monday(1)).await;
     // a1 is nine days old and was never marked as emailed. It applies again, so it is in the
     // backlog.
-    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
 }
 
 async fn turning_digests_off_before_the_send_cancels_the_email(fresh: Fresh) {
@@ -242,7 +242,7 @@ async fn the_events_of_a_rejected_email_are_in_the_next_digest(fresh: Fresh) {
         (1, 0, 1)
     );
     assert_eq!(first.mails.reasons, [("no such mailbox".to_owned(), 1)]);
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
 async fn a_deferred_email_is_sent_later(fresh: Fresh) {
@@ -252,7 +252,7 @@ async fn a_deferred_email_is_sent_later(fresh: Fresh) {
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!(report.mails.sent, 1);
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert_eq!(town.deliveries_of("ada").await[0].attempts.made, 2);
 }
 
@@ -270,7 +270,7 @@ async fn the_emails_of_a_call_rejected_as_a_whole_are_sent_one_by_one(fresh: Fre
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!((report.mails.failed, report.mails.sent), (1, 1));
-    assert_eq!(town.told_to("ben"), ["a1"]);
+    assert_eq!(town.emailed_to("ben"), ["a1"]);
 }
 
 async fn an_email_with_an_unknown_outcome_and_its_events_are_not_resent(fresh: Fresh) {
@@ -323,9 +323,9 @@ async fn concurrent_schedulers_send_one_email_per_user(fresh: Fresh) {
     );
     assert_eq!(town.mails().len(), 3);
     assert!(
-        town.told().values().all(|times| *times == 1),
+        town.emailed().values().all(|times| *times == 1),
         "{:?}",
-        town.told()
+        town.emailed()
     );
 }
 
@@ -341,9 +341,9 @@ async fn a_change_from_weekly_to_daily_repeats_no_event(fresh: Fresh) {
     let next_day = town.digests_at(monday(0) + TimeDelta::days(1)).await;
 
     assert_eq!((same_day.mails.sent, next_day.mails.sent), (0, 1));
-    let times: Vec<_> = town.told().into_values().collect();
+    let times: Vec<_> = town.emailed().into_values().collect();
     assert_eq!(
-        (town.told_to("ada"), times),
+        (town.emailed_to("ada"), times),
         (vec!["a1".to_owned(), "a2".to_owned()], vec![1, 1])
     );
 }
@@ -362,7 +362,7 @@ async fn an_event_from_before_its_route_was_chosen_is_not_emailed(fresh: Fresh) 
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
 }
 
 async fn a_template_error_fails_one_delivery_and_no_other(fresh: Fresh) {

@@ -41,7 +41,7 @@ async fn with_an_unknown_email(town: &Town) -> tidings::domain::DeliveryId {
     town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily))
         .await;
     assert_eq!(town.digests_at(next).await.mails.sent, 1);
-    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
     let rows = town.deliveries_of("ada").await;
     let unknown = rows.iter().find(|row| row.state == DeliveryState::Unknown);
     unknown.unwrap().id.clone()
@@ -63,8 +63,8 @@ async fn an_unknown_email_that_is_settled_as_not_sent_is_sent(fresh: Fresh) {
         .await;
 
     assert_eq!((report.left_over, report.mails.sent), (1, 1));
-    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
-    assert!(town.told().values().all(|times| *times == 1));
+    assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
+    assert!(town.emailed().values().all(|times| *times == 1));
     let refused = again.unwrap_err().to_string();
     assert!(refused.ends_with(" is sent, not unknown"), "{refused}");
 }
@@ -81,7 +81,7 @@ async fn an_unknown_email_that_is_settled_as_sent_is_not_resent(fresh: Fresh) {
     let report = run(&town, &app).await;
 
     assert_eq!(report.mails.settled(), 0);
-    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
     assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
 }
 
@@ -107,7 +107,7 @@ async fn an_unknown_email_that_is_rejected_later_is_unknown_again(fresh: Fresh) 
     // The events are already marked. If the email failed, no later email would include them.
     assert_eq!((refused.mails.unknown, refused.mails.failed), (1, 0));
     assert_eq!(accepted.mails.sent, 1);
-    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
 }
 
 async fn a_call_is_not_queried_or_repeated_at_another_account(fresh: Fresh) {
@@ -144,7 +144,7 @@ async fn a_wait_that_a_query_requests_also_delays_sends(fresh: Fresh) {
     run_briefly(&town, &process, queried_at + TimeDelta::minutes(61)).await;
 
     assert_eq!(meanwhile, 1, "only ada's");
-    assert_eq!(town.told_to("ben"), ["a2"]);
+    assert_eq!(town.emailed_to("ben"), ["a2"]);
     assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
 }
 
@@ -165,7 +165,7 @@ async fn a_requested_wait_starts_when_the_answer_arrives(fresh: Fresh) {
     run_briefly(&town, &process, town.clock.now() + TimeDelta::seconds(11)).await;
 
     assert_eq!(meanwhile, 1, "only ada's");
-    assert_eq!(town.told_to("ben"), ["a2"]);
+    assert_eq!(town.emailed_to("ben"), ["a2"]);
 }
 
 /// Runs the digests of this process at this time, without waiting for deferred emails.
@@ -189,7 +189,7 @@ async fn an_email_excluded_from_a_repeated_call_does_not_fail(fresh: Fresh) {
     let report = run(&town, &town.process()).await;
 
     assert_eq!((report.mails.failed, report.mails.sent), (0, 1));
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
 async fn an_email_whose_query_succeeds_reports_its_events(fresh: Fresh) {

@@ -21,7 +21,7 @@ use tidings::wire::explanation::Why;
 use tidings::wire::feed::Page;
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
-use crate::support::{Fresh, Shorthand, feed_of, kind, user};
+use crate::support::{Dice, Fresh, Shorthand, feed_of, kind, number, user};
 
 mostly_on_sqlite! {
     random_worlds_agree_with_the_model
@@ -50,27 +50,6 @@ types.Muffled.route = "never"
 const USERS: usize = 10;
 const OBJECTS: u64 = 4;
 const STEPS: u64 = 40;
-
-/// SplitMix64: the same worlds on each run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
 
 /// Why a user may not be emailed, or not everything.
 #[derive(Clone, Copy, PartialEq)]
@@ -301,7 +280,7 @@ impl World {
 }
 
 /// Founds a town with these users and a model of it.
-async fn found(fresh: &Fresh, random: &mut Random) -> (Town, World) {
+async fn found(fresh: &Fresh, random: &mut Dice) -> (Town, World) {
     let skips_seen = random.below(2) == 0;
     let config = format!("digest.skip_seen = {skips_seen}\n{CONFIG}");
     let town = Town::found(fresh, true, &config).await;
@@ -355,7 +334,7 @@ async fn page(app: &App, person: usize) -> Page {
 }
 
 /// Does one random thing to the town and to the model.
-async fn step(town: &Town, app: &App, world: &mut World, random: &mut Random) {
+async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
     let minutes = 1 + random.below(50) as i64;
     town.clock.advance(TimeDelta::minutes(minutes));
     let now = town.clock.now();
@@ -473,12 +452,11 @@ fn emailed(town: &Town) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 async fn random_worlds_agree_with_the_model(fresh: Fresh) {
-    let worlds = std::env::var("TIDINGS_TEST_WORLDS").ok();
-    let worlds = worlds.map_or(6, |worlds| worlds.parse().unwrap());
+    let worlds = number("TIDINGS_TEST_WORLDS", 6);
     let mut cases = 0;
     for seed in 0..worlds {
         fresh.clear().await;
-        let mut random = Random(seed);
+        let mut random = Dice(seed);
         let (town, mut world) = found(&fresh, &mut random).await;
         let app = town.process();
         for _ in 0..STEPS {

@@ -58,11 +58,11 @@ fn unreachable(times: usize) -> Vec<Outcome> {
 /// Returns the works in ada's emails, in order. Fails if a user was emailed a work twice.
 fn emailed_works(town: &Town) -> Vec<String> {
     assert!(
-        town.told().values().all(|times| *times == 1),
+        town.emailed().values().all(|times| *times == 1),
         "{:?}",
-        town.told()
+        town.emailed()
     );
-    town.told_to("ada")
+    town.emailed_to("ada")
 }
 
 async fn a_run_two_days_late_includes_all_pending_events(fresh: Fresh) {
@@ -210,14 +210,14 @@ async fn failed_digests_can_be_retried_by_hand_singly_or_all(fresh: Fresh) {
 
     let one = ledger.retry(&[id("ada"), id("nobody")]).await.unwrap();
     town.digests_at(monday(0) + TimeDelta::minutes(1)).await;
-    let after_one = town.told().len();
+    let after_one = town.emailed().len();
     let all = ledger.retry_all(None).await.unwrap();
     town.digests_at(monday(0) + TimeDelta::minutes(2)).await;
     let nothing = ledger.retry_all(None).await.unwrap();
 
     assert_eq!((one.again, one.not_failed), (1, vec![id("nobody")]));
     assert_eq!((after_one, all.again, nothing.again), (1, 2, 0));
-    assert_eq!(town.told().values().sum::<usize>(), 3);
+    assert_eq!(town.emailed().values().sum::<usize>(), 3);
 }
 
 async fn the_next_digest_includes_all_events_of_a_failed_one(fresh: Fresh) {

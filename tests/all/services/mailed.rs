@@ -107,7 +107,7 @@ async fn an_item_of_another_route_is_not_flagged_as_mailed(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
     let expected = each([("a1", false), ("a2", true)]);
     assert_eq!(mailed(&town, "ada").await, expected);
 }
@@ -119,7 +119,7 @@ async fn an_item_that_its_digest_skipped_as_seen_is_flagged_as_mailed(fresh: Fre
     mark(&town.process(), "ada", Mark::Seen, vec![seen]).await;
     town.happens(&["a2", "a3"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
-    assert_eq!(town.told_to("ada"), ["a2", "a3"]);
+    assert_eq!(town.emailed_to("ada"), ["a2", "a3"]);
 
     town.clock.advance(TimeDelta::seconds(1));
     retract(&town.process(), &["a3"]).await;
@@ -211,7 +211,7 @@ async fn a_digest_of_mandatory_events_excludes_seen_ones(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
     let expected = each([("a1", true), ("a2", true), ("a3", true)]);
     assert_eq!(mailed(&town, "ada").await, expected);
     let row = town.deliveries_of("ada").await.remove(0);

@@ -57,7 +57,7 @@ async fn assert_emailed_once(town: &Town, users: &[&str]) {
     town.happens(&["a2"], to(users)).await;
     town.digests_at(monday(1)).await;
     for person in users {
-        assert_eq!(town.told_to(person), ["a1", "a2"], "{person}");
+        assert_eq!(town.emailed_to(person), ["a1", "a2"], "{person}");
         let rows = town.deliveries_of(person).await;
         assert!(rows.iter().all(|row| !row.open), "{rows:?}");
     }

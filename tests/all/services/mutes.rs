@@ -69,9 +69,9 @@ async fn a_digest_excludes_muted_subjects(fresh: Fresh) {
     assert_eq!(report.due.users, 2);
     assert_eq!(report.due.events, 3);
     assert_eq!(report.users.pending, 2);
-    assert_eq!(town.told_to("ada"), ["a2"]);
-    assert_eq!(town.told_to("ben"), ["a1", "a2"]);
-    assert_eq!(town.told_to("cem"), [""; 0]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ben"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("cem"), [""; 0]);
     // The marker covers the muted event, too.
     let stacks = fresh.stacks_of(&user("ada")).await;
     let is_left = |stack: &tidings::domain::Stack| stack.uncovered().next().is_some();
@@ -148,8 +148,8 @@ async fn muting_a_topic_mutes_every_object_about_it(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a3", "a4", "a5"]);
-    assert_eq!(town.told_to("ben"), ["a1", "a2", "a5"]);
+    assert_eq!(town.emailed_to("ada"), ["a3", "a4", "a5"]);
+    assert_eq!(town.emailed_to("ben"), ["a1", "a2", "a5"]);
 }
 
 async fn an_event_from_followed_keys_is_muted_only_if_all_are_muted(fresh: Fresh) {
@@ -164,8 +164,8 @@ async fn an_event_from_followed_keys_is_muted_only_if_all_are_muted(fresh: Fresh
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a2", "a3", "a4"]);
-    assert_eq!(town.told_to("ben"), ["a1", "a3"]);
+    assert_eq!(town.emailed_to("ada"), ["a2", "a3", "a4"]);
+    assert_eq!(town.emailed_to("ben"), ["a1", "a3"]);
 }
 
 async fn unmuting_a_subject_does_not_email_its_earlier_events(fresh: Fresh) {
@@ -182,7 +182,7 @@ async fn unmuting_a_subject_does_not_email_its_earlier_events(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     let report = town.digests_at(monday(2)).await;
     assert_eq!((report.due.events, town.mails().len()), (1, 1));
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
 async fn an_expired_mute_does_not_email_its_earlier_events(fresh: Fresh) {
@@ -200,8 +200,8 @@ async fn an_expired_mute_does_not_email_its_earlier_events(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a2"]);
-    assert_eq!(town.told_to("ben"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ben"), ["a1", "a2"]);
 }
 
 async fn mandatory_events_are_never_muted(fresh: Fresh) {
@@ -249,7 +249,7 @@ async fn muted_events_are_in_neither_the_backlog_nor_the_flush_count(fresh: Fres
     assert_eq!((later.people, later.events), (2, 2));
     assert_eq!(report.backlog.older.people, 2);
     assert_eq!(report.backlog.older.events, 2);
-    assert_eq!(town.told_to("ada"), [""; 0]);
+    assert_eq!(town.emailed_to("ada"), [""; 0]);
 }
 
 async fn muted_items_count_as_read_in_the_feed(fresh: Fresh) {

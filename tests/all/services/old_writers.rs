@@ -105,7 +105,7 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
         (report.mails.sent, report.mails.events, again.mails.sent),
         (2, 5, 0)
     );
-    assert_eq!(town.told_to("ada"), ["a2", "a4"]);
+    assert_eq!(town.emailed_to("ada"), ["a2", "a4"]);
     assert!(
         town.mails()[1]
             .filled()
@@ -114,7 +114,7 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
         "an object under an ObjectId is known by its hex text"
     );
     assert_eq!(
-        town.told_to(MARA),
+        town.emailed_to(MARA),
         ["a1", "a4"],
         "a marker on Friday covers Friday, not Thursday"
     );

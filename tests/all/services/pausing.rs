@@ -81,7 +81,7 @@ async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fre
     assert_eq!((meanwhile.mails.sent, calls), (0, 2));
     assert_eq!(resumed.at, monday(0));
     assert_eq!((last.mails.sent, last.ended), (2, None));
-    assert!(town.told().values().all(|times| *times == 1));
+    assert!(town.emailed().values().all(|times| *times == 1));
 }
 
 fn refused() -> Outcome {
@@ -306,7 +306,7 @@ async fn a_sample_contains_the_same_users_each_time(fresh: Fresh) {
     let all = run(&town, Request::default()).await;
 
     assert_eq!(first.due.users + first.users.outside_sample, 3);
-    assert_eq!((first.due.users, town.told_to("ben").len()), (1, 1));
+    assert_eq!((first.due.users, town.emailed_to("ben").len()), (1, 1));
     assert_eq!(again.due.users, 0);
     assert_eq!(again.users.outside_sample, first.users.outside_sample);
     assert_eq!(all.mails.sent, first.users.outside_sample);
@@ -407,7 +407,7 @@ async fn a_clock_a_day_ahead_does_not_delay_other_processes(fresh: Fresh) {
     )
     .await;
 
-    assert!(!town.told_to("ben").is_empty());
+    assert!(!town.emailed_to("ben").is_empty());
 }
 
 async fn undeliverable_addresses_do_not_pause_sending(fresh: Fresh) {

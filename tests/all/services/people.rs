@@ -147,7 +147,11 @@ async fn a_record_with_a_digest_does_not_resubscribe_a_user(fresh: Fresh) {
     people.prefer(&user("ada"), back).await.unwrap();
     town.happens(&["a2"], to(&["ada"])).await;
     town.digests_at(monday(1)).await;
-    assert_eq!(town.told_to("ada"), ["a2"], "what they missed stays missed");
+    assert_eq!(
+        town.emailed_to("ada"),
+        ["a2"],
+        "what they missed stays missed"
+    );
     let alert = ada(&people).await.types[&kind("Alert")];
     assert_eq!((alert.route, alert.since), (Route::Immediate, monday(0)));
 }
@@ -224,7 +228,7 @@ async fn a_resubscribed_user_gets_no_older_events(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     assert_eq!(back.unsubscribed, None);
-    assert_eq!(town.told_to("ada"), ["a3"]);
+    assert_eq!(town.emailed_to("ada"), ["a3"]);
     assert_eq!(
         back.types[&kind("Alert")].route,
         Route::Never,

@@ -77,11 +77,11 @@ async fn a_stack_without_room_for_a_marker_blocks_no_other_digest(fresh: Fresh) 
     let first_bad = |report: &Report| report.mails.bad_stacks.first.clone();
     assert_eq!(first_bad(&first), [bad("ada", Defect::NoRoom)]);
     assert_eq!((first.mails.sent, second.mails.sent), (2, 2));
-    assert_eq!(town.told_to("ben"), ["a1", "a2", "a3"]);
-    assert_eq!(town.told_to("cem"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("ben"), ["a1", "a2", "a3"]);
+    assert_eq!(town.emailed_to("cem"), ["a1", "a2"]);
     // Events that cannot be marked are not emailed, because each run would repeat them. The
     // events of Ada's other days are.
-    assert_eq!(town.told_to("ada"), ["a3"]);
+    assert_eq!(town.emailed_to("ada"), ["a3"]);
     assert_eq!(feed(&town, "ada").await, 1);
 }
 
@@ -101,8 +101,8 @@ async fn events_of_a_stack_repaired_after_it_left_the_window_are_emailed(fresh: 
     put(&database, first_day(), intact).await;
     town.digests_at(monday(2)).await;
 
-    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
-    assert_eq!(town.told_to("ben"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("ben"), ["a1", "a2"]);
 }
 
 async fn an_events_field_that_is_no_array_blocks_no_batch(fresh: Fresh) {
@@ -173,7 +173,7 @@ async fn malformed_entries_are_skipped_and_keep_their_index(fresh: Fresh) {
     assert_eq!(town.digests_at(monday(1)).await.mails.sent, 0);
 
     for person in ["ada", "ben"] {
-        assert_eq!(town.told_to(person), ["a1", "a3"]);
+        assert_eq!(town.emailed_to(person), ["a1", "a3"]);
     }
 }
 
@@ -277,8 +277,8 @@ async fn records_with_invalid_utf8_block_no_email(fresh: Fresh) {
 
     // Only the name in Ada's record is unreadable.
     assert_eq!(report.mails.sent, 2);
-    assert_eq!(town.told_to("ben"), ["a1"]);
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ben"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert_eq!(feed(&town, "ben").await, 2);
     assert_eq!(feed(&town, "ada").await, 2);
 }

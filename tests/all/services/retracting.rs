@@ -77,8 +77,8 @@ async fn a_retracted_event_is_in_no_feed_and_no_digest(fresh: Fresh) {
     assert_eq!(shown(&feed(&town, "cem").await), [""; 0]);
     let report = town.digests_at(monday(0)).await;
     assert_eq!((report.due.users, report.mails.sent), (2, 2));
-    assert_eq!(town.told_to("ada"), ["a1"]);
-    assert_eq!(town.told_to("cem"), [""; 0]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("cem"), [""; 0]);
 }
 
 async fn an_event_after_a_retraction_is_new_and_emailed(fresh: Fresh) {
@@ -111,8 +111,8 @@ async fn an_event_after_a_retraction_is_new_and_emailed(fresh: Fresh) {
     assert_ne!(again.items[0].id, page.items[0].id);
     assert_eq!((again.counts.unseen, again.counts.unread), (1, 1));
     town.digests_at(monday(0)).await;
-    assert_eq!(town.told_to("ada"), ["a1"]);
-    let times = town.told();
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
+    let times = town.emailed();
     assert_eq!(times.values().copied().collect::<Vec<_>>(), [1]);
 }
 
@@ -127,7 +127,7 @@ async fn a_retraction_covers_events_that_are_not_fanned_out_yet(fresh: Fresh) {
 
     assert_eq!(shown(&feed(&town, "ada").await), ["a2"]);
     town.digests_at(monday(0)).await;
-    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
 }
 
 async fn a_deferred_email_excludes_retracted_events(fresh: Fresh) {
@@ -144,8 +144,8 @@ async fn a_deferred_email_excludes_retracted_events(fresh: Fresh) {
     assert_eq!((report.mails.canceled, report.mails.sent), (1, 1));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
-    assert_eq!(town.told_to("ada"), [""; 0]);
-    assert_eq!(town.told_to("ben"), ["a3"]);
+    assert_eq!(town.emailed_to("ada"), [""; 0]);
+    assert_eq!(town.emailed_to("ben"), ["a3"]);
 }
 
 async fn a_retracted_event_that_joins_a_batch_later_is_not_emailed(fresh: Fresh) {

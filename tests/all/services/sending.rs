@@ -321,7 +321,7 @@ async fn an_email_that_waited_for_other_calls_is_checked_again(fresh: Fresh) {
     let report = run(&town, &town.process()).await;
 
     assert_eq!((report.mails.sent, report.mails.canceled), (1, 1));
-    assert!(town.told_to("ben").is_empty());
+    assert!(town.emailed_to("ben").is_empty());
 }
 
 async fn emails_sent_alone_after_a_slow_shared_call_are_not_canceled(fresh: Fresh) {
@@ -340,7 +340,7 @@ async fn emails_sent_alone_after_a_slow_shared_call_are_not_canceled(fresh: Fres
     let report = run(&town, &town.process()).await;
 
     assert_eq!((report.mails.sent, report.mails.canceled), (6, 0));
-    assert!(names.iter().all(|name| town.told_to(name) == ["a1"]));
+    assert!(names.iter().all(|name| town.emailed_to(name) == ["a1"]));
 }
 
 async fn an_email_that_waits_longer_than_its_lease_is_built_again(fresh: Fresh) {
@@ -448,7 +448,7 @@ async fn a_worker_that_resumes_after_its_lease_sends_nothing(fresh: Fresh) {
 
         run(&town, &town.process()).await;
 
-        let twice: Vec<_> = town.told().into_iter().filter(|(_, n)| *n > 1).collect();
+        let twice: Vec<_> = town.emailed().into_iter().filter(|(_, n)| *n > 1).collect();
         assert!(twice.is_empty(), "{certainty:?}: {twice:?}");
         // With `Certainty::Never` the first call has one email, whose outcome stays unknown.
         let mailed = if certainty == Certainty::Never { 1 } else { 2 };
@@ -473,7 +473,7 @@ async fn a_stopped_run_sends_no_more_and_releases_its_leases(fresh: Fresh) {
 
     assert_eq!((report.mails.sent, report.ended), (0, Some(Ended::Stopped)));
     assert_eq!((next.mails.sent, next.due.busy), (9, 0), "nothing is held");
-    assert!(town.told().values().all(|times| *times == 1));
+    assert!(town.emailed().values().all(|times| *times == 1));
 }
 
 async fn a_run_waits_for_emails_that_a_killed_worker_has_leased(fresh: Fresh) {

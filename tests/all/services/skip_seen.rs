@@ -62,9 +62,9 @@ async fn a_digest_excludes_seen_events(fresh: Fresh) {
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!((report.due.users, report.mails.sent), (2, 2));
-    assert_eq!(town.told_to("ada"), ["a3"]);
-    assert_eq!(town.told_to("ben"), ["a1", "a2"]);
-    assert_eq!(town.told_to("cem"), [""; 0]);
+    assert_eq!(town.emailed_to("ada"), ["a3"]);
+    assert_eq!(town.emailed_to("ben"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("cem"), [""; 0]);
     // The marker covers the seen events, too.
     let stacks = fresh.stacks_of(&user("ada")).await;
     assert!(
@@ -82,7 +82,7 @@ async fn by_default_a_digest_includes_seen_events(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
 async fn an_event_marked_as_unread_still_counts_as_seen(fresh: Fresh) {
@@ -97,7 +97,7 @@ async fn an_event_marked_as_unread_still_counts_as_seen(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a2"]);
 }
 
 async fn an_event_that_recurs_after_it_was_seen_is_included(fresh: Fresh) {
@@ -109,7 +109,7 @@ async fn an_event_that_recurs_after_it_was_seen_is_included(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
 async fn a_deferred_digest_excludes_events_seen_meanwhile(fresh: Fresh) {
@@ -129,8 +129,8 @@ async fn a_deferred_digest_excludes_events_seen_meanwhile(fresh: Fresh) {
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
     let unread = items[1].object.as_str();
-    assert_eq!(town.told_to("ben"), [unread]);
-    assert_eq!(town.told_to("ada"), [""; 0]);
+    assert_eq!(town.emailed_to("ben"), [unread]);
+    assert_eq!(town.emailed_to("ada"), [""; 0]);
 }
 
 async fn a_batch_includes_seen_events(fresh: Fresh) {
@@ -187,8 +187,8 @@ async fn seen_events_stay_excluded_after_their_day_leaves_the_window(fresh: Fres
     town.digests_at(monday(2)).await;
 
     assert_eq!((backlog.people, backlog.events), (1, 1));
-    assert_eq!(town.told_to("ada"), [items[1].object.as_str()]);
-    assert_eq!(town.told_to("ben"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), [items[1].object.as_str()]);
+    assert_eq!(town.emailed_to("ben"), ["a1"]);
 }
 
 /// Returns the place of each object in the digest, as explained, and the number of items in the

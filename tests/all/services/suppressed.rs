@@ -52,7 +52,7 @@ async fn an_address_suppressed_before_the_send_gets_no_email(fresh: Fresh) {
     assert_eq!(row.state, DeliveryState::Canceled);
     let reason = row.outcome.reason.as_deref();
     assert_eq!(reason, Some("the person is suppressed after a complaint"));
-    assert!(town.told().is_empty());
+    assert!(town.emailed().is_empty());
 }
 
 async fn an_undeliverable_address_gets_no_further_email(fresh: Fresh) {
@@ -79,7 +79,7 @@ async fn an_undeliverable_address_gets_no_further_email(fresh: Fresh) {
         suppression.detail.as_deref(),
         Some("406 inactive recipient")
     );
-    let works = town.told_to("ben");
+    let works = town.emailed_to("ben");
     assert_eq!(works, ["a1", "a2"]);
 }
 

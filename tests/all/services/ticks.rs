@@ -72,7 +72,7 @@ async fn a_tick_scans_only_users_whose_digest_hour_has_come(fresh: Fresh) {
 
     let seen = [full, early, due, again, idle].map(|report| sent(&report));
     assert_eq!(seen, [(3, 0), (0, 0), (1, 1), (1, 0), (0, 0)]);
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
 async fn the_next_tick_makes_up_for_a_missed_one(fresh: Fresh) {
@@ -107,7 +107,7 @@ async fn the_next_tick_makes_up_for_a_failed_one(fresh: Fresh) {
     tick(&town, "20T08:15").await;
 
     assert!(failed > 5, "{failed}");
-    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert_eq!(town.mails().len(), 1);
 }
 
@@ -185,7 +185,7 @@ async fn a_user_with_an_open_delivery_is_scanned_again_once_it_is_settled(fresh:
     assert_eq!(passed_over.due.busy, 1);
     assert_eq!(too_early.due.busy, 1);
     assert_eq!(ended.mails.sent, 2, "{ended:?}");
-    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
 }
 
 async fn a_tick_retries_a_failed_digest(fresh: Fresh) {

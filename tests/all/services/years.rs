@@ -26,7 +26,9 @@ use tidings::engine::{Error, Silent};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::{Town, mostly_on_sqlite, request, to};
-use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, feed_of, kind, user};
+use crate::support::{
+    Dice, FailingStore, Fault, Fresh, Shorthand, Then, feed_of, kind, number, user,
+};
 
 mostly_on_sqlite! {
     every_wanted_event_of_a_year_is_in_one_email_or_expires
@@ -54,11 +56,10 @@ close_at = 5
 const CALM: i64 = 24;
 
 async fn every_wanted_event_of_a_year_is_in_one_email_or_expires(fresh: Fresh) {
-    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().unwrap());
-    let first = number("TIDINGS_TEST_SEED").unwrap_or(1);
-    let (seeds, days) = match number("TIDINGS_TEST_YEARS") {
-        Some(years) => (first..first + years, 365),
-        None => (first..first + 1, 75),
+    let first = number("TIDINGS_TEST_SEED", 1);
+    let (seeds, days) = match number("TIDINGS_TEST_YEARS", 0) {
+        0 => (first..first + 1, 75),
+        years => (first..first + years, 365),
     };
     for seed in seeds {
         fresh.clear().await;
@@ -68,28 +69,6 @@ async fn every_wanted_event_of_a_year_is_in_one_email_or_expires(fresh: Fresh) {
         }
         let summary = year.check_events().await;
         println!("TIDINGS_TEST_SEED={seed}: {days} days, {summary}");
-    }
-}
-
-/// A pseudorandom generator (SplitMix64). A seed always gives the same numbers.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % n
-    }
-
-    /// Returns `true` with a probability of `per_mille` in a thousand.
-    fn happens(&mut self, per_mille: u64) -> bool {
-        self.below(1_000) < per_mille
-    }
-
-    fn of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len() as u64) as usize]
     }
 }
 
@@ -121,7 +100,7 @@ struct Year {
     town: Town,
     /// The process whose store never fails.
     app: App,
-    draw: Draw,
+    dice: Dice,
     now: DateTime<Utc>,
     events: Vec<Event>,
     off: BTreeSet<&'static str>,
@@ -180,7 +159,7 @@ impl Year {
         let mut year = Self {
             app: town.process(),
             town,
-            draw: Draw(seed),
+            dice: Dice(seed),
             now,
             events: Vec::new(),
             off: BTreeSet::new(),
@@ -208,27 +187,27 @@ impl Year {
         self.lift(calm).await;
         let mut acts: Vec<(u64, Act)> = Vec::new();
         for reader in READERS {
-            for _ in 0..self.draw.below(3) {
-                acts.push((self.draw.below(1_440), Act::Event(reader)));
+            for _ in 0..self.dice.below(3) {
+                acts.push((self.dice.below(1_440), Act::Event(reader)));
             }
             let chooses = !["dee", "fay"].contains(&reader);
-            if !calm && chooses && self.draw.happens(30) {
-                acts.push((self.draw.below(1_440), Act::Change(reader)));
+            if !calm && chooses && self.dice.happens(30) {
+                acts.push((self.dice.below(1_440), Act::Change(reader)));
             }
-            if !calm && BLOCKED.contains(&reader) && self.draw.happens(20) {
-                acts.push((self.draw.below(1_440), Act::Block(reader)));
+            if !calm && BLOCKED.contains(&reader) && self.dice.happens(20) {
+                acts.push((self.dice.below(1_440), Act::Block(reader)));
             }
         }
         let creates = calm && !self.fay.1;
-        if creates || (!calm && self.draw.happens(if self.fay.1 { 30 } else { 300 })) {
-            acts.push((self.draw.below(1_440), Act::DeleteOrCreate));
+        if creates || (!calm && self.dice.happens(if self.fay.1 { 30 } else { 300 })) {
+            acts.push((self.dice.below(1_440), Act::DeleteOrCreate));
         }
-        acts.push((9 * 60 + self.draw.below(15), Act::Run));
+        acts.push((9 * 60 + self.dice.below(15), Act::Run));
         for _ in 0..3 {
-            acts.push((self.draw.below(1_440), Act::Run));
+            acts.push((self.dice.below(1_440), Act::Run));
         }
-        if self.draw.happens(900) {
-            acts.push((4 * 60 + self.draw.below(60), Act::Archive));
+        if self.dice.happens(900) {
+            acts.push((4 * 60 + self.dice.below(60), Act::Archive));
         }
         acts.sort_by_key(|(minute, _)| *minute);
         for (minute, act) in acts {
@@ -251,15 +230,15 @@ impl Year {
     /// Stops the scheduler or the provider at random, for an hour to ten days. Rarely the scheduler
     /// stops for 30 days, longer than `max_age`.
     fn troubles(&mut self) {
-        let hours = |draw: &mut Draw| TimeDelta::hours(1 + draw.below(240) as i64);
-        if self.draw.happens(25) {
-            self.scheduler_down = self.now + hours(&mut self.draw);
+        let hours = |dice: &mut Dice| TimeDelta::hours(1 + dice.below(240) as i64);
+        if self.dice.happens(25) {
+            self.scheduler_down = self.now + hours(&mut self.dice);
         }
-        if self.draw.happens(4) {
+        if self.dice.happens(4) {
             self.scheduler_down = self.now + TimeDelta::days(30);
         }
-        if self.draw.happens(25) {
-            self.provider_down = self.now + hours(&mut self.draw);
+        if self.dice.happens(25) {
+            self.provider_down = self.now + hours(&mut self.dice);
         }
     }
 
@@ -268,7 +247,7 @@ impl Year {
         self.town.put_works(&[&work], |_| true).await;
         let batched = reader == "dee";
         let name = match batched {
-            true => self.draw.of(&["Alarm", "Talk"]),
+            true => self.dice.of(&["Alarm", "Talk"]),
             false => "ArtworkPublished",
         };
         let (owner, exists) = if reader == "fay" { self.fay } else { (0, true) };
@@ -297,8 +276,8 @@ impl Year {
             return;
         }
         let blocks = [Block::Suppressed, Block::Unconfirmed, Block::SoftBounced];
-        let block = self.draw.of(&blocks);
-        let until = self.now + TimeDelta::days(1 + self.draw.below(30) as i64);
+        let block = self.dice.of(&blocks);
+        let until = self.now + TimeDelta::days(1 + self.dice.below(30) as i64);
         self.blocked.insert(reader, (block, until));
         let since = self.now;
         match block {
@@ -409,13 +388,13 @@ impl Year {
         const WEEKDAYS: [Weekday; 4] = [Weekday::Mon, Weekday::Wed, Weekday::Sat, Weekday::Sun];
         let mut digest = DigestChange::default();
         let mut tz = None;
-        match self.draw.below(4) {
-            0 => digest.weekday = Some(Some(self.draw.of(&WEEKDAYS))),
-            1 => digest.hour = Some(Some(self.draw.below(24) as u8)),
-            2 => tz = Some(Some(self.draw.of(&ZONES))),
+        match self.dice.below(4) {
+            0 => digest.weekday = Some(Some(self.dice.of(&WEEKDAYS))),
+            1 => digest.hour = Some(Some(self.dice.below(24) as u8)),
+            2 => tz = Some(Some(self.dice.of(&ZONES))),
             _ => {
                 let cadences = [Cadence::Weekly, Cadence::Daily, Cadence::Never];
-                let cadence = self.draw.of(&cadences);
+                let cadence = self.dice.of(&cadences);
                 digest.cadence = Some(Some(cadence));
                 self.choose(reader, cadence);
             }
@@ -447,11 +426,11 @@ impl Year {
     /// Returns the reliable process or, with a probability of 6 %, one whose store fails for good
     /// within 40 calls.
     fn process(&mut self, calm: bool) -> App {
-        if calm || !self.draw.happens(60) {
+        if calm || !self.dice.happens(60) {
             return self.app.clone();
         }
-        let nth = self.draw.below(40) as usize;
-        let fault = self.draw.of(&[Fault::Refused, Fault::Unheard]);
+        let nth = self.dice.below(40) as usize;
+        let fault = self.dice.of(&[Fault::Refused, Fault::Unheard]);
         let store: Arc<dyn Store> =
             FailingStore::new(self.town.store.clone(), nth, fault, Then::StaysDown);
         self.town.process_on(&store)
@@ -471,9 +450,9 @@ impl Year {
                 },
                 Outcome::Refused { reason },
             ];
-            let outcome = self.draw.of(&[0, 1, 2]);
+            let outcome = self.dice.of(&[0, 1, 2]);
             self.town.answer(vec![kinds[outcome].clone(); 50]);
-        } else if !calm && self.draw.happens(50) {
+        } else if !calm && self.dice.happens(50) {
             let reason = "550 not this one".to_owned();
             self.town.answer([Outcome::Refused { reason }]);
         }

@@ -8,6 +8,7 @@
 mod build;
 mod client;
 mod counted;
+mod dice;
 mod failing;
 mod fresh;
 pub mod mongo;
@@ -21,6 +22,7 @@ pub mod town;
 pub use build::*;
 pub use client::client;
 pub use counted::sum;
+pub use dice::{Dice, number};
 pub use failing::{Before, FailingStore, Fault, Then};
 pub use fresh::Fresh;
 pub use shorthand::{Backlog, BatchCounts, Shorthand};

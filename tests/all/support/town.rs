@@ -5,7 +5,7 @@
 //!
 //! Long because the provider shares the town's clock and records.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -438,8 +438,8 @@ impl Town {
     }
 
     /// Counts how often each work was emailed to each user.
-    pub fn told(&self) -> BTreeMap<(String, String), usize> {
-        let mut told = BTreeMap::new();
+    pub fn emailed(&self) -> BTreeMap<(String, String), usize> {
+        let mut emailed = BTreeMap::new();
         for mail in self.mails() {
             let text = mail.filled().text;
             let person = mail.delivery.as_str().split(':').nth(1).unwrap().to_owned();
@@ -447,17 +447,33 @@ impl Town {
                 .iter()
                 .filter(|work| text.contains(&format!("Work {work}.")))
             {
-                *told
+                *emailed
                     .entry((person.clone(), (*work).to_owned()))
                     .or_default() += 1;
             }
         }
-        told
+        emailed
+    }
+
+    /// Counts how often each work with a title like `Work a1.` was emailed to each user.
+    pub fn emailed_works(&self) -> BTreeMap<(String, String), u32> {
+        let mut emailed = BTreeMap::new();
+        for mail in self.mails() {
+            let person = mail.to.reveal().split('@').next().unwrap();
+            let text = mail.filled().text;
+            let works = text.split("Work ").skip(1);
+            let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
+            for work in works.collect::<BTreeSet<&str>>() {
+                let times = emailed.entry((person.to_owned(), work.to_owned()));
+                *times.or_default() += 1;
+            }
+        }
+        emailed
     }
 
     /// Returns the works that were emailed to this user.
-    pub fn told_to(&self, person: &str) -> Vec<String> {
-        self.told()
+    pub fn emailed_to(&self, person: &str) -> Vec<String> {
+        self.emailed()
             .into_keys()
             .filter(|(who, _)| who == person)
             .map(|(_, work)| work)

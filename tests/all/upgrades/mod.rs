@@ -50,11 +50,16 @@ async fn assert_usable(store: Arc<dyn Store>, story: Story) {
     let states: Vec<DeliveryState> = fay.iter().map(|row| row.state).collect();
     assert_eq!(states, [DeliveryState::Sent, DeliveryState::Unknown]);
     assert!(report.mails.bad_stacks.is_empty() && report.mails.failed == 0);
-    assert_eq!(town.told_to("ada"), ["a1", "a2", "a3", "a4"]);
-    assert_eq!(town.told_to("cem"), ["a3", "a4"]);
-    assert_eq!(town.told_to("fay"), ["a3", "a4"]);
+    assert_eq!(town.emailed_to("ada"), ["a1", "a2", "a3", "a4"]);
+    assert_eq!(town.emailed_to("cem"), ["a3", "a4"]);
+    assert_eq!(town.emailed_to("fay"), ["a3", "a4"]);
     let of_batch = usize::from(story.batch);
-    assert_eq!(town.told().len(), 4 + 2 + 2 + of_batch, "{:?}", town.told());
+    assert_eq!(
+        town.emailed().len(),
+        4 + 2 + 2 + of_batch,
+        "{:?}",
+        town.emailed()
+    );
     assert_eq!(town.mails().len(), 3 + of_batch);
     let again = town
         .digests_at(monday(0) + chrono::TimeDelta::days(1))

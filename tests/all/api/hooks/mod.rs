@@ -295,7 +295,7 @@ async fn after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why(fresh: Fr
 
     assert_eq!((report.mails.sent, report.due.users), (1, 1), "ben's");
     assert_eq!(report.users.unmailable["suppressed after a hard bounce"], 1);
-    assert_eq!(api.town.told_to("ada"), ["a1"]);
+    assert_eq!(api.town.emailed_to("ada"), ["a1"]);
     let explained = api.town.process().explain().user(&user("ada"), None).await;
     let explained = explained.unwrap();
     let why = explained.unmailable.unwrap();
