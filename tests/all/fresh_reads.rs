@@ -12,9 +12,13 @@ use tidings::domain::{Address, DeliveryState, Reason};
 use tidings::store::{Counted, Summing};
 
 use crate::support::poison::database;
-use crate::support::{
-    Fresh, Shorthand, delivery, events, handover, minutes, mongo, noon, today, user,
-};
+use crate::support::town::only_on_mongo;
+use crate::support::{Fresh, Shorthand, delivery, events, handover, minutes, noon, today, user};
+
+only_on_mongo! {
+    every_read_is_causally_consistent
+    a_read_after_reopening_reflects_the_reopening
+}
 
 /// Lets the server record every command on this database from now on.
 async fn note_commands(database: &Database) {
@@ -43,80 +47,72 @@ fn after(read: &Document) -> Option<Timestamp> {
     concern.get_timestamp("afterClusterTime").ok()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_read_is_causally_consistent() {
-    mongo::run(async |store: Fresh| {
-        let database = database(&store).await.unwrap();
-        let (ada, address) = (user("ada"), "ada@example.org".parse::<Address>().unwrap());
-        let row = delivery("ada", "2014-04-22", "one");
-        store.push_list(&ada, events(2, 1)).await;
-        note_commands(&database).await;
+async fn every_read_is_causally_consistent(store: Fresh) {
+    let database = database(&store).await.unwrap();
+    let (ada, address) = (user("ada"), "ada@example.org".parse::<Address>().unwrap());
+    let row = delivery("ada", "2014-04-22", "one");
+    store.push_list(&ada, events(2, 1)).await;
+    note_commands(&database).await;
 
-        let (now, before) = (noon(), noon() - minutes(9));
-        store
-            .soft_bounce(&address, &row.id, now, before)
-            .await
-            .unwrap();
-        let reasons = Reason::ALL.map(Counted::Suppressions);
-        store.count(&reasons).await.unwrap();
-        store.count(&[Counted::Stacks(today())]).await.unwrap();
-        store.batch_counts().await.unwrap();
-        store.backlog().await.unwrap();
-        store.delivery_counts(&DeliveryState::ALL).await.unwrap();
-        store.pending(usize::MAX).await.unwrap();
-        store.newest(9).await.unwrap();
-        store.days().await.unwrap();
-        store.fix_day(today()).await.unwrap();
-        let nothing = Summing::default().end();
-        assert!(!store.drop_day(today(), Some(&nothing)).await.unwrap());
+    let (now, before) = (noon(), noon() - minutes(9));
+    store
+        .soft_bounce(&address, &row.id, now, before)
+        .await
+        .unwrap();
+    let reasons = Reason::ALL.map(Counted::Suppressions);
+    store.count(&reasons).await.unwrap();
+    store.count(&[Counted::Stacks(today())]).await.unwrap();
+    store.batch_counts().await.unwrap();
+    store.backlog().await.unwrap();
+    store.delivery_counts(&DeliveryState::ALL).await.unwrap();
+    store.pending(usize::MAX).await.unwrap();
+    store.newest(9).await.unwrap();
+    store.days().await.unwrap();
+    store.fix_day(today()).await.unwrap();
+    let nothing = Summing::default().end();
+    assert!(!store.drop_day(today(), Some(&nothing)).await.unwrap());
 
-        let reads = reads(&database).await;
-        let old: Vec<&Document> = reads.iter().filter(|read| after(read).is_none()).collect();
-        assert!(reads.len() > 9, "{reads:#?}");
-        assert!(old.is_empty(), "{old:#?}");
-    })
-    .await;
+    let reads = reads(&database).await;
+    let old: Vec<&Document> = reads.iter().filter(|read| after(read).is_none()).collect();
+    assert!(reads.len() > 9, "{reads:#?}");
+    assert!(old.is_empty(), "{old:#?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_after_reopening_reflects_the_reopening() {
-    mongo::run(async |store: Fresh| {
-        let database = database(&store).await.unwrap();
-        let (row, later) = (delivery("ada", "2014-04-22", "one"), noon() + minutes(9));
-        let ids = std::slice::from_ref(&row.id);
-        store.open(std::slice::from_ref(&row)).await.unwrap();
-        let call = [handover(&row.id, "call")];
-        store.sending("one", noon(), later, &call).await.unwrap();
-        let failed = Settlement {
-            id: row.id.clone(),
-            from: DeliveryState::Sending,
-            state: DeliveryState::Failed,
-            items: 1,
-            provider_id: None,
-            reason: Some("550".into()),
-            cause: None,
-        };
-        store.settle("one", noon(), &[failed]).await.unwrap();
-        store.close(ids).await.unwrap();
-        let process = store.second();
-        note_commands(&database).await;
+async fn a_read_after_reopening_reflects_the_reopening(store: Fresh) {
+    let database = database(&store).await.unwrap();
+    let (row, later) = (delivery("ada", "2014-04-22", "one"), noon() + minutes(9));
+    let ids = std::slice::from_ref(&row.id);
+    store.open(std::slice::from_ref(&row)).await.unwrap();
+    let call = [handover(&row.id, "call")];
+    store.sending("one", noon(), later, &call).await.unwrap();
+    let failed = Settlement {
+        id: row.id.clone(),
+        from: DeliveryState::Sending,
+        state: DeliveryState::Failed,
+        items: 1,
+        provider_id: None,
+        reason: Some("550".into()),
+        cause: None,
+    };
+    store.settle("one", noon(), &[failed]).await.unwrap();
+    store.close(ids).await.unwrap();
+    let process = store.second();
+    note_commands(&database).await;
 
-        let requests = [Reopening::of(row.id.clone())];
-        let reopened = process.reopen(later, &requests).await.unwrap();
-        process.users(&[user("ada")]).await.unwrap();
+    let requests = [Reopening::of(row.id.clone())];
+    let reopened = process.reopen(later, &requests).await.unwrap();
+    process.users(&[user("ada")]).await.unwrap();
 
-        assert_eq!(reopened, [Corrected::Done]);
-        let oplog = database.client().database("local");
-        let oplog = oplog.collection::<Document>("oplog.rs");
-        let ours = doc! {"ns": format!("{}.deliveries", database.name()), "op": "u"};
-        let written = oplog.find_one(ours).sort(doc! {"$natural": -1}).await;
-        let written = written.unwrap().unwrap().get_timestamp("ts").unwrap();
-        let read = reads(&database).await.pop().unwrap();
-        assert_eq!(read.get_str("find").ok(), Some("users"), "{read}");
-        assert!(
-            after(&read) >= Some(written),
-            "{read} is older than {written}"
-        );
-    })
-    .await;
+    assert_eq!(reopened, [Corrected::Done]);
+    let oplog = database.client().database("local");
+    let oplog = oplog.collection::<Document>("oplog.rs");
+    let ours = doc! {"ns": format!("{}.deliveries", database.name()), "op": "u"};
+    let written = oplog.find_one(ours).sort(doc! {"$natural": -1}).await;
+    let written = written.unwrap().unwrap().get_timestamp("ts").unwrap();
+    let read = reads(&database).await.pop().unwrap();
+    assert_eq!(read.get_str("find").ok(), Some("users"), "{read}");
+    assert!(
+        after(&read) >= Some(written),
+        "{read} is older than {written}"
+    );
 }

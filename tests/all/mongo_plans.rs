@@ -13,7 +13,16 @@ use tidings::store::{Meeting, People, PeopleFilter};
 
 use crate::store_laws::adding::joined_by;
 use crate::store_laws::batches::{WINDOW, item};
+use crate::support::town::only_on_mongo;
 use crate::support::*;
+
+only_on_mongo! {
+    due_users_are_read_from_the_index_and_only_up_to_the_page
+    the_stacks_of_a_few_users_are_looked_up_by_id
+    object_ids_are_looked_up_only_on_days_that_contain_some
+    an_addition_to_many_open_batches_needs_one_statement
+    equal_changes_of_deliveries_share_a_statement
+}
 
 /// Returns the profiler's entries for this collection while the future runs, in order.
 async fn all_profiled(
@@ -47,61 +56,85 @@ fn updates(profile: &[Document]) -> usize {
 }
 
 /// Covers both an ordinary scan and one after two days without a worker.
-#[tokio::test(flavor = "multi_thread")]
-async fn due_users_are_read_from_the_index_and_only_up_to_the_page() {
-    mongo::run(async |store: Fresh| {
-        let people: Vec<User> = (0..3_000)
-            .map(|n| User {
-                digest: DigestPreference {
-                    cadence: [None, Some(Cadence::Daily)][n % 2],
-                    weekday: [None, Some(Weekday::Tue)][n / 2 % 2],
-                    hour: Some((n / 4 % 24) as u8),
-                    since: None,
-                },
-                ..User::new(user(&format!("u{n:04}")))
-            })
-            .collect();
-        store.put_users(&people).await.unwrap();
-        let common = Common {
-            schedule: Schedule {
-                cadence: Cadence::Daily,
-                weekday: Weekday::Mon,
-                hour: 9,
-                tz: Tz::UTC,
+async fn due_users_are_read_from_the_index_and_only_up_to_the_page(store: Fresh) {
+    let people: Vec<User> = (0..3_000)
+        .map(|n| User {
+            digest: DigestPreference {
+                cadence: [None, Some(Cadence::Daily)][n % 2],
+                weekday: [None, Some(Weekday::Tue)][n / 2 % 2],
+                hour: Some((n / 4 % 24) as u8),
+                since: None,
             },
-            mandatory: true,
-        };
-        let until: DateTime<Utc> = "2014-04-22T09:00:00Z".parse().unwrap();
-        let spans = [TimeDelta::minutes(30), TimeDelta::days(2)];
-        let requested: Vec<DueChoices> = spans
-            .into_iter()
-            .flat_map(|span| DueChoices::between(None, &common, until - span, until))
-            .collect();
+            ..User::new(user(&format!("u{n:04}")))
+        })
+        .collect();
+    store.put_users(&people).await.unwrap();
+    let common = Common {
+        schedule: Schedule {
+            cadence: Cadence::Daily,
+            weekday: Weekday::Mon,
+            hour: 9,
+            tz: Tz::UTC,
+        },
+        mandatory: true,
+    };
+    let until: DateTime<Utc> = "2014-04-22T09:00:00Z".parse().unwrap();
+    let spans = [TimeDelta::minutes(30), TimeDelta::days(2)];
+    let requested: Vec<DueChoices> = spans
+        .into_iter()
+        .flat_map(|span| DueChoices::between(None, &common, until - span, until))
+        .collect();
 
-        for choices in &requested {
-            let profile = profiled(&store, "users", async {
-                let chose = PeopleFilter::Chose(choices);
-                store.find_people(&chose, None, 5).await.unwrap();
-            });
-            let profile = profile.await;
-            assert_eq!(profile.get("hasSortStage"), None, "{profile}");
-            assert_eq!(profile.get_i32("docsExamined").unwrap(), 0, "{profile}");
-            // Each combination of choices starts a new range of the index, which costs a few keys.
-            assert!(profile.get_i32("keysExamined").unwrap() < 400, "{profile}");
-        }
-    })
-    .await;
+    for choices in &requested {
+        let profile = profiled(&store, "users", async {
+            let chose = PeopleFilter::Chose(choices);
+            store.find_people(&chose, None, 5).await.unwrap();
+        });
+        let profile = profile.await;
+        assert_eq!(profile.get("hasSortStage"), None, "{profile}");
+        assert_eq!(profile.get_i32("docsExamined").unwrap(), 0, "{profile}");
+        // Each combination of choices starts a new range of the index, which costs a few keys.
+        assert!(profile.get_i32("keysExamined").unwrap() < 400, "{profile}");
+    }
 }
 
 /// Reading a few of many users must not read the others.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_stacks_of_a_few_users_are_looked_up_by_id() {
-    mongo::run(async |store: Fresh| {
-        let all_users = people(3_000);
-        store.push_list_to_all(&all_users, events(1, 1)).await;
-        let requested: Vec<_> = all_users.iter().step_by(100).cloned().collect();
-        let mut found = Vec::new();
+async fn the_stacks_of_a_few_users_are_looked_up_by_id(store: Fresh) {
+    let all_users = people(3_000);
+    store.push_list_to_all(&all_users, events(1, 1)).await;
+    let requested: Vec<_> = all_users.iter().step_by(100).cloned().collect();
+    let mut found = Vec::new();
 
+    let profile = profiled(&store, "$cmd.aggregate", async {
+        found = store
+            .windows(window(), People::Each(&requested))
+            .await
+            .unwrap();
+    });
+    let profile = profile.await;
+
+    assert_eq!(found.iter().filter(|one| one.stacks.len() == 1).count(), 30);
+    assert_eq!(profile.get_i32("nreturned").unwrap(), 30, "{profile}");
+    assert!(profile.get_i32("docsExamined").unwrap() <= 60, "{profile}");
+}
+
+/// Documents of older writers may have an ObjectId as `_id`. Looking for them doubles the work, so
+/// it is skipped on days without any.
+async fn object_ids_are_looked_up_only_on_days_that_contain_some(store: Fresh) {
+    let hex = |n: usize| format!("{:024x}", 0x5334_0000 + n);
+    let all_users: Vec<UserId> = (0..300).map(|n| user(&hex(n))).collect();
+    store.push_list_to_all(&all_users, events(1, 1)).await;
+    let requested: Vec<UserId> = all_users.iter().step_by(10).cloned().collect();
+    let old = format!(
+        r#"{{"_id":{{"$oid":"{}"}},"events":[{{"t":"T","o":"o"}}]}}"#,
+        hex(10)
+    );
+
+    for (old, lookups, stacks) in [(None, 30, 30), (Some(old), 60, 31)] {
+        let lines: Vec<String> = old.into_iter().collect();
+        let restored = store.restore_day(today(), &lines, Meeting::Same);
+        restored.await.unwrap();
+        let mut found = Vec::new();
         let profile = profiled(&store, "$cmd.aggregate", async {
             found = store
                 .windows(window(), People::Each(&requested))
@@ -110,108 +143,64 @@ async fn the_stacks_of_a_few_users_are_looked_up_by_id() {
         });
         let profile = profile.await;
 
-        assert_eq!(found.iter().filter(|one| one.stacks.len() == 1).count(), 30);
-        assert_eq!(profile.get_i32("nreturned").unwrap(), 30, "{profile}");
-        assert!(profile.get_i32("docsExamined").unwrap() <= 60, "{profile}");
-    })
-    .await;
-}
-
-/// Documents of older writers may have an ObjectId as `_id`. Looking for them doubles the work, so
-/// it is skipped on days without any.
-#[tokio::test(flavor = "multi_thread")]
-async fn object_ids_are_looked_up_only_on_days_that_contain_some() {
-    mongo::run(async |store: Fresh| {
-        let hex = |n: usize| format!("{:024x}", 0x5334_0000 + n);
-        let all_users: Vec<UserId> = (0..300).map(|n| user(&hex(n))).collect();
-        store.push_list_to_all(&all_users, events(1, 1)).await;
-        let requested: Vec<UserId> = all_users.iter().step_by(10).cloned().collect();
-        let old = format!(
-            r#"{{"_id":{{"$oid":"{}"}},"events":[{{"t":"T","o":"o"}}]}}"#,
-            hex(10)
+        assert_eq!(
+            found.iter().map(|one| one.stacks.len()).sum::<usize>(),
+            stacks
         );
-
-        for (old, lookups, stacks) in [(None, 30, 30), (Some(old), 60, 31)] {
-            let lines: Vec<String> = old.into_iter().collect();
-            let restored = store.restore_day(today(), &lines, Meeting::Same);
-            restored.await.unwrap();
-            let mut found = Vec::new();
-            let profile = profiled(&store, "$cmd.aggregate", async {
-                found = store
-                    .windows(window(), People::Each(&requested))
-                    .await
-                    .unwrap();
-            });
-            let profile = profile.await;
-
-            assert_eq!(
-                found.iter().map(|one| one.stacks.len()).sum::<usize>(),
-                stacks
-            );
-            let command = profile.get_document("command").unwrap();
-            let stages = command.get_array("pipeline").unwrap();
-            let stage = stages[0].as_document().unwrap();
-            let ids = stage.get_array("$documents").unwrap();
-            assert_eq!(ids.len(), lookups);
-        }
-    })
-    .await;
+        let command = profile.get_document("command").unwrap();
+        let stages = command.get_array("pipeline").unwrap();
+        let stage = stages[0].as_document().unwrap();
+        let ids = stage.get_array("$documents").unwrap();
+        assert_eq!(ids.len(), lookups);
+    }
 }
 
 /// Planning a statement costs more than adding an event.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_addition_to_many_open_batches_needs_one_statement() {
-    mongo::run(async |store: Fresh| {
-        let opened = |n: usize| joined_by(&format!("p{n:03}"), &WINDOW, &[1]);
-        let accumulators: Vec<Accumulator> = (0..120).map(opened).collect();
-        store.put_accumulators(&accumulators, id(5)).await.unwrap();
-        let addition = Addition::new(vec![item("b", 50)], noon() + minutes(1), &WINDOW).unwrap();
-        let requested = accumulators.iter().map(|of| (of.id.clone(), 0));
-        let requested: Vec<(AccumulatorId, usize)> = requested.collect();
+async fn an_addition_to_many_open_batches_needs_one_statement(store: Fresh) {
+    let opened = |n: usize| joined_by(&format!("p{n:03}"), &WINDOW, &[1]);
+    let accumulators: Vec<Accumulator> = (0..120).map(opened).collect();
+    store.put_accumulators(&accumulators, id(5)).await.unwrap();
+    let addition = Addition::new(vec![item("b", 50)], noon() + minutes(1), &WINDOW).unwrap();
+    let requested = accumulators.iter().map(|of| (of.id.clone(), 0));
+    let requested: Vec<(AccumulatorId, usize)> = requested.collect();
 
-        let profile = all_profiled(&store, "seats", async {
-            let added = store.add_to_open(&requested, &[addition], id(6)).await;
-            assert!(added.unwrap());
-        });
-        assert_eq!(updates(&profile.await), 1);
-    })
-    .await;
+    let profile = all_profiled(&store, "seats", async {
+        let added = store.add_to_open(&requested, &[addition], id(6)).await;
+        assert!(added.unwrap());
+    });
+    assert_eq!(updates(&profile.await), 1);
 }
 
 /// An email has one row, and each change is written for many rows together.
-#[tokio::test(flavor = "multi_thread")]
-async fn equal_changes_of_deliveries_share_a_statement() {
-    mongo::run(async |store: Fresh| {
-        let all_users = people(100);
-        let row = |person: &UserId| delivery(person.as_str(), "2014-04-22", "one");
-        let rows: Vec<Delivery> = all_users.iter().map(row).collect();
-        store.open(&rows).await.unwrap();
-        let handovers: Vec<Handover> = rows.iter().map(|row| handover(&row.id, "x")).collect();
-        let settle = |(n, row): (usize, &Delivery)| Settlement {
-            from: DeliveryState::Sending,
-            provider_id: Some(format!("<{n}@esp>")),
-            ..Settlement::of(row, DeliveryState::Sent, 3, None)
-        };
-        let ends: Vec<Settlement> = rows.iter().enumerate().map(settle).collect();
-        let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
+async fn equal_changes_of_deliveries_share_a_statement(store: Fresh) {
+    let all_users = people(100);
+    let row = |person: &UserId| delivery(person.as_str(), "2014-04-22", "one");
+    let rows: Vec<Delivery> = all_users.iter().map(row).collect();
+    store.open(&rows).await.unwrap();
+    let handovers: Vec<Handover> = rows.iter().map(|row| handover(&row.id, "x")).collect();
+    let settle = |(n, row): (usize, &Delivery)| Settlement {
+        from: DeliveryState::Sending,
+        provider_id: Some(format!("<{n}@esp>")),
+        ..Settlement::of(row, DeliveryState::Sent, 3, None)
+    };
+    let ends: Vec<Settlement> = rows.iter().enumerate().map(settle).collect();
+    let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
 
-        let profile = all_profiled(&store, "deliveries", async {
-            let until = noon() + TimeDelta::minutes(5);
-            store
-                .sending("one", noon(), until, &handovers)
-                .await
-                .unwrap();
-            store.settle("one", noon(), &ends).await.unwrap();
-            store.close(&ids).await.unwrap();
-        });
+    let profile = all_profiled(&store, "deliveries", async {
+        let until = noon() + TimeDelta::minutes(5);
+        store
+            .sending("one", noon(), until, &handovers)
+            .await
+            .unwrap();
+        store.settle("one", noon(), &ends).await.unwrap();
+        store.close(&ids).await.unwrap();
+    });
 
-        assert_eq!(updates(&profile.await), 3);
-        let rows = store.deliveries(&ids).await.unwrap();
-        assert!(
-            rows.iter()
-                .flatten()
-                .all(|row| !row.open && row.attempts.made == 1)
-        );
-    })
-    .await;
+    assert_eq!(updates(&profile.await), 3);
+    let rows = store.deliveries(&ids).await.unwrap();
+    assert!(
+        rows.iter()
+            .flatten()
+            .all(|row| !row.open && row.attempts.made == 1)
+    );
 }

@@ -14,7 +14,7 @@ use tidings::wire::status::{Finding, Severity};
 
 use super::{HEALTHY, found};
 use crate::services::unreadable::{write, zone};
-use crate::support::town::on_both_stores;
+use crate::support::town::{on_both_stores, only_on_mongo, only_on_sqlite};
 use crate::support::{FailingStore, Fresh, Shorthand, delivery, event, noon, push_to, user};
 
 on_both_stores! {
@@ -33,6 +33,18 @@ const LOOK: DoctorOptions = DoctorOptions {
     offline: true,
     nameserver: None,
 };
+
+only_on_mongo! {
+    a_missing_or_wrong_mongodb_index_is_named_but_not_created
+    the_version_and_replication_of_mongodb_are_reported
+    a_wrong_clock_is_an_error
+    an_unreadable_schema_note_does_not_prevent_other_checks
+}
+
+only_on_sqlite! {
+    emails_with_an_unknown_outcome_are_a_warning
+    a_missing_sqlite_index_is_named
+}
 
 async fn findings(store: &str) -> Vec<Finding> {
     super::findings(&format!("{HEALTHY}store = \"{store}\""), LOOK).await
@@ -176,118 +188,94 @@ async fn days_older_than_archive_keep_are_a_warning_with_the_command(fresh: Fres
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn emails_with_an_unknown_outcome_are_a_warning() {
-    crate::support::sqlite::run(|fresh| async move {
-        let row = delivery("ada", "2014-04-21", "w1");
-        let unknown = Settlement {
-            id: row.id.clone(),
-            from: DeliveryState::Sending,
-            state: DeliveryState::Unknown,
-            items: 1,
-            provider_id: None,
-            reason: None,
-            cause: None,
-        };
-        fresh.open(&[row]).await.unwrap();
-        let settled = fresh.settle("w1", noon(), &[unknown]).await.unwrap();
-        assert_eq!(settled, [true]);
+async fn emails_with_an_unknown_outcome_are_a_warning(fresh: Fresh) {
+    let row = delivery("ada", "2014-04-21", "w1");
+    let unknown = Settlement {
+        id: row.id.clone(),
+        from: DeliveryState::Sending,
+        state: DeliveryState::Unknown,
+        items: 1,
+        provider_id: None,
+        reason: None,
+        cause: None,
+    };
+    fresh.open(&[row]).await.unwrap();
+    let settled = fresh.settle("w1", noon(), &[unknown]).await.unwrap();
+    assert_eq!(settled, [true]);
 
-        let seen = findings(fresh.url()).await;
+    let seen = findings(fresh.url()).await;
 
-        found(
-            &seen,
-            "unknown mails",
-            Severity::Warning,
-            "1 of which nobody knows whether it was mailed",
-        );
-    })
-    .await;
+    found(
+        &seen,
+        "unknown mails",
+        Severity::Warning,
+        "1 of which nobody knows whether it was mailed",
+    );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_sqlite_index_is_named() {
-    crate::support::sqlite::run(|fresh| async move {
-        let file = fresh.url().strip_prefix("sqlite:").unwrap().to_owned();
-        let connection = rusqlite::Connection::open(file).unwrap();
-        connection
-            .execute_batch("DROP INDEX deliveries_by_tag")
-            .unwrap();
+async fn a_missing_sqlite_index_is_named(fresh: Fresh) {
+    let file = fresh.url().strip_prefix("sqlite:").unwrap().to_owned();
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection
+        .execute_batch("DROP INDEX deliveries_by_tag")
+        .unwrap();
 
+    let seen = findings(fresh.url()).await;
+
+    let named = "deliveries(deliveries_by_tag)";
+    found(&seen, "indexes", Severity::Warning, named);
+}
+
+async fn a_missing_or_wrong_mongodb_index_is_named_but_not_created(fresh: Fresh) {
+    let client = mongodb::Client::with_uri_str(fresh.url()).await.unwrap();
+    let database = client.default_database().unwrap();
+    let deliveries = database.collection::<bson::Document>("deliveries");
+    deliveries.drop_index("tag_1").await.unwrap();
+    let fanouts = database.collection::<bson::Document>("fanouts");
+    fanouts.drop_index("key_1").await.unwrap();
+    let plain = mongodb::IndexModel::builder().keys(doc! {"key": 1.0});
+    fanouts.create_index(plain.build()).await.unwrap();
+
+    for _ in 0..2 {
         let seen = findings(fresh.url()).await;
 
-        let named = "deliveries(deliveries_by_tag)";
+        let named = "missing: fanouts(key); deliveries(tag)";
         found(&seen, "indexes", Severity::Warning, named);
-    })
-    .await;
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_or_wrong_mongodb_index_is_named_but_not_created() {
-    crate::support::mongo::run(|fresh| async move {
-        let client = mongodb::Client::with_uri_str(fresh.url()).await.unwrap();
-        let database = client.default_database().unwrap();
-        let deliveries = database.collection::<bson::Document>("deliveries");
-        deliveries.drop_index("tag_1").await.unwrap();
-        let fanouts = database.collection::<bson::Document>("fanouts");
-        fanouts.drop_index("key_1").await.unwrap();
-        let plain = mongodb::IndexModel::builder().keys(doc! {"key": 1.0});
-        fanouts.create_index(plain.build()).await.unwrap();
+async fn the_version_and_replication_of_mongodb_are_reported(fresh: Fresh) {
+    let seen = findings(fresh.url()).await;
 
-        for _ in 0..2 {
-            let seen = findings(fresh.url()).await;
-
-            let named = "missing: fanouts(key); deliveries(tag)";
-            found(&seen, "indexes", Severity::Warning, named);
-        }
-    })
-    .await;
+    found(&seen, "database", Severity::Ok, "MongoDB ");
+    found(&seen, "clock", Severity::Ok, "agree");
+    assert!(
+        super::of(&seen, "replication")
+            .found
+            .starts_with("a replica set of")
+    );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_version_and_replication_of_mongodb_are_reported() {
-    crate::support::mongo::run(|fresh| async move {
-        let seen = findings(fresh.url()).await;
+async fn a_wrong_clock_is_an_error(fresh: Fresh) {
+    let config = Config::parse(&format!("store = \"{}\"", fresh.url())).unwrap();
+    let wrong = Arc::new(ManualClock::at(noon()));
 
-        found(&seen, "database", Severity::Ok, "MongoDB ");
-        found(&seen, "clock", Severity::Ok, "agree");
-        assert!(
-            super::of(&seen, "replication")
-                .found
-                .starts_with("a replica set of")
-        );
-    })
-    .await;
+    let seen = doctor(&config, None, LOOK, wrong).await.run().await;
+
+    found(&seen, "clock", Severity::Error, "NTP");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_clock_is_an_error() {
-    crate::support::mongo::run(|fresh| async move {
-        let config = Config::parse(&format!("store = \"{}\"", fresh.url())).unwrap();
-        let wrong = Arc::new(ManualClock::at(noon()));
+async fn an_unreadable_schema_note_does_not_prevent_other_checks(fresh: Fresh) {
+    let config = Config::parse(&format!("{HEALTHY}store = \"{}\"", fresh.url())).unwrap();
+    let doctor = doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
+    fresh.put_note("schema", "not a schema").await.unwrap();
 
-        let seen = doctor(&config, None, LOOK, wrong).await.run().await;
+    let seen = doctor.run().await;
 
-        found(&seen, "clock", Severity::Error, "NTP");
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unreadable_schema_note_does_not_prevent_other_checks() {
-    crate::support::mongo::run(|fresh| async move {
-        let config = Config::parse(&format!("{HEALTHY}store = \"{}\"", fresh.url())).unwrap();
-        let doctor = doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
-        fresh.put_note("schema", "not a schema").await.unwrap();
-
-        let seen = doctor.run().await;
-
-        found(&seen, "schema", Severity::Error, "schema");
-        for check in ["database", "indexes", "writing"] {
-            found(&seen, check, Severity::Ok, "");
-        }
-    })
-    .await;
+    found(&seen, "schema", Severity::Error, "schema");
+    for check in ["database", "indexes", "writing"] {
+        found(&seen, check, Severity::Ok, "");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,8 +8,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Network, found, problems};
-use crate::support::town::{Town, mostly_on_sqlite};
+use crate::support::town::{Town, mostly_on_sqlite, only_on_sqlite};
 use crate::support::{FailingStore, Fault, Fresh, Then};
+
+only_on_sqlite! {
+    the_link_secret_in_the_store_is_enough
+    a_server_that_cannot_reach_its_store_is_an_error
+    another_server_at_the_public_url_is_detected
+    a_public_url_without_listener_or_tls_is_an_error
+}
 
 mostly_on_sqlite! {
     a_healthy_setup_has_no_problems
@@ -103,46 +110,38 @@ async fn a_server_with_another_link_secret_is_an_error(fresh: Fresh) {
     serving.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_link_secret_in_the_store_is_enough() {
-    crate::support::sqlite::run(|fresh| async move {
-        let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
-        let serving = Serving::start(town.process()).await;
-        let network = Network::healthy().await;
-        let url = format!("mail.url = \"{}\"\n", network.provider.url);
-        let own = super::HEALTHY.replace(&format!("server.link_secret = \"{SECRET}\""), "");
+async fn the_link_secret_in_the_store_is_enough(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
+    let serving = Serving::start(town.process()).await;
+    let network = Network::healthy().await;
+    let url = format!("mail.url = \"{}\"\n", network.provider.url);
+    let own = super::HEALTHY.replace(&format!("server.link_secret = \"{SECRET}\""), "");
 
-        let config = [own, url, more(&fresh, &serving.url)].concat();
-        let seen = super::findings(&config, network.look()).await;
+    let config = [own, url, more(&fresh, &serving.url)].concat();
+    let seen = super::findings(&config, network.look()).await;
 
-        found(&seen, "one-click", Severity::Ok, "");
-        serving.end().await;
-    })
-    .await;
+    found(&seen, "one-click", Severity::Ok, "");
+    serving.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_cannot_reach_its_store_is_an_error() {
-    crate::support::sqlite::run(|fresh| async move {
-        let town = Town::found(&fresh, true, &town(SECRET)).await;
-        let down = FailingStore::new(town.store.clone(), 0, Fault::Refused, Then::StaysDown);
-        let store: std::sync::Arc<dyn tidings::store::Store> = down;
-        let serving = Serving::start(town.process_on(&store)).await;
+async fn a_server_that_cannot_reach_its_store_is_an_error(fresh: Fresh) {
+    let town = Town::found(&fresh, true, &town(SECRET)).await;
+    let down = FailingStore::new(town.store.clone(), 0, Fault::Refused, Then::StaysDown);
+    let store: std::sync::Arc<dyn tidings::store::Store> = down;
+    let serving = Serving::start(town.process_on(&store)).await;
 
-        let seen = Network::healthy()
-            .await
-            .findings(&more(&fresh, &serving.url))
-            .await;
+    let seen = Network::healthy()
+        .await
+        .findings(&more(&fresh, &serving.url))
+        .await;
 
-        found(
-            &seen,
-            "one-click",
-            Severity::Error,
-            "cannot reach its records",
-        );
-        serving.end().await;
-    })
-    .await;
+    found(
+        &seen,
+        "one-click",
+        Severity::Error,
+        "cannot reach its records",
+    );
+    serving.end().await;
 }
 
 /// Starts a server that sends the same response to every request. Returns its URL.
@@ -162,43 +161,35 @@ pub async fn always(answer: &'static str) -> String {
     url
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_server_at_the_public_url_is_detected() {
-    crate::support::sqlite::run(|fresh| async move {
-        for (answer, pages, words) in [
-            (
-                "301 Moved\r\nLocation: https://www.art.example/",
-                Severity::Error,
-                "sends on to https://www.art.example/",
-            ),
-            ("200 OK", Severity::Warning, "not tidings"),
-            ("401 Unauthorized", Severity::Warning, "login"),
-            ("405 Method Not Allowed", Severity::Warning, "POST"),
-        ] {
-            let url = always(answer).await;
+async fn another_server_at_the_public_url_is_detected(fresh: Fresh) {
+    for (answer, pages, words) in [
+        (
+            "301 Moved\r\nLocation: https://www.art.example/",
+            Severity::Error,
+            "sends on to https://www.art.example/",
+        ),
+        ("200 OK", Severity::Warning, "not tidings"),
+        ("401 Unauthorized", Severity::Warning, "login"),
+        ("405 Method Not Allowed", Severity::Warning, "POST"),
+    ] {
+        let url = always(answer).await;
 
-            let seen = Network::healthy().await.findings(&more(&fresh, &url)).await;
+        let seen = Network::healthy().await.findings(&more(&fresh, &url)).await;
 
-            found(&seen, "public pages", pages, "");
-            found(&seen, "one-click", Severity::Error, words);
-        }
-    })
-    .await;
+        found(&seen, "public pages", pages, "");
+        found(&seen, "one-click", Severity::Error, words);
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_public_url_without_listener_or_tls_is_an_error() {
-    crate::support::sqlite::run(|fresh| async move {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let unused = format!("http://{}", free.local_addr().unwrap());
-        drop(free);
-        let plain = always("200 OK").await.replace("http://", "https://");
-        for (url, words) in [(unused, "nothing listens"), (plain, "cannot be trusted")] {
-            let seen = Network::healthy().await.findings(&more(&fresh, &url)).await;
+async fn a_public_url_without_listener_or_tls_is_an_error(fresh: Fresh) {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let unused = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    let plain = always("200 OK").await.replace("http://", "https://");
+    for (url, words) in [(unused, "nothing listens"), (plain, "cannot be trusted")] {
+        let seen = Network::healthy().await.findings(&more(&fresh, &url)).await;
 
-            found(&seen, "public pages", Severity::Error, words);
-            found(&seen, "one-click", Severity::Error, words);
-        }
-    })
-    .await;
+        found(&seen, "public pages", Severity::Error, words);
+        found(&seen, "one-click", Severity::Error, words);
+    }
 }

@@ -7,7 +7,7 @@ use tidings::engine::Silent;
 use tidings::wire::digest::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
-use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{Town, monday, on_both_stores, only_on_mongo, request, saturday, to};
 use crate::support::{Fresh, Shorthand, feed_of, user};
 
 on_both_stores! {
@@ -17,21 +17,8 @@ on_both_stores! {
     unreadable_fan_outs_do_not_block_others
 }
 
-/// Runs tests on MongoDB only. A row of SQLite always accepts another entry; a document may not.
-macro_rules! on_mongodb {
-    ($($test:ident)*) => {
-        mod mongo_only {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $test() {
-                    crate::support::mongo::run(super::$test).await;
-                }
-            )*
-        }
-    };
-}
-
-on_mongodb! {
+// A row of SQLite always accepts another entry; a document may not.
+only_on_mongo! {
     a_stack_without_room_for_a_marker_blocks_no_other_digest
     events_of_a_stack_repaired_after_it_left_the_window_are_emailed
     an_events_field_that_is_no_array_blocks_no_batch

@@ -70,36 +70,29 @@ struct Plan {
 }
 
 impl FailingStore {
-    /// A store whose call number `nth` fails, counted from 0.
-    pub fn new(inner: Arc<dyn Store>, nth: usize, fault: Fault, then: Then) -> Arc<Self> {
-        let fails = Some((nth, fault, then));
-        let plan = Mutex::new(Plan {
-            fails,
-            ..Plan::default()
-        });
-        Arc::new(Self {
+    /// A store that passes on all calls, and counts them.
+    fn passing(inner: Arc<dyn Store>) -> Self {
+        Self {
             inner,
-            plan,
+            plan: Mutex::default(),
             before: None,
             due: None,
             stale: Mutex::default(),
-        })
+        }
+    }
+
+    /// A store whose call number `nth` fails, counted from 0.
+    pub fn new(inner: Arc<dyn Store>, nth: usize, fault: Fault, then: Then) -> Arc<Self> {
+        let store = Self::passing(inner);
+        store.plan.lock().unwrap().fails = Some((nth, fault, then));
+        Arc::new(store)
     }
 
     /// A store that fails only call number `nth` of this method, counted from 0.
     pub fn of_verb(inner: Arc<dyn Store>, verb: &'static str, nth: usize) -> Arc<Self> {
-        let plan = Mutex::new(Plan {
-            fails: Some((nth, Fault::Refused, Then::Recovers)),
-            only: Some(verb),
-            ..Plan::default()
-        });
-        Arc::new(Self {
-            inner,
-            plan,
-            before: None,
-            due: None,
-            stale: Mutex::default(),
-        })
+        let store = Self::new(inner, nth, Fault::Refused, Then::Recovers);
+        store.plan.lock().unwrap().only = Some(verb);
+        store
     }
 
     /// A store that runs `what` before the first call of this method. Dropping it panics if there
@@ -121,47 +114,29 @@ impl FailingStore {
                 None => Box::pin(std::future::ready(())),
             }
         });
-        Arc::new(Self {
-            inner,
-            plan: Mutex::default(),
-            before: Some(before),
-            due,
-            stale: Mutex::default(),
-        })
+        let mut store = Self::passing(inner);
+        (store.before, store.due) = (Some(before), due);
+        Arc::new(store)
     }
 
     /// A store whose first search for accumulators also returns these, first. MongoDB may return an
     /// accumulator twice that moves in the index during the search: in its old and its new state.
     pub fn finding_stale_first(inner: Arc<dyn Store>, stale: Vec<Accumulator>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            plan: Mutex::default(),
-            before: None,
-            due: None,
-            stale: Mutex::new(stale),
-        })
+        let store = Self::passing(inner);
+        *store.stale.lock().unwrap() = stale;
+        Arc::new(store)
     }
 
     /// A store that only counts calls.
     pub fn counting(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            plan: Mutex::default(),
-            before: None,
-            due: None,
-            stale: Mutex::default(),
-        })
+        Arc::new(Self::passing(inner))
     }
 
     /// A store that waits for `before` at each call, except for streams.
     pub fn waiting(inner: Arc<dyn Store>, before: Before) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            plan: Mutex::default(),
-            before: Some(before),
-            due: None,
-            stale: Mutex::default(),
-        })
+        let mut store = Self::passing(inner);
+        store.before = Some(before);
+        Arc::new(store)
     }
 
     /// The number of calls, including failed ones.

@@ -128,6 +128,22 @@ static IDLE: Mutex<VecDeque<Prepared>> = Mutex::new(VecDeque::new());
 const SPARE: usize = 4;
 const PREFIX: &str = "tidings_test_";
 
+/// Generates tests with fault injection. Each is an `async fn(&Faulty)`.
+macro_rules! with_faults {
+    ($($test:ident)*) => {
+        mod with_faults {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    $crate::support::mongo::faulty(Default::default(), super::$test).await;
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use with_faults;
+
 /// Each store connects with the name of its database as `appName`, which fail points match.
 async fn on_fresh_database(
     options: MongoOptions,

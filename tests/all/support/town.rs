@@ -549,8 +549,8 @@ pub fn followers_of(what: &str) -> Audience {
 /// other writers, and change notices. Each is an `async fn(Fresh)`.
 macro_rules! on_both_stores {
     ($($test:ident)*) => {
-        $crate::support::town::on_store! { sqlite, []: $($test)* }
-        $crate::support::town::on_store! { mongo, []: $($test)* }
+        $crate::support::town::on_store! { sqlite: sqlite, []: $($test)* }
+        $crate::support::town::on_store! { mongo: mongo, []: $($test)* }
     };
 }
 
@@ -558,16 +558,30 @@ macro_rules! on_both_stores {
 /// that both stores behave alike. Each is an `async fn(Fresh)`.
 macro_rules! mostly_on_sqlite {
     ($($test:ident)*) => {
-        $crate::support::town::on_store! { sqlite, []: $($test)* }
+        $crate::support::town::on_store! { sqlite: sqlite, []: $($test)* }
         $crate::support::town::on_store! {
-            mongo, [#[ignore = "runs with scripts/test --full"]]: $($test)*
+            mongo: mongo, [#[ignore = "runs with scripts/test --full"]]: $($test)*
         }
     };
 }
 
+/// Generates tests for SQLite only. Each is an `async fn(Fresh)`.
+macro_rules! only_on_sqlite {
+    ($($test:ident)*) => {
+        $crate::support::town::on_store! { only_sqlite: sqlite, []: $($test)* }
+    };
+}
+
+/// Generates tests for MongoDB only. Each is an `async fn(Fresh)`.
+macro_rules! only_on_mongo {
+    ($($test:ident)*) => {
+        $crate::support::town::on_store! { only_mongo: mongo, []: $($test)* }
+    };
+}
+
 macro_rules! on_store {
-    ($store:ident, $attribute:tt: $($test:ident)*) => {
-        mod $store {
+    ($module:ident: $store:ident, $attribute:tt: $($test:ident)*) => {
+        mod $module {
             $($crate::support::town::on_store! { @ $store, $attribute, $test })*
         }
     };
@@ -580,4 +594,4 @@ macro_rules! on_store {
     };
 }
 
-pub(crate) use {mostly_on_sqlite, on_both_stores, on_store};
+pub(crate) use {mostly_on_sqlite, on_both_stores, on_store, only_on_mongo, only_on_sqlite};

@@ -9,9 +9,15 @@ use tidings::store::Diagnostics;
 use tidings::store::mongo::{Mongo, MongoOptions};
 
 use super::{Story, assert_usable};
-use crate::support::mongo::run;
 use crate::support::poison::database;
+use crate::support::town::only_on_mongo;
 use crate::support::{Fresh, Shorthand};
+
+only_on_mongo! {
+    a_database_of_each_version_can_be_used
+    a_foreign_index_is_kept_beside_ours
+    only_a_database_that_requires_a_newer_version_is_rejected
+}
 
 /// Drops the database with its indexes and notes, and writes these documents and indexes.
 async fn write(fresh: &Fresh, lines: &str) -> Database {
@@ -52,88 +58,76 @@ async fn indexes(database: &Database, collection: &str) -> Vec<String> {
     listed.into_iter().map(name).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_of_each_version_can_be_used() {
-    run(async |fresh: Fresh| {
-        for (lines, batch, pushed) in [
-            (include_str!("mongo_1.ndjson"), false, false),
-            (include_str!("mongo_3.ndjson"), false, true),
-            (include_str!("mongo_5.ndjson"), true, true),
-        ] {
-            let database = write(&fresh, lines).await;
-            let store = open(&fresh).await;
-
-            let before = store.schema().await.unwrap();
-            store.prepare().await.unwrap();
-            let after = store.schema().await.unwrap();
-
-            assert_eq!((before.version, before.steps.len()), (1, 1));
-            assert_eq!((after.version, after.steps.len()), (after.known, 0));
-            assert_eq!(missing_indexes(&store).await, [""; 0]);
-            let deliveries = database.collection::<Document>("deliveries");
-            let untagged = doc! {"tag": {"$exists": false}};
-            assert_eq!(deliveries.count_documents(untagged).await.unwrap(), 0);
-            let remaining = indexes(&database, "deliveries").await;
-            assert!(!remaining.contains(&"state_1".to_owned()), "{remaining:?}");
-            assert_usable(store, Story { batch, pushed }).await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreign_index_is_kept_beside_ours() {
-    run(async |fresh: Fresh| {
-        let database = write(&fresh, "").await;
-        // One has our name and fields but is not unique. The other has our name and different
-        // fields.
-        let theirs = [
-            ("fanouts", doc! {"key": {"key": 1}, "name": "key_1"}),
-            ("users", doc! {"key": {"plan": 1}, "name": "loc_2dsphere"}),
-        ];
-        for (collection, index) in theirs {
-            let create = doc! {"createIndexes": collection, "indexes": [index]};
-            database.run_command(create).await.unwrap();
-        }
+async fn a_database_of_each_version_can_be_used(fresh: Fresh) {
+    for (lines, batch, pushed) in [
+        (include_str!("mongo_1.ndjson"), false, false),
+        (include_str!("mongo_3.ndjson"), false, true),
+        (include_str!("mongo_5.ndjson"), true, true),
+    ] {
+        let database = write(&fresh, lines).await;
         let store = open(&fresh).await;
-        let missing = missing_indexes(&store).await;
-        assert!(missing.contains(&"fanouts(key)".to_owned()), "{missing:?}");
 
+        let before = store.schema().await.unwrap();
         store.prepare().await.unwrap();
-        store.prepare().await.unwrap();
+        let after = store.schema().await.unwrap();
 
+        assert_eq!((before.version, before.steps.len()), (1, 1));
+        assert_eq!((after.version, after.steps.len()), (after.known, 0));
         assert_eq!(missing_indexes(&store).await, [""; 0]);
-        let fanouts = indexes(&database, "fanouts").await;
-        for name in ["key_1", "tidings_key_1"] {
-            assert!(fanouts.contains(&name.to_owned()), "{fanouts:?}");
-        }
-        let users = indexes(&database, "users").await;
-        for name in ["loc_2dsphere", "tidings_loc_2dsphere"] {
-            assert!(users.contains(&name.to_owned()), "{users:?}");
-        }
-    })
-    .await;
+        let deliveries = database.collection::<Document>("deliveries");
+        let untagged = doc! {"tag": {"$exists": false}};
+        assert_eq!(deliveries.count_documents(untagged).await.unwrap(), 0);
+        let remaining = indexes(&database, "deliveries").await;
+        assert!(!remaining.contains(&"state_1".to_owned()), "{remaining:?}");
+        assert_usable(store, Story { batch, pushed }).await;
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_database_that_requires_a_newer_version_is_rejected() {
-    run(async |fresh: Fresh| {
-        let store = open(&fresh).await;
-        let note = |version: u32, least: u32| format!(r#"{{"version":{version},"for":{least}}}"#);
-        store.put_note("schema", &note(9, 2)).await.unwrap();
-        store.prepare().await.unwrap();
-        let newer = store.schema().await.unwrap();
+async fn a_foreign_index_is_kept_beside_ours(fresh: Fresh) {
+    let database = write(&fresh, "").await;
+    // One has our name and fields but is not unique. The other has our name and different
+    // fields.
+    let theirs = [
+        ("fanouts", doc! {"key": {"key": 1}, "name": "key_1"}),
+        ("users", doc! {"key": {"plan": 1}, "name": "loc_2dsphere"}),
+    ];
+    for (collection, index) in theirs {
+        let create = doc! {"createIndexes": collection, "indexes": [index]};
+        database.run_command(create).await.unwrap();
+    }
+    let store = open(&fresh).await;
+    let missing = missing_indexes(&store).await;
+    assert!(missing.contains(&"fanouts(key)".to_owned()), "{missing:?}");
 
-        store.put_note("schema", &note(9, 9)).await.unwrap();
-        let refused = [
-            store.prepare().await.unwrap_err().to_string(),
-            store.schema().await.unwrap_err().to_string(),
-        ];
+    store.prepare().await.unwrap();
+    store.prepare().await.unwrap();
 
-        assert_eq!((newer.version, newer.steps.len()), (9, 0));
-        for why in refused {
-            assert!(why.contains("its schema is number 9"), "{why}");
-        }
-    })
-    .await;
+    assert_eq!(missing_indexes(&store).await, [""; 0]);
+    let fanouts = indexes(&database, "fanouts").await;
+    for name in ["key_1", "tidings_key_1"] {
+        assert!(fanouts.contains(&name.to_owned()), "{fanouts:?}");
+    }
+    let users = indexes(&database, "users").await;
+    for name in ["loc_2dsphere", "tidings_loc_2dsphere"] {
+        assert!(users.contains(&name.to_owned()), "{users:?}");
+    }
+}
+
+async fn only_a_database_that_requires_a_newer_version_is_rejected(fresh: Fresh) {
+    let store = open(&fresh).await;
+    let note = |version: u32, least: u32| format!(r#"{{"version":{version},"for":{least}}}"#);
+    store.put_note("schema", &note(9, 2)).await.unwrap();
+    store.prepare().await.unwrap();
+    let newer = store.schema().await.unwrap();
+
+    store.put_note("schema", &note(9, 9)).await.unwrap();
+    let refused = [
+        store.prepare().await.unwrap_err().to_string(),
+        store.schema().await.unwrap_err().to_string(),
+    ];
+
+    assert_eq!((newer.version, newer.steps.len()), (9, 0));
+    for why in refused {
+        assert!(why.contains("its schema is number 9"), "{why}");
+    }
 }
