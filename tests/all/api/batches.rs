@@ -374,16 +374,8 @@ async fn invalid_batch_requests_are_rejected_with_advice(fresh: Fresh) {
             super::answer(api.ask(method, &format!("/v1/batches/%7B%22$ne%22:1%7D{end}"))).await;
         let stranger =
             super::answer(api.anonymous(method, &format!("/v1/batches/{unknown_id}{end}"))).await;
-        assert_eq!(
-            (missing.status, missing.code()),
-            (404, "unknown_batch"),
-            "{method} {end}"
-        );
-        assert_eq!(
-            (garbled.status, garbled.code()),
-            (400, "invalid_parameter"),
-            "{method} {end}"
-        );
+        missing.assert_problem(404, "unknown_batch", &format_args!("{method} {end}"));
+        garbled.assert_problem(400, "invalid_parameter", &format_args!("{method} {end}"));
         assert_eq!(stranger.status, 401, "{method} {end}");
     }
     for (method, path, allow) in [

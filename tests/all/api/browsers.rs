@@ -6,7 +6,7 @@ use tidings::domain::Scope;
 
 use super::access::{key, token, town};
 use super::{Answer, Api, KEY, answer};
-use crate::support::Fresh;
+use crate::support::{Fresh, assert_contains};
 
 on_sqlite! {
     only_configured_origins_may_call_the_api
@@ -132,10 +132,7 @@ async fn an_unlisted_origin_learns_which_option_to_set(fresh: Fresh) {
         assert!(preflighted.contains(names_the_option), "{preflighted}");
         assert_eq!(without_token, preflighted);
         assert!(of_a_file.contains("server.cors_origins"), "{of_a_file}");
-        assert!(
-            of_a_file.contains("serve the page over HTTP"),
-            "{of_a_file}"
-        );
+        assert_contains!(of_a_file, "serve the page over HTTP");
         let response = answer(api.ask("GET", feed).header("Origin", APP)).await;
         assert_eq!(response.header("access-control-allow-origin"), "");
         api.stop().await;

@@ -190,11 +190,7 @@ async fn bad_input_gets_a_clear_error_and_never_reaches_the_store(fresh: Fresh) 
             "application/problem+json",
             "{body}"
         );
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{body}"
-        );
+        refused.assert_problem(400, "invalid_body", &body);
         let (detail, place) = (&refused.body["detail"], &refused.body["location"]);
         writeln!(
             report,
@@ -216,11 +212,7 @@ async fn every_route_rejects_unknown_parameters(fresh: Fresh) {
         let path = format!("{}?limit[$ne]=1", path.replace("{model}", "Artwork"));
         let refused = answer(api.ask(method, &path)).await;
 
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_parameter"),
-            "{method} {path}"
-        );
+        refused.assert_problem(400, "invalid_parameter", &format_args!("{method} {path}"));
         assert_eq!(refused.body["location"], "query parameter limit[$ne]");
     }
 
@@ -245,11 +237,7 @@ async fn invalid_paths_are_rejected(fresh: Fresh) {
         &format!("/v1/users/{long}"),
     ] {
         let refused = api.get(path).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_parameter"),
-            "{path}"
-        );
+        refused.assert_problem(400, "invalid_parameter", &path);
     }
     for path in [
         "/",
@@ -262,11 +250,7 @@ async fn invalid_paths_are_rejected(fresh: Fresh) {
         "/V1/users/ada",
     ] {
         let nothing = api.get(path).await;
-        assert_eq!(
-            (nothing.status, nothing.code()),
-            (404, "not_found"),
-            "{path}"
-        );
+        nothing.assert_problem(404, "not_found", &path);
     }
 
     assert_eq!(counting.calls(), 0, "the store was asked");
@@ -298,10 +282,7 @@ async fn a_body_must_be_json_of_a_limited_size(fresh: Fresh) {
     let larger = send("POST", "/v1/users", "application/json", padded(16)).await;
 
     for refused in [&form, &packed] {
-        assert_eq!(
-            (refused.status, refused.code()),
-            (415, "unsupported_media_type")
-        );
+        refused.assert_problem(415, "unsupported_media_type", &"");
     }
     for refused in [&large, &larger] {
         assert_eq!((refused.status, refused.code()), (413, "body_too_large"));

@@ -149,10 +149,7 @@ async fn reusing_a_key_for_another_event_conflicts_and_changes_nothing(fresh: Fr
     let first = with_key(loan()).await;
     let other = with_key(json!({"type": "Loan", "objects": ["o3"], "to": ["ben"]})).await;
 
-    assert_eq!(
-        (other.status, other.code()),
-        (409, "idempotency_key_reused")
-    );
+    other.assert_problem(409, "idempotency_key_reused", &"");
     let detail = other.body["detail"].as_str().unwrap();
     assert!(
         detail.contains("k-1") && detail.contains(first.body["id"].as_str().unwrap()),
@@ -246,10 +243,7 @@ async fn any_text_is_a_batch_key_and_is_stored_unchanged(fresh: Fresh) {
     }
     assert_eq!((again.status, &again.body["known"]), (202, &json!(true)));
     for another in [other, without] {
-        assert_eq!(
-            (another.status, another.code()),
-            (409, "idempotency_key_reused")
-        );
+        another.assert_problem(409, "idempotency_key_reused", &"");
     }
     assert_eq!(backlog(&api).await, 9);
     api.stop().await;
@@ -294,11 +288,7 @@ async fn invalid_batch_keys_are_rejected_with_advice(fresh: Fresh) {
         let many = api.post("/v1/events", json!([loan(), event])).await;
 
         for (refused, place) in [(one, "batch_key"), (many, "events[1].batch_key")] {
-            assert_eq!(
-                (refused.status, refused.code()),
-                (400, "invalid_body"),
-                "{bad}"
-            );
+            refused.assert_problem(400, "invalid_body", &bad);
             let detail = refused.body["detail"].as_str().unwrap();
             assert!(detail.contains(reason), "{detail}");
             let location = refused.body["location"].as_str().unwrap();
@@ -326,11 +316,7 @@ async fn one_bad_event_rejects_its_whole_list(fresh: Fresh) {
             .post("/v1/events", json!({"events": [loan(), bad]}))
             .await;
 
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{bad}"
-        );
+        refused.assert_problem(400, "invalid_body", &bad);
         assert!(
             refused.body.to_string().contains("events[1]"),
             "{}",
@@ -347,11 +333,7 @@ async fn a_list_has_1_to_1000_events(fresh: Fresh) {
 
     for count in [0, 1_001] {
         let refused = api.post("/v1/events", json!(vec![loan(); count])).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{count}"
-        );
+        refused.assert_problem(400, "invalid_body", &count);
     }
 
     assert_eq!(backlog(&api).await, 0);

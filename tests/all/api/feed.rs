@@ -348,11 +348,7 @@ async fn invalid_feed_parameters_are_rejected_by_name(fresh: Fresh) {
     ] {
         let refused = api.get(&format!("/v1/users/ada/feed?{query}")).await;
 
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_parameter"),
-            "{query}"
-        );
+        refused.assert_problem(400, "invalid_parameter", &query);
         assert_eq!(
             refused.body["location"],
             format!("query parameter {name}"),
@@ -361,11 +357,7 @@ async fn invalid_feed_parameters_are_rejected_by_name(fresh: Fresh) {
     }
     for query in ["limit=%FF", "limit=%zz", "%E0%80=1"] {
         let refused = api.get(&format!("/v1/users/ada/feed?{query}")).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_parameter"),
-            "{query}"
-        );
+        refused.assert_problem(400, "invalid_parameter", &query);
     }
 
     api.stop().await;

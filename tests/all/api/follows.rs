@@ -15,7 +15,7 @@ use super::pages::{CLICK, PUBLIC, path};
 use super::stops::form;
 use super::{Api, pages};
 use crate::support::town::{followers_of, monday, mostly_on_sqlite, request, saturday, to};
-use crate::support::{Fresh, Shorthand, key, user};
+use crate::support::{Fresh, Shorthand, assert_contains, key, user};
 
 mostly_on_sqlite! {
     an_email_names_what_its_reader_follows_and_can_unfollow_it
@@ -93,11 +93,7 @@ async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh
     assert!(text.contains("Because you follow Ines Tavoro"), "{text}");
     assert!(html.contains(">Ines Tavoro</span></a>"), "{html}");
     assert!(html.contains("?unfollow=artist%3A1\""), "{html}");
-    assert!(
-        prompt.html.contains("<h1>Unfollow Ines Tavoro?</h1>"),
-        "{}",
-        prompt.html
-    );
+    assert_contains!(prompt.html, "<h1>Unfollow Ines Tavoro?</h1>");
     assert_eq!(unchanged, ["artist:1", "artist:2"], "GET changes nothing");
     assert_eq!((ended.status, twice.status), (200, 200));
     for page in [&ended, &twice] {
@@ -217,18 +213,10 @@ async fn a_link_cannot_add_a_follow(fresh: Fresh) {
     let ended = api.submit(&own, &format!("{CLICK}&follow=again")).await;
 
     assert_eq!(page.status, 200);
-    assert!(
-        page.html.contains("You do not follow this"),
-        "{}",
-        page.html
-    );
+    assert_contains!(page.html, "You do not follow this");
     assert!(!page.html.contains("<form"), "{}", page.html);
     // A link that ends no follow ignores this field.
-    assert!(
-        ended.html.contains("You are unsubscribed"),
-        "{}",
-        ended.html
-    );
+    assert_contains!(ended.html, "You are unsubscribed");
     assert_eq!(follows(&api, "ada").await, before);
     api.stop().await;
 }
@@ -306,11 +294,7 @@ async fn undo_follows_again_only_for_a_limited_time(fresh: Fresh) {
     let gone = api.submit(&undo[1].0, &undo[1].1).await;
 
     assert_eq!((late.status, gone.status), (410, 200));
-    assert!(
-        gone.html.contains("no longer have a record"),
-        "{}",
-        gone.html
-    );
+    assert_contains!(gone.html, "no longer have a record");
     assert_eq!(follows(&api, "ada").await, ["artist:2"]);
     assert_eq!(follows(&api, "ben").await, [] as [String; 0]);
     api.stop().await;
@@ -327,16 +311,8 @@ async fn an_untitled_object_is_unfollowed_by_its_key(fresh: Fresh) {
     let (path, fields) = form(&prompt, "Unfollow");
     let ended = api.submit(&path, &fields).await;
 
-    assert!(
-        prompt.html.contains("Unfollow artist:1?"),
-        "{}",
-        prompt.html
-    );
-    assert!(
-        ended.html.contains("You no longer follow artist:1"),
-        "{}",
-        ended.html
-    );
+    assert_contains!(prompt.html, "Unfollow artist:1?");
+    assert_contains!(ended.html, "You no longer follow artist:1");
     assert_eq!(follows(&api, "ada").await, ["artist:2"]);
     api.stop().await;
 }

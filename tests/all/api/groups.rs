@@ -4,8 +4,8 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use super::{Answer, Api};
-use crate::support::Fresh;
 use crate::support::town::mostly_on_sqlite;
+use crate::support::{Fresh, assert_contains};
 
 mostly_on_sqlite! {
     a_group_has_one_day_one_type_and_one_subject
@@ -230,10 +230,8 @@ async fn invalid_group_parameters_are_rejected(fresh: Fresh) {
         let answer = api.get(&format!("/v1/users/ada/feed?{query}")).await;
         assert_eq!(answer.status, 400, "{query}");
         let problem = answer.body.to_string();
-        assert!(
-            problem.contains(&format!("query parameter {named}")) && problem.contains(why),
-            "{problem}"
-        );
+        assert_contains!(problem, &format!("query parameter {named}"));
+        assert_contains!(problem, why);
     }
     api.stop().await;
 }

@@ -43,11 +43,7 @@ async fn without_the_key_nothing_is_read_or_changed(fresh: Fresh) {
             }
             let refused = answer(request.json(&json!({"confirmed": true}))).await;
 
-            assert_eq!(
-                (refused.status, refused.code()),
-                (401, "unauthorized"),
-                "{method} {path}"
-            );
+            refused.assert_problem(401, "unauthorized", &format_args!("{method} {path}"));
             assert_eq!(refused.header("WWW-Authenticate"), "Bearer");
             assert_eq!(refused.header("Content-Type"), "application/problem+json");
         }

@@ -9,7 +9,7 @@ use super::marks::{counts, feed, mark};
 use super::pages::path;
 use super::{Api, objects};
 use crate::support::town::{Town, monday, mostly_on_sqlite, saturday};
-use crate::support::{Fresh, kind, user};
+use crate::support::{Fresh, assert_contains, kind, user};
 
 mostly_on_sqlite! {
     a_type_hidden_from_feeds_is_only_emailed
@@ -131,10 +131,7 @@ async fn feeds_and_marks_can_be_filtered_by_category(fresh: Fresh) {
     assert!(objects(&replies).is_empty() && objects(&unknown).is_empty());
     assert_eq!((nothing.status, ids.status), (400, 400));
     let detail = ids.body["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("category \"Gallery\" is only known beside to"),
-        "{detail}"
-    );
+    assert_contains!(detail, "category \"Gallery\" is only known beside to");
     assert_eq!((counts(&some), counts(&none)), ((3, 3), (3, 3)));
     let read = feed(&api, "?state=read").await;
     assert_eq!(objects(&read), ["a3", "a1"]);

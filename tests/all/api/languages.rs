@@ -4,8 +4,8 @@ use chrono::TimeDelta;
 
 use super::Api;
 use super::pages::{CLICK, Shown, api, path, shown};
-use crate::support::Fresh;
 use crate::support::town::saturday;
+use crate::support::{Fresh, assert_contains};
 
 on_sqlite! {
     a_page_uses_the_language_of_the_users_record
@@ -96,15 +96,7 @@ async fn an_error_page_uses_the_language_of_the_browser(fresh: Fresh) {
     let expired = browse_in(&api, &old, "es").await;
 
     assert_eq!((forged.status, expired.status), (404, 410));
-    assert!(
-        forged.html.contains("Ce lien ne fonctionne pas"),
-        "{}",
-        forged.html
-    );
-    assert!(
-        expired.html.contains("Este enlace es demasiado antiguo"),
-        "{}",
-        expired.html
-    );
+    assert_contains!(forged.html, "Ce lien ne fonctionne pas");
+    assert_contains!(expired.html, "Este enlace es demasiado antiguo");
     api.stop().await;
 }

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Api, KEY, answer, pages};
 use crate::support::town::{Town, saturday};
-use crate::support::{FailingStore, Fault, Fresh, Then};
+use crate::support::{FailingStore, Fault, Fresh, Then, assert_contains};
 
 on_sqlite! {
     a_log_shows_how_requests_end_and_names_no_user
@@ -110,26 +110,14 @@ async fn a_log_shows_how_requests_end_and_names_no_user(fresh: Fresh) {
         ]
     );
     let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(
-        logged.contains("route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\""),
-        "{logged}"
+    assert_contains!(
+        logged,
+        "route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\"",
     );
-    assert!(
-        logged.contains("calling feed: the test wanted it to fail"),
-        "{logged}"
-    );
-    assert!(
-        logged.contains("status=400 code=\"invalid_body\""),
-        "{logged}"
-    );
-    assert!(
-        logged.contains("route=\"/u/{token}\" status=503"),
-        "{logged}"
-    );
-    assert!(
-        logged.contains("calling users: the test wanted it to fail"),
-        "{logged}"
-    );
+    assert_contains!(logged, "calling feed: the test wanted it to fail");
+    assert_contains!(logged, "status=400 code=\"invalid_body\"");
+    assert_contains!(logged, "route=\"/u/{token}\" status=503");
+    assert_contains!(logged, "calling users: the test wanted it to fail");
     let token = link.trim_start_matches("/u/");
     for secret in ["who.is", "private", KEY, token, &token[..20]] {
         let line = logged.lines().find(|line| line.contains(secret));

@@ -275,11 +275,7 @@ async fn invalid_marks_are_rejected_and_change_nothing(fresh: Fresh) {
         let refused = mark(&api, marks.clone()).await;
 
         let detail = refused.body["detail"].as_str().unwrap_or("").to_owned();
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{marks}"
-        );
+        refused.assert_problem(400, "invalid_body", &marks);
         assert!(detail.contains(what), "{marks}: {detail}");
     }
     let refused = api.get("/v1/users/ada/feed?state=opened").await;

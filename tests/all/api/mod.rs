@@ -107,6 +107,13 @@ impl Answer {
     fn code(&self) -> &str {
         self.body["code"].as_str().unwrap_or("")
     }
+
+    /// Asserts that the response is a problem with this status and code.
+    #[track_caller]
+    fn assert_problem(&self, status: u16, code: &str, context: &dyn std::fmt::Display) {
+        let problem = (self.status, self.code());
+        assert_eq!(problem, (status, code), "{context}: {}", self.body);
+    }
 }
 
 impl Api {

@@ -12,7 +12,7 @@ use tidings::engine::access::links::Links;
 
 use super::Api;
 use crate::support::town::{Town, mostly_on_sqlite, saturday};
-use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
+use crate::support::{FailingStore, Fault, Fresh, Then, assert_contains, kind, user};
 
 mostly_on_sqlite! {
     one_click_unsubscribes_and_a_second_click_changes_nothing
@@ -116,11 +116,7 @@ async fn one_click_unsubscribes_and_a_second_click_changes_nothing(fresh: Fresh)
     let again = api.submit(&path, CLICK).await;
 
     assert_eq!((first.status, again.status), (200, 200));
-    assert!(
-        first.html.contains("You are unsubscribed"),
-        "{}",
-        first.html
-    );
+    assert_contains!(first.html, "You are unsubscribed");
     assert!(first.html.contains("a…@example.org"));
     assert_eq!(left.unsubscribed, Some(saturday()));
     assert_eq!(left.digest.cadence, Some(Cadence::Never));
@@ -148,10 +144,7 @@ async fn following_a_link_changes_nothing(fresh: Fresh) {
 
     assert_eq!(stored(&api, "ada").await, before);
     let page = api.browse(&path).await.html;
-    assert!(
-        page.contains("<strong dir=\"ltr\">a…@example.org</strong>"),
-        "{page}"
-    );
+    assert_contains!(page, "<strong dir=\"ltr\">a…@example.org</strong>");
     assert!(page.contains("<form class=\"act\" method=\"post\"") && page.contains("One-Click"));
     assert!(!page.contains("ada@") && !page.contains("<script"));
     api.stop().await;
@@ -464,11 +457,9 @@ async fn choosing_a_cadence_subscribes_again(fresh: Fresh) {
         )
         .await;
 
-    assert!(
-        back.html
-            .contains("at most one digest a week, on Mondays at 09:00 (UTC)"),
-        "{}",
-        back.html
+    assert_contains!(
+        back.html,
+        "at most one digest a week, on Mondays at 09:00 (UTC)",
     );
     let ada = stored(&api, "ada").await;
     assert_eq!(

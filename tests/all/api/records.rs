@@ -64,11 +64,7 @@ async fn a_patch_changes_only_the_fields_it_names(fresh: Fresh) {
         json!([]),
     ] {
         let refused = patch(wrong.clone()).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{wrong}"
-        );
+        refused.assert_problem(400, "invalid_body", &wrong);
     }
     assert_eq!(stored(&api, "eve").await, ended);
     api.stop().await;

@@ -11,7 +11,7 @@ use tidings::engine::ingest::notify::Request;
 use super::pages::{CLICK, PUBLIC, Shown, path};
 use super::{Api, pages};
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, saturday, to};
-use crate::support::{Fresh, kind, user};
+use crate::support::{Fresh, assert_contains, kind, user};
 
 mostly_on_sqlite! {
     one_click_in_a_comment_email_ends_only_comment_emails
@@ -144,17 +144,9 @@ async fn one_click_in_a_comment_email_ends_only_comment_emails(fresh: Fresh) {
     api.town.digests_at(monday(0)).await;
 
     assert_eq!((first.status, again.status), (200, 200));
-    assert!(
-        first.html.contains("No more of these e-mails"),
-        "{}",
-        first.html
-    );
+    assert_contains!(first.html, "No more of these e-mails");
     assert!(first.html.contains("<bdi>Comments</bdi>"), "{}", first.html);
-    assert!(
-        first.html.contains("Mondays at 09:00 (UTC)"),
-        "{}",
-        first.html
-    );
+    assert_contains!(first.html, "Mondays at 09:00 (UTC)");
     assert!(first.html.contains("<bdi>Mentions</bdi>"), "{}", first.html);
     assert_eq!(after.types[&kind("Comment")].route, Route::Never);
     assert_eq!((after.unsubscribed, after.digest.cadence), (None, None));
@@ -201,10 +193,7 @@ async fn the_link_of_an_email_with_several_types_ends_only_these(fresh: Fresh) {
     let page = api.submit(&link(&mail), CLICK).await;
 
     let text = mail.filled().text;
-    assert!(
-        text.contains("Unsubscribe from Comments and Mentions:"),
-        "{text}"
-    );
+    assert_contains!(text, "Unsubscribe from Comments and Mentions:");
     for named in ["<bdi>Comments</bdi>", "<bdi>Mentions</bdi>", "these kinds"] {
         assert!(page.html.contains(named), "{named}: {}", page.html);
     }

@@ -85,11 +85,7 @@ async fn the_list_is_paged_and_masks_addresses(fresh: Fresh) {
         "limit=ten",
     ] {
         let refused = api.get(&format!("/v1/suppressions?{path}")).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_parameter"),
-            "{path}"
-        );
+        refused.assert_problem(400, "invalid_parameter", &path);
     }
     api.stop().await;
 }
@@ -123,11 +119,7 @@ async fn an_invalid_address_is_rejected_without_repeating_it(fresh: Fresh) {
     ];
     for body in bodies {
         let refused = api.post("/v1/suppressions", body.clone()).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{body}"
-        );
+        refused.assert_problem(400, "invalid_body", &body);
         assert!(
             !refused.body.to_string().contains("private.person"),
             "{}",

@@ -323,11 +323,7 @@ async fn one_bad_record_rejects_its_whole_list(fresh: Fresh) {
         json!({"id": ""}),
     ] {
         let refused = api.post("/v1/users", json!([{"id": "eve"}, bad])).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{bad}"
-        );
+        refused.assert_problem(400, "invalid_body", &bad);
         assert!(
             refused.body.to_string().contains("users[1]"),
             "{}",
@@ -368,11 +364,7 @@ async fn invalid_preferences_change_nothing(fresh: Fresh) {
         json!({"confirmed": true}),
     ] {
         let refused = api.put("/v1/users/ada/preferences", bad.clone()).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{bad}"
-        );
+        refused.assert_problem(400, "invalid_body", &bad);
     }
 
     assert_eq!(stored(&api, "ada").await, before);
@@ -389,11 +381,7 @@ async fn an_invalid_window_is_rejected_with_advice(fresh: Fresh) {
         let types = json!({"types": {"Reply": {"route": "batch", "window": bad}}});
         for path in ["/v1/users/ada/preferences", "/v1/users/ada"] {
             let refused = api.put(path, types.clone()).await;
-            assert_eq!(
-                (refused.status, refused.code()),
-                (400, "invalid_body"),
-                "{bad}"
-            );
+            refused.assert_problem(400, "invalid_body", &bad);
             let why = match bad {
                 "0s" | "999ms" => "is shorter than 1s",
                 "31d" => "is longer than 30d",

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::Desk;
+use crate::support::assert_contains;
 
 /// Creates open batches for ada and cem. Each counts three comments and keeps two.
 fn with_open_batches() -> Desk {
@@ -95,10 +96,7 @@ fn a_batch_is_closed_or_canceled_and_the_worker_reports_it() {
         worked,
         "worker: batches: 1 ended, 1 canceled; mails: 1 sent into outbox (3 events)\n"
     );
-    assert!(
-        shown.contains(&format!("UTC; batch:{ada} is sent\n")),
-        "{shown}"
-    );
+    assert_contains!(shown, &format!("UTC; batch:{ada} is sent\n"));
     assert_eq!(
         desk.done(&["status"])
             .matches("batches      none open\n")
@@ -168,10 +166,7 @@ fn a_sent_lead_is_noted_and_shown_apart_from_later_events() {
         row_of(&listed).ends_with("  its lead was mailed at once, nothing followed"),
         "{listed}"
     );
-    assert!(
-        shown.contains(" UTC: nothing followed its lead\n"),
-        "{shown}"
-    );
+    assert_contains!(shown, " UTC: nothing followed its lead\n");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Brands: commands show each brand, name it in lists, and report one that is not configured.
 
 use super::Desk;
+use crate::support::assert_contains;
 
 const TWO: &str = r#"
 site.name = "Kiosk"
@@ -42,11 +43,7 @@ fn preview_shows_a_configured_brand_and_rejects_an_unknown_one() {
     assert!(!acme.contains("Kiosk") && !default.contains("Acmeish"));
     assert!(default.contains("Kiosk") && !default.contains("logo.png"));
     assert_ne!(refused.code, 0);
-    assert!(
-        refused.err.contains("there are acme and umbra"),
-        "{}",
-        refused.err
-    );
+    assert_contains!(refused.err, "there are acme and umbra");
     assert!(!desk.path().join("gone").exists());
 }
 
@@ -57,14 +54,8 @@ fn a_test_email_of_a_brand_uses_its_sender() {
     desk.done(&["send-test", "me@example.org", "--brand", "acme"]);
 
     let mail = read_all(&desk, "outbox");
-    assert!(
-        mail.contains("From: Acmeish <hello@acme.example>"),
-        "{mail}"
-    );
-    assert!(
-        mail.contains("List-Id: <digest.acme.acme.example>"),
-        "{mail}"
-    );
+    assert_contains!(mail, "From: Acmeish <hello@acme.example>");
+    assert_contains!(mail, "List-Id: <digest.acme.acme.example>");
     assert!(mail.contains("acme.example/logo.png") && !mail.to_lowercase().contains("kiosk"));
 }
 
@@ -97,11 +88,7 @@ fn deliveries_name_their_brand_and_runs_count_brands() {
     let dry_run = desk.run(&["digest", "--dry-run", "--now"]);
     desk.done(&["digest", "--now"]);
 
-    assert!(
-        dry_run.err.contains("1 mail is of the brand acme"),
-        "{}",
-        dry_run.err
-    );
+    assert_contains!(dry_run.err, "1 mail is of the brand acme");
     let listed = desk.done(&["deliveries"]);
     assert_eq!(listed.matches("sent, acme").count(), 1, "{listed}");
     let rows = desk.run(&["deliveries", "--json"]).json();

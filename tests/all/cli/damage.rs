@@ -5,7 +5,7 @@ use tidings::domain::Day;
 
 use super::{Desk, now};
 use crate::support::poison::{database, put};
-use crate::support::{Fresh, mongo};
+use crate::support::{Fresh, assert_contains, mongo};
 
 /// Runs a statement on the database of a desk, to damage it as a faulty program or disk would.
 fn execute(desk: &Desk, statement: &str) {
@@ -123,11 +123,7 @@ fn a_run_reports_its_results_although_a_delivery_is_unreadable() {
 
     assert_eq!((ran.code, json.code), (3, 3), "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("1 due, 1 sent"), "{}", ran.out);
-    assert!(
-        ran.err.contains("the waiting emails could not be read"),
-        "{}",
-        ran.err
-    );
+    assert_contains!(ran.err, "the waiting emails could not be read");
     assert!(json.json()["mails_waiting"].is_null());
 }
 

@@ -1,6 +1,7 @@
 //! `archive` and `restore`, and the days that `status` lists.
 
 use super::{Desk, Ran, days_ago};
+use crate::support::assert_contains;
 
 /// Creates events of today and of 9, 50 and 60 days ago. Only the one of 50 days ago should have
 /// been emailed, because ben is unconfirmed.
@@ -94,13 +95,9 @@ fn a_dry_run_drops_nothing() {
     ]);
 
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(
-        ran.out.contains(&format!(
-            "{}  would go, 1 stack, to old/notifications_",
-            days_ago(60)
-        )),
-        "{}",
-        ran.out
+    assert_contains!(
+        ran.out,
+        &format!("{}  would go, 1 stack, to old/notifications_", days_ago(60)),
     );
     assert_eq!(days(&desk).len(), 4);
 }

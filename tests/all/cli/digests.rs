@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use super::{Desk, now};
-use crate::support::{Fresh, mongo};
+use crate::support::{Fresh, assert_contains, mongo};
 
 /// Returns the number of emails in the outbox.
 fn mails(desk: &Desk) -> usize {
@@ -39,10 +39,7 @@ fn digest_fans_out_pending_events_itself() {
 
     let line = desk.done(&["digest", "--now"]);
 
-    assert!(
-        line.contains("1 due, 1 sent into outbox (1 event)"),
-        "{line}"
-    );
+    assert_contains!(line, "1 due, 1 sent into outbox (1 event)");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Desk, days_ago};
+use crate::support::assert_contains;
 
 #[test]
 fn notify_adds_the_event_to_the_feed_at_once() {
@@ -117,12 +118,9 @@ fn a_repeated_key_is_a_duplicate_or_a_conflict() {
     assert_eq!(first["id"], again["id"]);
     let other = notify("a2");
     assert_eq!(other.code, 2);
-    assert!(
-        other
-            .err
-            .contains("idempotency key \"k\" was used for a different event"),
-        "{}",
-        other.err
+    assert_contains!(
+        other.err,
+        "idempotency key \"k\" was used for a different event",
     );
     assert_eq!(
         desk.run(&["feed", "ada", "--json"]).json()["items"]
@@ -150,11 +148,7 @@ fn a_batch_key_is_part_of_the_event() {
     let other = notify("false");
 
     assert_eq!(other.code, 2);
-    assert!(
-        other.err.contains("was used for a different event"),
-        "{}",
-        other.err
-    );
+    assert_contains!(other.err, "was used for a different event");
 }
 
 #[test]
@@ -181,21 +175,9 @@ fn notify_warns_about_events_that_users_will_not_see() {
 
     let not_mailed = "note: \"Artwork:a1\" is not known, so it is not mailed: put a record";
     assert!(unknown.err.starts_with(not_mailed), "{}", unknown.err);
-    assert!(
-        unknown.err.contains("types.Published.unknown_objects"),
-        "{}",
-        unknown.err
-    );
-    assert!(
-        mistyped.err.contains("type \"Publised\" is not configured"),
-        "{}",
-        mistyped.err
-    );
-    assert!(
-        mistyped.err.contains("\"a9\" is withdrawn"),
-        "{}",
-        mistyped.err
-    );
+    assert_contains!(unknown.err, "types.Published.unknown_objects");
+    assert_contains!(mistyped.err, "type \"Publised\" is not configured");
+    assert_contains!(mistyped.err, "\"a9\" is withdrawn");
     assert_eq!((unknown.code, mistyped.code, json.code), (0, 0, 0));
     assert!(
         json.json()["warnings"][0]
@@ -286,15 +268,9 @@ fn explain_gives_the_outcome_and_the_reason_for_each_event() {
     assert!(ada.contains("will be in the next digest"), "{ada}");
     assert_eq!(ben["unmailable"], "they are unconfirmed");
     assert_eq!(ben["events"][0]["why"], "blocked");
-    assert!(
-        zoe.contains("no mail leaves: there is no record of them"),
-        "{zoe}"
-    );
+    assert_contains!(zoe, "no mail leaves: there is no record of them");
     let other = desk.done(&["explain", "ada", "a7"]);
-    assert!(
-        other.contains("a7 is not on their stacks of the last 8 days"),
-        "{other}"
-    );
+    assert_contains!(other, "a7 is not on their stacks of the last 8 days");
 }
 
 #[test]
@@ -342,13 +318,7 @@ fn an_event_outside_the_window_is_rejected_with_advice() {
         );
     }
     assert_eq!(imported.code, 3, "{}", imported.err);
-    assert!(
-        imported
-            .err
-            .contains("line 1, at: time \"2014-04-22T09:00:00Z\""),
-        "{}",
-        imported.err
-    );
+    assert_contains!(imported.err, "line 1, at: time \"2014-04-22T09:00:00Z\"");
     assert!(desk.done(&["feed", "ada"]).contains(&days_ago(2)));
 }
 
@@ -438,11 +408,7 @@ fn retract_names_the_objects_and_notes_unknown_ones() {
          check the id\n"
     );
     assert_eq!(none.code, 0, "{}", none.err);
-    assert!(
-        none.err.contains("did you mean \"Comment\"?"),
-        "{}",
-        none.err
-    );
+    assert_contains!(none.err, "did you mean \"Comment\"?");
     assert_eq!(none.json()["objects"], json!(["Comment:c2", "c3"]));
 }
 

@@ -2,7 +2,7 @@
 //! where it looked.
 
 use super::{Desk, Ran};
-use crate::support::{Fresh, mongo};
+use crate::support::{Fresh, assert_contains, mongo};
 
 /// The commands that need an existing store.
 const NEED_A_STORE: &[&[&str]] = &[
@@ -128,19 +128,11 @@ async fn a_mistyped_mongodb_database_is_reported_and_not_created() {
                 "{arguments:?}: {}",
                 ran.err
             );
-            assert!(
-                ran.err.contains("nothing was ever brought in there"),
-                "{}",
-                ran.err
-            );
+            assert_contains!(ran.err, "nothing was ever brought in there");
         }
         let doctor = desk.run(&["doctor", "--offline"]);
 
-        assert!(
-            doctor.out.contains("nothing was ever brought in there"),
-            "{}",
-            doctor.out
-        );
+        assert_contains!(doctor.out, "nothing was ever brought in there");
         let client = mongodb::Client::with_uri_str(&right).await.unwrap();
         let names = client.list_database_names().await.unwrap();
         assert!(

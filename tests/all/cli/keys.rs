@@ -1,6 +1,7 @@
 //! `keys` and `token`: keys are shown once, and tokens need a secret.
 
 use super::Desk;
+use crate::support::assert_contains;
 
 #[test]
 fn a_key_is_shown_once_listed_by_name_and_revoked() {
@@ -27,11 +28,7 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
     );
     assert!(json["key"].as_str().unwrap().starts_with("tdg_read_"));
     assert_eq!(duplicate.code, 2);
-    assert!(
-        duplicate.err.contains("key name \"dash\" is taken"),
-        "{}",
-        duplicate.err
-    );
+    assert_contains!(duplicate.err, "key name \"dash\" is taken");
     assert!(
         listed.contains("web app") && listed.contains("write"),
         "{listed}"
@@ -45,11 +42,7 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
     }
     assert!(revoked.contains("\"web app\" is revoked"), "{revoked}");
     assert_eq!(again.code, 2);
-    assert!(
-        again.err.contains("tidings keys, which lists them"),
-        "{}",
-        again.err
-    );
+    assert_contains!(again.err, "tidings keys, which lists them");
     let wrong = desk.run(&["keys", "create", "x", "--scope", "root"]);
     assert!(
         wrong.code == 2 && wrong.err.contains("is not read, write or admin"),

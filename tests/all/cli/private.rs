@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Desk, days_ago};
+use crate::support::assert_contains;
 
 /// Returns a command that runs with a umask of 0, so that new files are open to all by default.
 fn with_open_umask(desk: &Desk, arguments: &str) -> Command {
@@ -141,10 +142,7 @@ fn doctor_names_world_readable_files_with_secrets() {
 
     let (open, to_a_group) = (findings(0o644), findings(0o640));
 
-    assert!(
-        open.contains("tidings.toml (644), where secrets stand"),
-        "{open}"
-    );
+    assert_contains!(open, "tidings.toml (644), where secrets stand");
     assert!(!open.contains("whsec"), "{open}");
     assert_eq!(to_a_group, "");
 }

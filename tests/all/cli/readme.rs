@@ -1,6 +1,7 @@
 //! The examples in the README work as printed.
 
 use super::Desk;
+use crate::support::assert_contains;
 
 const README: &str = include_str!("../../../README.md");
 
@@ -78,10 +79,7 @@ fn the_cron_lines_name_the_configuration_and_work_from_any_folder() {
 
     assert_eq!(typed.len(), 3, "{lines:?}");
     for arguments in typed {
-        assert!(
-            arguments.contains("--config /etc/tidings/tidings.toml"),
-            "{arguments}"
-        );
+        assert_contains!(arguments, "--config /etc/tidings/tidings.toml");
         let arguments = arguments
             .replace("/etc/tidings/tidings.toml", &own)
             .replace("/var/backups/tidings", "exported");

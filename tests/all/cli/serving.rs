@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use super::Desk;
+use crate::support::assert_contains;
 
 /// A running server that has printed its address and key.
 struct Serving {
@@ -165,12 +166,7 @@ fn an_address_in_use_is_a_failure_with_advice() {
     let ran = Desk::new().run(&["serve", "--listen", &address]);
 
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    assert!(
-        ran.err
-            .contains(&format!("error: listening on {address}: ")),
-        "{}",
-        ran.err
-    );
+    assert_contains!(ran.err, &format!("error: listening on {address}: "));
     assert!(ran.err.contains("try: --listen 127.0.0.1:0"), "{}", ran.err);
 }
 
@@ -179,12 +175,7 @@ fn an_invalid_address_is_rejected() {
     let ran = Desk::new().run(&["serve", "--listen", "here"]);
 
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.err
-            .contains("server.listen: \"here\" is not an address"),
-        "{}",
-        ran.err
-    );
+    assert_contains!(ran.err, "server.listen: \"here\" is not an address");
 }
 
 #[cfg(unix)]
@@ -281,10 +272,7 @@ async fn a_worker_runs_although_its_metrics_address_is_in_use() {
     assert!(line.contains(&expected), "{line}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let status = desk.done(&["status"]);
-    assert!(
-        status.contains("worker    not running; last active "),
-        "{status}"
-    );
+    assert_contains!(status, "worker    not running; last active ");
 }
 
 #[cfg(unix)]

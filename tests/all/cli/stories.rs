@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use serde_json::Value;
 
 use super::{Desk, now};
+use crate::support::assert_contains;
 
 /// The configuration of a provider that refuses connections.
 fn unreachable() -> String {
@@ -140,11 +141,7 @@ fn explain_fails_for_unknown_users_and_rejects_shared_addresses() {
 
     let codes = ["zoe", "zoe@example.org"].map(|user| {
         let ran = desk.run(&["explain", user]);
-        assert!(
-            ran.out.contains("there is no record of them"),
-            "{}",
-            ran.out
-        );
+        assert_contains!(ran.out, "there is no record of them");
         (ran.code, desk.run(&["explain", user, "--json"]).code)
     });
     desk.done(&["import", "users", "twin"]);
@@ -177,11 +174,7 @@ fn status_reports_runs_and_failures_and_exits_with_3_on_failures() {
 
     assert_eq!(refused.code, 1, "{}{}", refused.out, refused.err);
     assert_eq!(failed.each_ref().map(|ran| ran.code), [3, 3]);
-    assert!(
-        failed[0].out.contains("no such domain"),
-        "{}",
-        failed[0].out
-    );
+    assert_contains!(failed[0].out, "no such domain");
     assert_eq!(failed[1].json()["failed"][0]["user"], "cem");
     let words: Vec<&str> = explained.split_whitespace().collect();
     let explained = words.join(" ");
@@ -417,10 +410,7 @@ fn explain_names_disabled_types_and_shows_titles_from_about() {
     let explained = desk.done(&["explain", "ada"]);
     let feed = desk.done(&["feed", "ada"]);
 
-    assert!(
-        explained.contains("\n  off     Loan, as they chose\n"),
-        "{explained}"
-    );
+    assert_contains!(explained, "\n  off     Loan, as they chose\n");
     for output in [&explained, &feed] {
         assert!(output.contains("  Budget "), "{output}");
         assert!(!output.contains("Comment:c7"), "{output}");

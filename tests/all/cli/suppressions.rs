@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Desk;
+use crate::support::assert_contains;
 
 const BOUNCES: &str = "\u{feff}address,code,error,created_at\n\
     \"ada@example.org\",550,\"5.1.1 no such user\",2014-04-19\n\
@@ -148,14 +149,11 @@ fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
         ran.out
     );
     assert_eq!(ran.json()["mails"]["sent"], 1, "{}", ran.out);
-    assert!(
-        explained.contains("no mail leaves: they are suppressed after a complaint"),
-        "{explained}"
+    assert_contains!(
+        explained,
+        "no mail leaves: they are suppressed after a complaint",
     );
-    assert!(
-        explained.contains("their address: complaint since 2"),
-        "{explained}"
-    );
+    assert_contains!(explained, "their address: complaint since 2");
     assert!(explained.contains("from operator"), "{explained}");
     assert_eq!(explained_json["suppression"]["reason"], "complaint");
     assert_eq!(status["suppressed"]["complaint"], 1);

@@ -1,6 +1,7 @@
 //! `tidings export` and `tidings import store`, as they are typed: from one file into another.
 
 use super::Desk;
+use crate::support::assert_contains;
 
 const IMPORT: [&str; 5] = ["--store", "sqlite:new.db", "import", "store", "moving"];
 
@@ -18,20 +19,12 @@ fn a_store_is_moved_and_the_old_one_is_closed() {
     assert_eq!(exported["files"][0]["records"], 3);
     let again = desk.run(&["export", "moving"]);
     assert_eq!(again.code, 2);
-    assert!(
-        again.err.contains("holds a complete export"),
-        "{}",
-        again.err
-    );
+    assert_contains!(again.err, "holds a complete export");
     let imported = desk.done(&IMPORT);
     assert!(imported.contains("compared, and the same"), "{imported}");
     let again = desk.run(&IMPORT);
     assert_eq!(again.code, 2);
-    assert!(
-        again.err.contains("the store is not empty"),
-        "{}",
-        again.err
-    );
+    assert_contains!(again.err, "the store is not empty");
 
     let closed = "error: sqlite:tidings.db is closed: it was exported to moving to be moved\n  \
                   try: set the option `store` to the new store; or, if there is none, open this \

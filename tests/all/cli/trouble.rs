@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Desk, Ran};
 use crate::mail::provider::{Dialect, Next, Provider};
-use crate::support::{Fresh, mongo};
+use crate::support::{Fresh, assert_contains, mongo};
 
 /// Creates a pending event for ada and cem, then writes this `[mail]` configuration.
 fn desk(mail: &str) -> Desk {
@@ -114,11 +114,7 @@ async fn a_rejected_key_pauses_sending_until_it_is_resumed() {
     assert!(reason.contains("API key is invalid"), "{reason}");
     let worker = desk.run(&["worker", "--once"]);
     assert_eq!(worker.code, 1);
-    assert!(
-        worker.err.contains("no mail leaves: paused since"),
-        "{}",
-        worker.err
-    );
+    assert_contains!(worker.err, "no mail leaves: paused since");
     assert_eq!(provider.requests().len(), 1, "nobody tries it again");
 
     assert_recovers(&desk, &["--resume"]);
@@ -148,11 +144,7 @@ fn a_template_that_always_fails_is_rejected_before_any_work() {
     }
     desk.done(&["notify", "Published", "a2", "--to", "cem"]);
     let doctor = desk.run(&["doctor", "--offline"]);
-    assert!(
-        doctor.out.contains("error      templates"),
-        "{}",
-        doctor.out
-    );
+    assert_contains!(doctor.out, "error      templates");
     configure_mail(&desk, OUTBOX);
     assert!(delivery_states(&desk).is_empty());
     assert_recovers(&desk, &[]);
@@ -174,17 +166,9 @@ fn an_invalid_catalog_is_rejected_with_file_and_line() {
         "{}",
         ran.err
     );
-    assert!(
-        doctor.out.contains("error      templates"),
-        "{}",
-        doctor.out
-    );
+    assert_contains!(doctor.out, "error      templates");
     assert!(doctor.out.contains("de.ftl, line 2"), "{}", doctor.out);
-    assert!(
-        doctor.out.contains("what is built in takes its place"),
-        "{}",
-        doctor.out
-    );
+    assert_contains!(doctor.out, "what is built in takes its place");
     assert!(delivery_states(&desk).is_empty());
 }
 
@@ -270,11 +254,7 @@ fn doctor_suggests_the_name_of_a_mistyped_template() {
 
     let line = "digest/bodi.html is no template's name, so nothing is made of it → rename it to digest/body.html";
     assert!(doctor.out.contains(line), "{}", doctor.out);
-    assert!(
-        doctor.out.contains("warning    templates"),
-        "{}",
-        doctor.out
-    );
+    assert_contains!(doctor.out, "warning    templates");
 }
 
 #[test]
@@ -292,11 +272,7 @@ fn an_unreachable_database_is_one_sentence_with_host_and_advice() {
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     let expected = format!("no MongoDB server can be written to: {host} (Connection refused");
     assert!(ran.err.contains(&expected), "{}", ran.err);
-    assert!(
-        ran.err.contains("try: see that the server runs"),
-        "{}",
-        ran.err
-    );
+    assert_contains!(ran.err, "try: see that the server runs");
     let line = ran.err.lines().next().unwrap();
     assert!(line.len() < 250 && !line.contains("Topology"), "{line}");
     let line = doctor.out.lines().find(|line| line.contains(" database "));

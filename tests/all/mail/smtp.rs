@@ -14,6 +14,7 @@ use tidings::engine::delivery::identity::mailer;
 
 use super::server::{Say, Server};
 use super::{PATIENT, kinds, mail, mails, sender};
+use crate::support::assert_contains;
 
 fn relay(server: &Server) -> Relay {
     Relay {
@@ -57,10 +58,7 @@ async fn emails_arrive_complete_over_one_connection() {
         parsed.body_text(0).unwrap().trim(),
         "Fourteen works — https://x.example/u/p0000"
     );
-    assert!(
-        text.contains("List-Unsubscribe-Post: List-Unsubscribe=One-Click"),
-        "{text}"
-    );
+    assert_contains!(text, "List-Unsubscribe-Post: List-Unsubscribe=One-Click");
     let Outcome::Accepted { provider_id } = &outcomes[0] else {
         panic!()
     };

@@ -7,8 +7,8 @@ use tidings::render::Page;
 use tidings::render::pages::Notice;
 
 use super::brands::{WORDS, brand, by_postbox, comment, happens, three};
-use crate::support::Fresh;
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
+use crate::support::{Fresh, assert_contains};
 
 mostly_on_sqlite! {
     a_dry_run_counts_the_emails_of_each_brand
@@ -102,10 +102,7 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
             .contains("has events of several brands")
     );
     assert_eq!(event, named);
-    assert!(
-        digest.contains("set types.ArtworkPublished.branded = true"),
-        "{digest}"
-    );
+    assert_contains!(digest, "set types.ArtworkPublished.branded = true");
     assert_eq!((imported.accepted, imported.bad), (1, 1));
     assert!(imported.bad_lines[0].why.contains(named));
     let ids = ["new", "eve", "x", "y"].map(crate::support::user);

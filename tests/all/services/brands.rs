@@ -18,10 +18,10 @@ use tidings::engine::ingest::notify::Request;
 use tokio::time::timeout;
 
 use crate::mail::provider::{Dialect, Provider};
-use crate::support::Fresh;
 use crate::support::town::{
     Call, Town, lost, monday, mostly_on_sqlite, request, saturday, themes, to,
 };
+use crate::support::{Fresh, assert_contains};
 
 mostly_on_sqlite! {
     emails_of_different_brands_in_one_run_share_no_content
@@ -496,8 +496,5 @@ async fn all_links_of_an_email_use_its_brand(fresh: Fresh) {
         assert!(link.starts_with(&start), "{link}");
     }
     let headers = format!("{:?}", mail.headers());
-    assert!(
-        headers.contains("<Comment.acmeish.acmeish.example>"),
-        "{headers}"
-    );
+    assert_contains!(headers, "<Comment.acmeish.acmeish.example>");
 }

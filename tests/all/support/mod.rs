@@ -27,6 +27,15 @@ pub use failing::{Before, FailingStore, Fault, Then};
 pub use fresh::Fresh;
 pub use shorthand::{Backlog, BatchCounts, Shorthand};
 
+/// Fails unless the text contains this part. The message shows the whole text.
+macro_rules! assert_contains {
+    ($text:expr, $part:expr $(,)?) => {
+        assert!($text.contains($part), "{:?} is not in: {}", $part, $text)
+    };
+}
+
+pub(crate) use assert_contains;
+
 /// Runs a test, and fails it if it hangs. `scripts/chaos`, whose tests take hours, sets no limit.
 pub async fn limited<T>(test: impl Future<Output = T>) -> T {
     let limit = match std::env::var_os("TIDINGS_TEST_UNLIMITED") {

@@ -11,7 +11,7 @@ use tidings::store::{FollowChange, Kind, Mark};
 
 use super::{exported, import, imported, refusal, transfer};
 use crate::support::town::{Town, followers_of};
-use crate::support::{Fresh, key, mongo, sqlite, user};
+use crate::support::{Fresh, assert_contains, key, mongo, sqlite, user};
 
 both_ways! {
     a_change_during_an_export_fails_it_and_the_next_run_succeeds
@@ -62,10 +62,7 @@ async fn a_change_during_an_export_fails_it_and_the_next_run_succeeds(
     let refused = export.export(After::Open, &watcher).await;
 
     let why = refusal(refused.unwrap_err());
-    assert!(
-        why.contains("changed while it was exported (users)"),
-        "{why}"
-    );
+    assert_contains!(why, "changed while it was exported (users)");
     let refused = import(&target, folder.path(), &Silent).await;
     assert!(refused.is_err(), "there is no manifest yet");
     export.export(After::Open, &Silent).await.unwrap();

@@ -35,11 +35,7 @@ fn event<'a>(provider: &'a str, tag: &'a str, n: u32) -> Event<'a> {
 
 /// Asserts a rejection with 401, a status that no provider treats as a reason to stop retrying.
 fn assert_refused(provider: &str, answer: &Answer, about: &str) {
-    assert_eq!(
-        (answer.status, answer.code()),
-        (401, "unverified"),
-        "{provider}: {about}"
-    );
+    answer.assert_problem(401, "unverified", &format_args!("{provider}: {about}"));
     let body = answer.body.to_string();
     assert!(!body.contains("example.org"), "{body}");
 }
@@ -199,16 +195,8 @@ async fn bodies_that_are_not_reports_are_rejected(fresh: Fresh) {
         let large = post(&huge, "application/json").await;
         let form = post("a=b", "application/x-www-form-urlencoded").await;
         let text = post("not JSON", "application/json").await;
-        assert_eq!(
-            (large.status, large.code()),
-            (413, "body_too_large"),
-            "{provider}"
-        );
-        assert_eq!(
-            (form.status, form.code()),
-            (415, "unsupported_media_type"),
-            "{provider}"
-        );
+        large.assert_problem(413, "body_too_large", &provider);
+        form.assert_problem(415, "unsupported_media_type", &provider);
         assert_refused(provider, &text, "not JSON");
 
         // Correctly signed, but not a report.

@@ -417,19 +417,11 @@ async fn a_provider_without_a_key_has_no_webhook(fresh: Fresh) {
             at: 0,
         };
         let answer = api.report(&event).await;
-        assert_eq!(
-            (answer.status, answer.code()),
-            (404, "hook_not_configured"),
-            "{provider}"
-        );
+        answer.assert_problem(404, "hook_not_configured", &provider);
     }
     for provider in ["sparkpost", "Mailgun", "mailgun%20"] {
         let answer = api.hook(provider, Signed::default()).await;
-        assert_eq!(
-            (answer.status, answer.code()),
-            (404, "unknown_provider"),
-            "{provider}"
-        );
+        answer.assert_problem(404, "unknown_provider", &provider);
     }
     api.stop().await;
 }
@@ -463,11 +455,7 @@ async fn a_report_gets_a_503_until_the_store_has_recorded_it(fresh: Fresh) {
                 assert_eq!((answer.status, failed > 5), (200, true), "{provider}");
                 break;
             }
-            assert_eq!(
-                (answer.status, answer.code()),
-                (503, "store_unavailable"),
-                "{provider}"
-            );
+            answer.assert_problem(503, "store_unavailable", &provider);
             failed += 1;
         }
         assert_eq!(
