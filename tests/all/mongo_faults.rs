@@ -380,14 +380,11 @@ async fn permanent_errors_fail_at_once_and_retries_are_limited() {
         let unauthorized = cause(refused(PUSH, 13), 1).await;
         let away = cause(refused(PUSH, 91), 1_000).await;
 
-        assert!(
-            unauthorized.starts_with("pushing onto the stacks of 20140422: code 13:"),
-            "{unauthorized}"
+        assert_starts_with!(
+            unauthorized,
+            "pushing onto the stacks of 20140422: code 13:"
         );
-        assert!(
-            away.starts_with("pushing onto the stacks of 20140422: code 91:"),
-            "{away}"
-        );
+        assert_starts_with!(away, "pushing onto the stacks of 20140422: code 91:");
     })
     .await;
 }

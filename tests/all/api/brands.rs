@@ -7,7 +7,7 @@ use tidings::engine::access::links::Links;
 use super::Api;
 use super::pages::{SECRET, config};
 use crate::support::town::{Town, mostly_on_sqlite, saturday};
-use crate::support::{Fresh, Shorthand, user};
+use crate::support::{Fresh, Shorthand, assert_contains, user};
 
 mostly_on_sqlite! {
     a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected
@@ -88,10 +88,8 @@ async fn a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes(fresh: Fresh
     let done = api.submit(&acme, "List-Unsubscribe=One-Click").await;
 
     for html in [&page, &preferences, &done.html] {
-        assert!(
-            html.contains("Acmeish") && html.contains("1 Acme Road"),
-            "{html}"
-        );
+        assert_contains!(html, "Acmeish");
+        assert_contains!(html, "1 Acme Road");
         assert!(!html.contains("Kiosk"), "{html}");
     }
     let select = preferences.split("name=\"type.Comment\">").nth(1).unwrap();

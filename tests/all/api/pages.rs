@@ -12,7 +12,9 @@ use tidings::engine::access::links::Links;
 
 use super::Api;
 use crate::support::town::{Town, mostly_on_sqlite, saturday};
-use crate::support::{FailingStore, Fault, Fresh, Then, assert_contains, kind, user};
+use crate::support::{
+    FailingStore, Fault, Fresh, Then, assert_contains, assert_starts_with, kind, user,
+};
 
 mostly_on_sqlite! {
     one_click_unsubscribes_and_a_second_click_changes_nothing
@@ -306,10 +308,7 @@ async fn pages_are_not_cached_or_indexed_and_load_nothing(fresh: Fresh) {
         assert_eq!(header("X-Content-Type-Options"), "nosniff");
         assert_eq!(header("Set-Cookie"), "");
         let policy = header("Content-Security-Policy");
-        assert!(
-            policy.starts_with("default-src 'none'; style-src 'sha256-"),
-            "{policy}"
-        );
+        assert_starts_with!(policy, "default-src 'none'; style-src 'sha256-");
         assert!(policy.contains("frame-ancestors 'none'") && policy.contains("form-action 'self'"));
         for loaded in [
             "<script", "<link", "<img", "src=", "@import", "url(", "style=\"",
@@ -444,10 +443,8 @@ async fn choosing_a_cadence_subscribes_again(fresh: Fresh) {
     );
     let preferences = format!("{path}/preferences");
     let page = api.browse(&preferences).await.html;
-    assert!(
-        page.contains("You are unsubscribed since <time") && page.contains("19 April 2014"),
-        "{page}"
-    );
+    assert_contains!(page, "You are unsubscribed since <time");
+    assert_contains!(page, "19 April 2014");
     api.town.clock.advance(TimeDelta::hours(1));
 
     let back = api

@@ -4,8 +4,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Api, KEY};
-use crate::support::Fresh;
 use crate::support::town::Town;
+use crate::support::{Fresh, assert_starts_with};
 
 on_sqlite! {
     urls_in_responses_start_with_the_public_path
@@ -59,10 +59,7 @@ async fn urls_in_responses_start_with_the_public_path(fresh: Fresh) {
     let [location, items_url, server] = urls(&api).await;
 
     assert!(location.starts_with("/tidings/v1/events/"), "{location}");
-    assert!(
-        items_url.starts_with("/tidings/v1/users/ada/feed?"),
-        "{items_url}"
-    );
+    assert_starts_with!(items_url, "/tidings/v1/users/ada/feed?");
     assert_eq!(server, "/tidings");
     let (_, _, missing) = ask(&api, "GET", "/nothing", Value::Null).await;
     let detail = missing["detail"].as_str().unwrap();

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::Desk;
-use crate::support::assert_contains;
+use crate::support::{assert_contains, assert_starts_with};
 
 /// Creates open batches for ada and cem. Each counts three comments and keeps two.
 fn with_open_batches() -> Desk {
@@ -46,10 +46,7 @@ fn open_batches_are_listed_and_shown() {
         ["open", "3", "ada", "type:Comment", &id]
     );
     assert_eq!((lines.len(), none.as_str()), (2, "none\n"));
-    assert!(
-        shown.starts_with(&format!("{id}  ada  type:Comment\n  open since ")),
-        "{shown}"
-    );
+    assert_starts_with!(shown, &format!("{id}  ada  type:Comment\n  open since "));
     assert!(shown.contains("  c2     Comment  c2\n"), "{shown}");
     assert!(
         shown.ends_with("and 1 more, counted and no longer kept\n"),

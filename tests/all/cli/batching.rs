@@ -1,6 +1,7 @@
 //! Warnings about batch policies. `config`, `worker` and `doctor` print them and continue.
 
 use super::Desk;
+use crate::support::assert_starts_with;
 
 const STARVES: &str = "types.Comment.cooldown has no max_wait beside it";
 
@@ -16,10 +17,7 @@ fn config_doctor_and_worker_warn_about_a_cooldown_without_max_wait() {
 
     assert_eq!([config.code, worker.code, doctor.code], [0, 0, 0]);
     for message in [&config.err, &worker.err] {
-        assert!(
-            message.starts_with(&format!("note: {STARVES}")),
-            "{message}"
-        );
+        assert_starts_with!(message, &format!("note: {STARVES}"));
     }
     // The output of `config` is still valid TOML.
     assert!(config.out.parse::<toml::Table>().is_ok(), "{}", config.out);

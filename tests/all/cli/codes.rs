@@ -1,6 +1,7 @@
 //! Exit codes and error messages. A message names the value, the reason and the remedy.
 
 use super::{Desk, Ran};
+use crate::support::assert_starts_with;
 
 /// Asserts wrong usage: exit code 2, an empty standard output, and `expected` in the message.
 fn assert_rejected(ran: Ran, expected: &str) {
@@ -101,11 +102,7 @@ fn a_missing_file_is_a_failure_that_names_it() {
         let ran = Desk::new().run(arguments);
 
         assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-        assert!(
-            ran.err.starts_with("error: opening nowhere: No such file"),
-            "{}",
-            ran.err
-        );
+        assert_starts_with!(ran.err, "error: opening nowhere: No such file");
     }
 }
 

@@ -1,7 +1,7 @@
 //! `archive` and `restore`, and the days that `status` lists.
 
 use super::{Desk, Ran, days_ago};
-use crate::support::assert_contains;
+use crate::support::{assert_contains, assert_starts_with};
 
 /// Creates events of today and of 9, 50 and 60 days ago. Only the one of 50 days ago should have
 /// been emailed, because ben is unconfirmed.
@@ -125,10 +125,7 @@ fn an_exported_day_can_be_restored() {
         .filter_map(|line| line["file"].as_str())
         .collect();
     let restored = desk.done(&["restore", files[0], files[1]]);
-    assert!(
-        restored.starts_with(&format!("{}  restored, 1 stack\n", days_ago(60))),
-        "{restored}"
-    );
+    assert_starts_with!(restored, &format!("{}  restored, 1 stack\n", days_ago(60)));
     assert_eq!(days(&desk), before);
 }
 

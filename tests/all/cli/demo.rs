@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Desk, Ran};
+use crate::support::{assert_contains, assert_starts_with};
 
 #[test]
 fn the_output_matches_the_snapshot() {
@@ -68,10 +69,8 @@ fn other_commands_can_use_the_demo_folder() {
     let feed = there(&["feed", "mara"]).done();
     let explained = there(&["explain", "ada", "--json"]).json();
 
-    assert!(
-        feed.contains("A Rope for Every Boat") && feed.contains("The Sleeping Vineyard"),
-        "{feed}"
-    );
+    assert_contains!(feed, "A Rope for Every Boat");
+    assert_contains!(feed, "The Sleeping Vineyard");
     assert!(
         explained["events"]
             .as_array()
@@ -156,12 +155,7 @@ fn a_folder_with_other_files_is_rejected_and_not_touched() {
     let ran = desk.run(&["demo", "--dir", "mine"]);
 
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(
-        ran.err
-            .starts_with("error: mine is not empty, and no earlier demo\n"),
-        "{}",
-        ran.err
-    );
+    assert_starts_with!(ran.err, "error: mine is not empty, and no earlier demo\n");
     assert_eq!(files(&desk.path().join("mine")), ["tidings.toml"]);
 }
 
@@ -182,9 +176,5 @@ fn a_demo_rejects_the_option_store() {
     let ran = Desk::new().run(&["demo", "--store", "sqlite:mine.db"]);
 
     assert_eq!(ran.code, 2);
-    assert!(
-        ran.err.starts_with("error: a demo has a store of its own"),
-        "{}",
-        ran.err
-    );
+    assert_starts_with!(ran.err, "error: a demo has a store of its own");
 }

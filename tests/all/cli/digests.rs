@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use super::{Desk, now};
-use crate::support::{Fresh, assert_contains, mongo};
+use crate::support::{Fresh, assert_contains, assert_starts_with, mongo};
 
 /// Returns the number of emails in the outbox.
 fn mails(desk: &Desk) -> usize {
@@ -109,12 +109,7 @@ async fn a_dry_run_notes_events_that_are_not_fanned_out_yet() {
         let ran = desk.run(&["digest", "--now", "--dry-run"]);
 
         assert_eq!(ran.code, 0);
-        assert!(
-            ran.err
-                .starts_with("note: 1 accepted event not fanned out yet"),
-            "{}",
-            ran.err
-        );
+        assert_starts_with!(ran.err, "note: 1 accepted event not fanned out yet");
         assert!(desk.run(&["digest", "--now"]).out.contains("1 sent"));
     })
     .await;
@@ -192,11 +187,9 @@ fn an_email_that_cannot_be_sent_is_a_failure_with_its_reason() {
 
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.out.contains("1 due, 1 not settled yet"), "{}", ran.out);
-    assert!(
-        ran.err
-            .starts_with("note: 1 email deferred (making the outbox folder outbox: "),
-        "{}",
-        ran.err
+    assert_starts_with!(
+        ran.err,
+        "note: 1 email deferred (making the outbox folder outbox: "
     );
 }
 

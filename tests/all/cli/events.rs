@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Desk, days_ago};
-use crate::support::assert_contains;
+use crate::support::{assert_contains, assert_starts_with};
 
 #[test]
 fn notify_adds_the_event_to_the_feed_at_once() {
@@ -11,10 +11,7 @@ fn notify_adds_the_event_to_the_feed_at_once() {
 
     let output = desk.done(&["notify", "Published", "a1", "--followers-of", "artist:1"]);
 
-    assert!(
-        output.starts_with("accepted: reached 3 people  fan-out "),
-        "{output}"
-    );
+    assert_starts_with!(output, "accepted: reached 3 people  fan-out ");
     let feed = desk.done(&["feed", "ada"]);
     assert!(feed.contains("a1") && feed.contains("Published"), "{feed}");
 }
@@ -25,9 +22,9 @@ fn with_no_wait_an_event_waits_for_a_worker() {
 
     let output = desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
 
-    assert!(
-        output.starts_with("accepted: a worker fans it out (tidings worker --once)"),
-        "{output}"
+    assert_starts_with!(
+        output,
+        "accepted: a worker fans it out (tidings worker --once)"
     );
     assert_eq!(
         desk.done(&["feed", "ada"]),
@@ -185,11 +182,8 @@ fn notify_warns_about_events_that_users_will_not_see() {
             .unwrap()
             .contains("Artwork:a1")
     );
-    assert!(
-        status.err.contains("Publised") && status.err.contains("Artwork:a1"),
-        "{}",
-        status.err
-    );
+    assert_contains!(status.err, "Publised");
+    assert_contains!(status.err, "Artwork:a1");
 }
 
 #[test]
@@ -261,9 +255,9 @@ fn explain_gives_the_outcome_and_the_reason_for_each_event() {
     let ben = desk.run(&["explain", "ben", "a1", "--json"]).json();
     let zoe = desk.run(&["explain", "zoe"]).out;
 
-    assert!(
-        ada.starts_with("ada  a…@example.org\n  digest  weekly, Mondays at 09:00 UTC; next "),
-        "{ada}"
+    assert_starts_with!(
+        ada,
+        "ada  a…@example.org\n  digest  weekly, Mondays at 09:00 UTC; next "
     );
     assert!(ada.contains("will be in the next digest"), "{ada}");
     assert_eq!(ben["unmailable"], "they are unconfirmed");
@@ -311,11 +305,8 @@ fn an_event_outside_the_window_is_rejected_with_advice() {
 
     for ran in notified {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-        assert!(
-            ran.err.contains(&days_ago(7)) && ran.err.contains("leave the time out"),
-            "{}",
-            ran.err
-        );
+        assert_contains!(ran.err, &days_ago(7));
+        assert_contains!(ran.err, "leave the time out");
     }
     assert_eq!(imported.code, 3, "{}", imported.err);
     assert_contains!(imported.err, "line 1, at: time \"2014-04-22T09:00:00Z\"");

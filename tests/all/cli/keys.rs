@@ -29,10 +29,8 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
     assert!(json["key"].as_str().unwrap().starts_with("tdg_read_"));
     assert_eq!(duplicate.code, 2);
     assert_contains!(duplicate.err, "key name \"dash\" is taken");
-    assert!(
-        listed.contains("web app") && listed.contains("write"),
-        "{listed}"
-    );
+    assert_contains!(listed, "web app");
+    assert_contains!(listed, "write");
     assert_eq!(lines.lines().count(), 2);
     for output in [&listed, &lines] {
         assert!(
@@ -44,11 +42,8 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
     assert_eq!(again.code, 2);
     assert_contains!(again.err, "tidings keys, which lists them");
     let wrong = desk.run(&["keys", "create", "x", "--scope", "root"]);
-    assert!(
-        wrong.code == 2 && wrong.err.contains("is not read, write or admin"),
-        "{}",
-        wrong.err
-    );
+    assert_eq!(wrong.code, 2);
+    assert_contains!(wrong.err, "is not read, write or admin");
 }
 
 #[test]
@@ -62,17 +57,11 @@ fn a_token_needs_a_signing_secret() {
     let long = desk.run(&["token", "ada", "--hours", "25"]);
     let shown = desk.done(&["config"]);
 
-    assert!(
-        without.code == 2 && without.err.contains("tokens.secret"),
-        "{}",
-        without.err
-    );
+    assert_eq!(without.code, 2);
+    assert_contains!(without.err, "tokens.secret");
     assert_eq!((token.code, token.out.trim().split('.').count()), (0, 3));
     assert!(token.err.contains("\"ada\""), "{}", token.err);
-    assert!(
-        long.code == 2 && long.err.contains("hours \"25\" is not from 1 to 24"),
-        "{}",
-        long.err
-    );
+    assert_eq!(long.code, 2);
+    assert_contains!(long.err, "hours \"25\" is not from 1 to 24");
     assert!(!shown.contains("that-only-these-tests"), "{shown}");
 }

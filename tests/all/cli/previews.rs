@@ -327,10 +327,8 @@ async fn the_page_shows_saved_templates_and_their_errors() {
         .to_str()
         .unwrap()
         .to_owned();
-    assert!(
-        policy.contains("default-src 'none'") && policy.contains("sandbox"),
-        "{policy}"
-    );
+    assert_contains!(policy, "default-src 'none'");
+    assert_contains!(policy, "sandbox");
     assert!(sheet.text().await.unwrap().contains("Shows near you"));
 
     desk.write(subject, "Mine");

@@ -117,10 +117,8 @@ fn doctor_names_files_that_others_can_read() {
         .unwrap();
     assert_eq!(files["verdict"], "warning", "{files}");
     let text = files.to_string();
-    assert!(
-        text.contains("tidings.db") && text.contains("chmod"),
-        "{text}"
-    );
+    assert_contains!(text, "tidings.db");
+    assert_contains!(text, "chmod");
 }
 
 #[test]

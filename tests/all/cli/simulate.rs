@@ -5,6 +5,7 @@ use std::io::Write;
 use serde_json::Value;
 
 use super::Desk;
+use crate::support::assert_starts_with;
 
 const POLICIES: &str = r#"
     [policies.window]
@@ -110,13 +111,7 @@ fn errors_name_the_line_or_option_and_set_the_exit_code() {
         assert!(odd.err.contains(expected), "{expected} in {}", odd.err);
     }
     assert_eq!(starving.code, 0);
-    assert!(
-        starving
-            .err
-            .starts_with("note: policies.a.cooldown has no max_wait"),
-        "{}",
-        starving.err
-    );
+    assert_starts_with!(starving.err, "note: policies.a.cooldown has no max_wait");
     for wrong in [
         &["simulate"][..],
         &["simulate", "policies.toml"],

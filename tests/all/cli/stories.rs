@@ -61,11 +61,8 @@ fn a_run_for_a_future_time_needs_a_dry_run() {
     let dry_run = desk.done(&["digest", "--at", &ahead, "--dry-run"]);
 
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(
-        ran.err.contains("lies ahead") && ran.err.contains("--dry-run"),
-        "{}",
-        ran.err
-    );
+    assert_contains!(ran.err, "lies ahead");
+    assert_contains!(ran.err, "--dry-run");
     assert_eq!(mails(&desk), 0);
     assert!(dry_run.contains("1 due"), "{dry_run}");
 }
@@ -91,15 +88,11 @@ fn digest_and_status_report_deferred_emails_with_reason_and_time() {
         .lines()
         .find(|line| line.contains("2 emails deferred ("));
     let line = line.unwrap_or_else(|| panic!("{}", again.err));
-    assert!(
-        line.contains("onnect") && line.contains("), next attempt "),
-        "{line}"
-    );
+    assert_contains!(line, "onnect");
+    assert_contains!(line, "), next attempt ");
     assert_eq!(json["mails_waiting"]["mails"], 2);
-    assert!(
-        status.contains("waiting") && status.contains("2 emails deferred ("),
-        "{status}"
-    );
+    assert_contains!(status, "waiting");
+    assert_contains!(status, "2 emails deferred (");
     let reason = &status_json["waiting"]["reasons"][0];
     assert_eq!(reason["mails"], 2);
     assert!(reason["until"].is_string(), "{reason}");
@@ -290,10 +283,8 @@ fn explain_names_the_email_or_the_flush_that_covers_an_event() {
         id.starts_with("digest:ada:weekly:") && text.contains(id),
         "{text}"
     );
-    assert!(
-        text.contains("was shown in") && text.contains("(\"+N more\")"),
-        "{text}"
-    );
+    assert_contains!(text, "was shown in");
+    assert_contains!(text, "(\"+N more\")");
     for event in cem["events"].as_array().unwrap() {
         assert_eq!(event["covered"]["by"], "flush");
         assert!(event["covered"]["at"].is_string());

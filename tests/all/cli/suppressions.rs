@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Desk;
-use crate::support::assert_contains;
+use crate::support::{assert_contains, assert_starts_with};
 
 const BOUNCES: &str = "\u{feff}address,code,error,created_at\n\
     \"ada@example.org\",550,\"5.1.1 no such user\",2014-04-19\n\
@@ -53,21 +53,17 @@ fn the_list_of_a_provider_is_imported_and_bad_lines_are_reported() {
         (csv.code, csv.out.as_str()),
         (3, "import: 3 addresses, 1 bad line left out\n")
     );
-    assert!(
-        csv.err
-            .starts_with("bounces.csv, line 4: e-mail address \"n…\" has no @"),
-        "{}",
-        csv.err
+    assert_starts_with!(
+        csv.err,
+        "bounces.csv, line 4: e-mail address \"n…\" has no @"
     );
     assert_eq!(
         (json.code, &json.json()["taken"], &json.json()["bad"]),
         (3, &2.into(), &2.into())
     );
-    assert!(
-        json.err
-            .starts_with("more.ndjson, line 3, reason: unknown variant `bounce`"),
-        "{}",
-        json.err
+    assert_starts_with!(
+        json.err,
+        "more.ndjson, line 3, reason: unknown variant `bounce`"
     );
 
     let listed = desk.done(&["suppressions", "list", "--json"]);
@@ -107,10 +103,8 @@ fn full_addresses_are_shown_only_with_reveal() {
     let revealed = desk.done(&["suppressions", "--reveal"]);
     let lines = desk.done(&["suppressions", "list", "--json", "--reveal"]);
 
-    assert!(
-        masked.contains("manual") && masked.contains("a…@example.org"),
-        "{masked}"
-    );
+    assert_contains!(masked, "manual");
+    assert_contains!(masked, "a…@example.org");
     assert!(!masked.contains("ada@"), "{masked}");
     assert!(revealed.contains("ada@example.org"), "{revealed}");
     // The revealed list can be imported elsewhere.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Desk, Ran};
 use crate::mail::provider::{Dialect, Next, Provider};
-use crate::support::{Fresh, assert_contains, mongo};
+use crate::support::{Fresh, assert_contains, assert_starts_with, mongo};
 
 /// Creates a pending event for ada and cem, then writes this `[mail]` configuration.
 fn desk(mail: &str) -> Desk {
@@ -161,11 +161,7 @@ fn an_invalid_catalog_is_rejected_with_file_and_line() {
 
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     let expected = "own/locales/de.ftl, line 2: open has no variable $nam";
-    assert!(
-        ran.err.starts_with(&format!("error: {expected}")),
-        "{}",
-        ran.err
-    );
+    assert_starts_with!(ran.err, &format!("error: {expected}"));
     assert_contains!(doctor.out, "error      templates");
     assert!(doctor.out.contains("de.ftl, line 2"), "{}", doctor.out);
     assert_contains!(doctor.out, "what is built in takes its place");

@@ -19,6 +19,7 @@ use tidings::engine::delivery::identity::mailer;
 
 use super::server::Server;
 use super::{kinds, mail};
+use crate::support::assert_contains;
 
 const RSA: &str = include_str!("keys/rsa.pem");
 const ED25519: &str = include_str!("keys/ed25519.pem");
@@ -205,9 +206,7 @@ async fn a_key_that_is_too_short_is_rejected_before_the_first_email() {
 
     let refused = mailer(&config).err().unwrap().to_string();
 
-    assert!(
-        refused.contains("mail.dkim_key_file") && refused.contains("2,048"),
-        "{refused}"
-    );
+    assert_contains!(refused, "mail.dkim_key_file");
+    assert_contains!(refused, "2,048");
     assert!(!format!("{:?}", config.mail).contains("PRIVATE"));
 }

@@ -14,7 +14,7 @@ use tidings::engine::delivery::identity::mailer;
 
 use super::server::{Say, Server};
 use super::{PATIENT, kinds, mail, mails, sender};
-use crate::support::assert_contains;
+use crate::support::{assert_contains, assert_starts_with};
 
 fn relay(server: &Server) -> Relay {
     Relay {
@@ -374,10 +374,9 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
         "{:?}",
         server.commands()
     );
-    assert!(
-        check.starts_with("Wrong") && check.contains("535") && check.contains("mail.smtp_user"),
-        "{check}"
-    );
+    assert_starts_with!(check, "Wrong");
+    assert_contains!(check, "535");
+    assert_contains!(check, "mail.smtp_user");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tidings::wire::explanation::Why;
 
 use super::mandatory::happens;
 use crate::support::town::{Town, monday, mostly_on_sqlite, saturday, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, assert_contains, user};
 
 mostly_on_sqlite! {
     a_deferred_batch_closes_when_quiet_hours_end
@@ -112,10 +112,8 @@ async fn a_deferred_batch_closes_when_quiet_hours_end(fresh: Fresh) {
 
     assert_eq!((soon, night, day), ([0, 1], [0, 1], [1, 1]));
     let text = town.mails()[1].filled().text;
-    assert!(
-        text.contains("Work a1.") && text.contains("Work a2."),
-        "{text}"
-    );
+    assert_contains!(text, "Work a1.");
+    assert_contains!(text, "Work a2.");
     // Outside quiet hours the window of the batch applies.
     town.happens(&["a3"], to(&["ada"])).await;
     let later = send_at(&town, morning() + TimeDelta::minutes(5)).await;

@@ -98,10 +98,7 @@ pub async fn an_export_of_many_documents_is_complete(store: Fresh) {
 
     assert_eq!(found.len(), users.len());
     for (line, person) in found.iter().zip(&users) {
-        assert!(
-            line.starts_with(&format!(r#"{{"_id":"{person}","#)),
-            "{line}"
-        );
+        assert_starts_with!(line, &format!(r#"{{"_id":"{person}","#));
         assert!(!line.contains('\n'), "one document, one line");
     }
 }

@@ -34,7 +34,19 @@ macro_rules! assert_contains {
     };
 }
 
-pub(crate) use assert_contains;
+/// Fails unless the text starts with this part. The message shows the whole text.
+macro_rules! assert_starts_with {
+    ($text:expr, $part:expr $(,)?) => {
+        assert!(
+            $text.starts_with($part),
+            "{:?} does not start: {}",
+            $part,
+            $text
+        )
+    };
+}
+
+pub(crate) use {assert_contains, assert_starts_with};
 
 /// Runs a test, and fails it if it hangs. `scripts/chaos`, whose tests take hours, sets no limit.
 pub async fn limited<T>(test: impl Future<Output = T>) -> T {
