@@ -13,13 +13,12 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{
     Batch, BatchState, Day, DeliveryState, Entry, ObjectId, Reason, Route, Suppression,
 };
-use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::store::{BatchFilter, Store};
 use tidings::wire::digest::Tally;
 
 use crate::support::town::{
-    Town, followers_of, lost, monday, mostly_on_sqlite, request, saturday, to,
+    Town, followers_of, lost, monday, mostly_on_sqlite, refused, request, saturday, to,
 };
 use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, kind, user};
 
@@ -375,9 +374,7 @@ async fn a_batch_with_an_unknown_outcome_can_be_settled_by_hand(fresh: Fresh) {
     let ledger = town.process().deliveries();
     let not_sent = tidings::domain::delivery::OperatorDecision::NotSent;
     ledger.settle(&row.id, not_sent).await.unwrap();
-    town.answer([Outcome::Refused {
-        reason: "no".into(),
-    }]);
+    town.answer([refused("no")]);
     // The events are already marked as emailed, so the rejected email becomes unknown, not failed.
     assert_eq!(send_due_at(&town, 301).await.unknown, 1);
     ledger.settle(&row.id, not_sent).await.unwrap();
@@ -390,17 +387,12 @@ async fn a_batch_with_an_unknown_outcome_can_be_settled_by_hand(fresh: Fresh) {
 async fn a_retried_batch_that_is_rejected_again_fails_again(fresh: Fresh) {
     let town = Town::found(&fresh, false, BATCHED).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    let refused = || {
-        [Outcome::Refused {
-            reason: "no".into(),
-        }]
-    };
-    town.answer(refused());
+    town.answer([refused("no")]);
     assert_eq!(send_due_at(&town, 300).await.failed, 1);
     let row = town.deliveries_of("ada").await.remove(0);
     let ledger = town.process().deliveries();
 
-    town.answer(refused());
+    town.answer([refused("no")]);
     let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
     assert_eq!((again.again, send_due_at(&town, 301).await.failed), (1, 1));
     let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();

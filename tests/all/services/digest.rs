@@ -12,7 +12,7 @@ use tidings::engine::Silent;
 use tidings::engine::digest::{Effect, Request, Timing};
 
 use crate::support::town::{
-    Town, busy, followers_of, monday, mostly_on_sqlite, request, saturday, to,
+    Town, busy, followers_of, monday, mostly_on_sqlite, refused, request, saturday, to,
 };
 use crate::support::{Fresh, Shorthand, kind, user};
 
@@ -229,9 +229,7 @@ async fn the_events_of_a_rejected_email_are_in_the_next_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.clock.set(monday(0) - TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::Refused {
-        reason: "no such mailbox".into(),
-    }]);
+    town.answer([refused("no such mailbox")]);
 
     let first = town.digests_at(monday(0)).await;
     let again = town.digests_at(monday(0)).await;
@@ -262,9 +260,7 @@ async fn the_emails_of_a_call_rejected_as_a_whole_are_sent_one_by_one(fresh: Fre
     let together = Outcome::RefusedTogether {
         reason: "somebody's address".into(),
     };
-    let alone = Outcome::Refused {
-        reason: "no such mailbox".into(),
-    };
+    let alone = refused("no such mailbox");
     town.answer([together.clone(), together, alone]);
 
     let report = town.digests_at(monday(0)).await;

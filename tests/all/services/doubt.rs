@@ -16,7 +16,7 @@ use tidings::engine::digest::{Request, Timing};
 
 use super::sending::{run, state};
 use crate::support::Fresh;
-use crate::support::town::{Town, cut_off, lost, monday, mostly_on_sqlite, to};
+use crate::support::town::{Town, cut_off, lost, monday, mostly_on_sqlite, refused, to};
 
 mostly_on_sqlite! {
     an_unknown_email_that_is_settled_as_not_sent_is_sent
@@ -97,9 +97,7 @@ async fn an_unknown_email_that_is_rejected_later_is_unknown_again(fresh: Fresh) 
     };
 
     settle().await;
-    town.answer([Outcome::Refused {
-        reason: "no".into(),
-    }]);
+    town.answer([refused("no")]);
     let refused = run(&town, &app).await;
     settle().await;
     let accepted = run(&town, &app).await;

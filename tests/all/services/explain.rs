@@ -13,7 +13,9 @@ use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::{By, Fate, LeftOut, Place, Why};
 
 use super::retracting::retract;
-use crate::support::town::{Town, busy, lost, monday, mostly_on_sqlite, request, saturday, to};
+use crate::support::town::{
+    Town, busy, lost, monday, mostly_on_sqlite, refused, request, saturday, to,
+};
 use crate::support::{Fresh, kind, user};
 
 mostly_on_sqlite! {
@@ -106,8 +108,7 @@ async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: F
     assert!(next >= monday(0) + TimeDelta::minutes(10), "{next}");
 
     town.clock.set(next);
-    let reason = "550 5.1.1 no such user".to_owned();
-    town.answer([Outcome::Refused { reason }]);
+    town.answer([refused("550 5.1.1 no such user")]);
     town.process().sender().drain().await.unwrap();
     let failed = deliveries("ada").await;
     let (why, delivery) = failed[1].clone();

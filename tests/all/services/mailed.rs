@@ -8,7 +8,7 @@ use tidings::domain::{Cadence, DeliveryState, Route};
 use tidings::wire::explanation::{By, Place};
 
 use super::mandatory::happens;
-use super::retracting::{BATCHED, feed, retract};
+use super::retracting::{BATCHED, retract};
 use super::skip_seen::{SKIP, mark};
 use crate::support::town::{Town, lost, monday, mostly_on_sqlite, saturday, to};
 use crate::support::{Fresh, feed_of, kind, user};
@@ -31,7 +31,7 @@ mostly_on_sqlite! {
 /// Returns the objects in the feed, oldest first, with their `mailed` flags. Grouped items have the
 /// same flags.
 async fn mailed(town: &Town, person: &str) -> Vec<(String, bool)> {
-    let page = feed(town, person).await;
+    let page = town.feed(person).await;
     let mut items: Vec<_> = page
         .items
         .iter()
@@ -115,7 +115,7 @@ async fn an_item_of_another_route_is_not_flagged_as_mailed(fresh: Fresh) {
 async fn an_item_that_its_digest_skipped_as_seen_is_flagged_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    let seen = feed(&town, "ada").await.items[0].id;
+    let seen = town.feed("ada").await.items[0].id;
     mark(&town.process(), "ada", Mark::Seen, vec![seen]).await;
     town.happens(&["a2", "a3"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
@@ -204,7 +204,7 @@ async fn a_digest_of_mandatory_events_excludes_seen_ones(fresh: Fresh) {
     town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never))
         .await;
     happens(&town, "Notice", &["a1"], to(&["ada"])).await;
-    let seen = feed(&town, "ada").await.items[0].id;
+    let seen = town.feed("ada").await.items[0].id;
     mark(&town.process(), "ada", Mark::Seen, vec![seen]).await;
     happens(&town, "Notice", &["a2"], to(&["ada"])).await;
     town.happens(&["a3"], to(&["ada"])).await;

@@ -8,7 +8,6 @@ use tidings::domain::inbox::{ItemState, Mark};
 use tidings::domain::{ChangeNotice, Position};
 use tidings::wire::feed::Page;
 
-use super::retracting::feed;
 use super::skip_seen::mark;
 use crate::support::town::{Town, on_both_stores, to};
 use crate::support::{Fresh, feed_of, user};
@@ -35,7 +34,7 @@ async fn a_mark_applies_to_the_stored_state_not_to_the_cached_feed(fresh: Fresh)
     mark(&elsewhere, "ada", Mark::Read, ids.clone()).await;
     mark(&here, "ada", Mark::Unread, ids).await;
 
-    assert_eq!(feed(&town, "ada").await.items[0].state, ItemState::Seen);
+    assert_eq!(town.feed("ada").await.items[0].state, ItemState::Seen);
 }
 
 async fn a_page_is_at_least_as_recent_as_the_cursor_of_its_request(fresh: Fresh) {

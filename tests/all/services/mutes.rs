@@ -10,7 +10,6 @@ use tidings::engine::directory::input::MuteInput;
 use tidings::wire::explanation::{By, LeftOut, Place, Why};
 
 use super::mandatory::happens;
-use super::retracting::feed;
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
 use crate::support::{Fresh, user};
 
@@ -255,15 +254,15 @@ async fn muted_events_are_in_neither_the_backlog_nor_the_flush_count(fresh: Fres
 async fn muted_items_count_as_read_in_the_feed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
-    let before = feed(&town, "ada").await.counts;
+    let before = town.feed("ada").await.counts;
 
     mute(&town, "ada", "a1").await;
-    let page = feed(&town, "ada").await;
+    let page = town.feed("ada").await;
     town.clock.advance(TimeDelta::minutes(1));
     unmute(&town, "ada", "a1").await;
     town.clock.advance(TimeDelta::minutes(1));
     town.happens(&["a3"], to(&["ada"])).await;
-    let after = feed(&town, "ada").await.counts;
+    let after = town.feed("ada").await.counts;
 
     assert_eq!((before.unseen, before.unread), (2, 2));
     assert_eq!((page.counts.unseen, page.counts.unread), (1, 1));

@@ -6,7 +6,7 @@ use tidings::domain::{Day, User};
 use tidings::store::Meeting;
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
-use crate::support::{Fresh, feed_of, user};
+use crate::support::{Fresh, user};
 
 on_both_stores! {
     documents_of_older_writers_give_the_right_feed
@@ -55,11 +55,8 @@ async fn put_original_documents(town: &Town) {
 }
 
 async fn feed(town: &Town, person: &str) -> Vec<(String, String)> {
-    let request = feed_of(&user(person));
-    let page = town.process().feeds().page(&request).await.unwrap();
-    page.answer
-        .items
-        .iter()
+    let items = town.feed(person).await.items.into_iter();
+    items
         .map(|item| (item.id.to_string(), item.object.to_string()))
         .collect()
 }

@@ -8,7 +8,7 @@ use tidings::wire::digest::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
 use crate::support::town::{Town, monday, on_both_stores, only_on_mongo, request, saturday, to};
-use crate::support::{Fresh, Shorthand, feed_of, user};
+use crate::support::{Fresh, Shorthand, user};
 
 on_both_stores! {
     malformed_entries_are_skipped_and_keep_their_index
@@ -43,12 +43,6 @@ fn bad(person: &str, reason: Defect) -> BadStack {
     }
 }
 
-async fn feed(town: &Town, person: &str) -> usize {
-    let request = feed_of(&user(person));
-    let page = town.process().feeds().page(&request).await.unwrap();
-    page.answer.items.len()
-}
-
 async fn a_stack_without_room_for_a_marker_blocks_no_other_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"]))
@@ -69,7 +63,7 @@ async fn a_stack_without_room_for_a_marker_blocks_no_other_digest(fresh: Fresh) 
     // Events that cannot be marked are not emailed, because each run would repeat them. The
     // events of Ada's other days are.
     assert_eq!(town.emailed_to("ada"), ["a3"]);
-    assert_eq!(feed(&town, "ada").await, 1);
+    assert_eq!(town.feed("ada").await.items.len(), 1);
 }
 
 async fn events_of_a_stack_repaired_after_it_left_the_window_are_emailed(fresh: Fresh) {
@@ -155,7 +149,7 @@ async fn malformed_entries_are_skipped_and_keep_their_index(fresh: Fresh) {
     }
     town.happens(&["a3"], to(&["ada", "ben"])).await;
 
-    assert_eq!(feed(&town, "ada").await, 2);
+    assert_eq!(town.feed("ada").await.items.len(), 2);
     assert_eq!(town.digests_at(monday(0)).await.mails.sent, 2);
     assert_eq!(town.digests_at(monday(1)).await.mails.sent, 0);
 
@@ -182,8 +176,8 @@ async fn a_document_that_accepts_no_entries_blocks_no_other_push(fresh: Fresh) {
     let fanout = town.store.fanout(receipt.id).await.unwrap().unwrap();
     let counts = fanout.progress.counts;
     assert_eq!((counts.people, counts.pushed, counts.capped), (3, 2, 4));
-    assert_eq!(feed(&town, "ben").await, 3);
-    assert_eq!(feed(&town, "cem").await, 0);
+    assert_eq!(town.feed("ben").await.items.len(), 3);
+    assert_eq!(town.feed("cem").await.items.len(), 0);
 }
 
 async fn a_digest_whose_marker_is_rejected_after_sending_is_sent_once(fresh: Fresh) {
@@ -266,8 +260,8 @@ async fn records_with_invalid_utf8_block_no_email(fresh: Fresh) {
     assert_eq!(report.mails.sent, 2);
     assert_eq!(town.emailed_to("ben"), ["a1"]);
     assert_eq!(town.emailed_to("ada"), ["a1"]);
-    assert_eq!(feed(&town, "ben").await, 2);
-    assert_eq!(feed(&town, "ada").await, 2);
+    assert_eq!(town.feed("ben").await.items.len(), 2);
+    assert_eq!(town.feed("ada").await.items.len(), 2);
 }
 
 async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
@@ -304,6 +298,6 @@ async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
     let again = app.fanouts().drain(&Silent).await.unwrap();
 
     assert_eq!((done.done, again.done), (1, 0));
-    assert_eq!(feed(&town, "ben").await, 1);
+    assert_eq!(town.feed("ben").await.items.len(), 1);
     assert!(app.context.store.backlog().await.unwrap().pending >= 2);
 }

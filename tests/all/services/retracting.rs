@@ -14,7 +14,7 @@ use tidings::wire::explanation::{By, Fate, Place, Why};
 use tidings::wire::feed::Page;
 
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, request, to};
-use crate::support::{FailingStore, Fault, Fresh, Then, feed_of, kind, user};
+use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
 
 mostly_on_sqlite! {
     a_retracted_event_is_in_no_feed_and_no_digest
@@ -42,11 +42,6 @@ pub(super) async fn retract(app: &App, objects: &[&str]) -> RemovedEvents {
     app.retract().events(&kind, &objects).await.unwrap().out
 }
 
-pub(super) async fn feed(town: &Town, person: &str) -> Page {
-    let request = feed_of(&user(person));
-    town.process().feeds().page(&request).await.unwrap().answer
-}
-
 pub(super) fn shown(page: &Page) -> Vec<&str> {
     page.items.iter().map(|item| item.object.as_str()).collect()
 }
@@ -71,10 +66,10 @@ async fn a_retracted_event_is_in_no_feed_and_no_digest(fresh: Fresh) {
     let out = retract(&town.process(), &["a2", "a3"]).await;
 
     assert_eq!((out.removed, out.not_kept), (0, 0));
-    let page = feed(&town, "ada").await;
+    let page = town.feed("ada").await;
     assert_eq!(shown(&page), ["a1"]);
     assert_eq!((page.counts.unseen, page.counts.unread), (1, 1));
-    assert_eq!(shown(&feed(&town, "cem").await), [""; 0]);
+    assert_eq!(shown(&town.feed("cem").await), [""; 0]);
     let report = town.digests_at(monday(0)).await;
     assert_eq!((report.due.users, report.mails.sent), (2, 2));
     assert_eq!(town.emailed_to("ada"), ["a1"]);
@@ -84,7 +79,7 @@ async fn a_retracted_event_is_in_no_feed_and_no_digest(fresh: Fresh) {
 async fn an_event_after_a_retraction_is_new_and_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    let page = feed(&town, "ada").await;
+    let page = town.feed("ada").await;
     let read = MarksInput {
         mark: Mark::Read,
         to: Some(page.counts.cursor.clone()),
@@ -100,12 +95,12 @@ async fn an_event_after_a_retraction_is_new_and_emailed(fresh: Fresh) {
         .await
         .unwrap();
     retract(&town.process(), &["a1"]).await;
-    assert_eq!(shown(&feed(&town, "ada").await), [""; 0]);
+    assert_eq!(shown(&town.feed("ada").await), [""; 0]);
 
     town.clock.advance(TimeDelta::seconds(1));
     town.happens(&["a1"], to(&["ada"])).await;
 
-    let again = feed(&town, "ada").await;
+    let again = town.feed("ada").await;
     assert_eq!(shown(&again), ["a1"]);
     assert_eq!(again.items[0].state, ItemState::Unseen);
     assert_ne!(again.items[0].id, page.items[0].id);
@@ -125,7 +120,7 @@ async fn a_retraction_covers_events_that_are_not_fanned_out_yet(fresh: Fresh) {
     retract(&app, &["a1"]).await;
     app.fanouts().drain(&Silent).await.unwrap();
 
-    assert_eq!(shown(&feed(&town, "ada").await), ["a2"]);
+    assert_eq!(shown(&town.feed("ada").await), ["a2"]);
     town.digests_at(monday(0)).await;
     assert_eq!(town.emailed_to("ada"), ["a2"]);
 }
@@ -174,7 +169,7 @@ async fn a_retraction_removes_events_from_open_batches(fresh: Fresh) {
     let out = retract(&app, &["a1", "x"]).await;
 
     assert_eq!((out.removed, out.not_kept), (2, 0));
-    assert_eq!(shown(&feed(&town, "ben").await), [""; 0]);
+    assert_eq!(shown(&town.feed("ben").await), [""; 0]);
     town.send_due_in(5).await;
     assert_eq!(batch_emails(&town), ["ada@example.org: a2"]);
     // The stacks still hold the event, but no digest includes it.
@@ -234,7 +229,7 @@ async fn a_retraction_can_be_repeated_after_any_store_call_fails(fresh: Fresh) {
             }
             assert!(first.is_err(), "{nth} {fault:?}");
             app.retract().events(&kind, &object).await.unwrap();
-            assert_eq!(shown(&feed(&town, "ada").await), [""; 0], "{nth} {fault:?}");
+            assert_eq!(shown(&town.feed("ada").await), [""; 0], "{nth} {fault:?}");
             let open = BatchFilter {
                 state: Some(BatchState::Open),
                 ..BatchFilter::default()

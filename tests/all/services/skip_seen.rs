@@ -9,7 +9,7 @@ use tidings::domain::{Day, DeliveryState, Position};
 use tidings::engine::feed::MarksInput;
 use tidings::wire::explanation::{By, Fate, Place, Why};
 
-use super::retracting::{feed, shown};
+use super::retracting::shown;
 use crate::support::town::{Town, busy, monday, mostly_on_sqlite, to};
 use crate::support::{Fresh, user};
 
@@ -46,7 +46,7 @@ pub(super) async fn mark(app: &App, person: &str, mark: Mark, ids: Vec<Position>
 
 /// Marks all items in the feed as seen.
 async fn see_all(town: &Town, person: &str) {
-    let page = feed(town, person).await;
+    let page = town.feed(person).await;
     let ids = page.items.iter().map(|item| item.id).collect();
     mark(&town.process(), person, Mark::Seen, ids).await;
 }
@@ -72,7 +72,7 @@ async fn a_digest_excludes_seen_events(fresh: Fresh) {
             .iter()
             .all(|stack| stack.uncovered().next().is_none())
     );
-    assert_eq!(shown(&feed(&town, "ada").await).len(), 3);
+    assert_eq!(shown(&town.feed("ada").await).len(), 3);
 }
 
 async fn by_default_a_digest_includes_seen_events(fresh: Fresh) {
@@ -88,7 +88,7 @@ async fn by_default_a_digest_includes_seen_events(fresh: Fresh) {
 async fn an_event_marked_as_unread_still_counts_as_seen(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
-    let items = feed(&town, "ada").await.items;
+    let items = town.feed("ada").await.items;
     let a1 = items.iter().find(|item| item.object.as_str() == "a1");
     let a1 = a1.unwrap().id;
     for done in [Mark::Read, Mark::Archive, Mark::Unread] {
@@ -120,7 +120,7 @@ async fn a_deferred_digest_excludes_events_seen_meanwhile(fresh: Fresh) {
     assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 2);
 
     see_all(&town, "ada").await;
-    let items = feed(&town, "ben").await.items;
+    let items = town.feed("ben").await.items;
     mark(&town.process(), "ben", Mark::Read, vec![items[0].id]).await;
     town.clock.advance(TimeDelta::minutes(10));
     let report = town.digests_at(monday(0)).await;
@@ -180,7 +180,7 @@ async fn seen_events_stay_excluded_after_their_day_leaves_the_window(fresh: Fres
     see_all(&town, "ada").await;
     town.clock.advance(TimeDelta::days(9));
     town.happens(&["a2", "a3"], to(&["ada"])).await;
-    let items = feed(&town, "ada").await.items;
+    let items = town.feed("ada").await.items;
     mark(&town.process(), "ada", Mark::Read, vec![items[0].id]).await;
 
     let backlog = town.mailable_backlog(day).await;

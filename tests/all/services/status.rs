@@ -2,11 +2,10 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::email::Outcome;
 use tidings::wire::status::{DigestActivity, Status, WorkerActivity};
 
 use crate::support::Fresh;
-use crate::support::town::{Town, lost, monday, mostly_on_sqlite, to};
+use crate::support::town::{Town, lost, monday, mostly_on_sqlite, refused, to};
 
 mostly_on_sqlite! {
     a_worker_counts_as_running_until_it_stops_or_is_silent_for_a_minute
@@ -84,8 +83,7 @@ async fn failed_and_unknown_emails_are_listed_as_failures_for_seven_days(fresh: 
     let town = Town::found(&fresh, false, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     assert!(!status(&town).await.has_failures());
-    let reason = "550 5.1.1 no such user".to_owned();
-    town.answer([Outcome::Refused { reason }]);
+    town.answer([refused("550 5.1.1 no such user")]);
 
     town.digests_at(monday(0)).await;
     let failed = status(&town).await;
@@ -110,8 +108,7 @@ async fn the_events_of_a_batch_whose_email_failed_are_counted_as_not_emailed(fre
     let town = Town::found(&fresh, true, batch).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
     town.clock.advance(TimeDelta::minutes(5));
-    let reason = "550 5.1.1 no such user".to_owned();
-    town.answer([Outcome::Refused { reason }]);
+    town.answer([refused("550 5.1.1 no such user")]);
 
     town.send_due().await;
 

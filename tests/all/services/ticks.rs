@@ -15,7 +15,7 @@ use tidings::engine::digest::{Effect, Request};
 use tidings::store::Store;
 use tidings::wire::digest::Report;
 
-use crate::support::town::{Town, followers_of, mostly_on_sqlite, request, to};
+use crate::support::town::{Town, followers_of, mostly_on_sqlite, refused, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
 mostly_on_sqlite! {
@@ -193,9 +193,7 @@ async fn a_tick_retries_a_failed_digest(fresh: Fresh) {
     ada_at(&town, 8).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "20T07:45").await;
-    town.answer([Outcome::Refused {
-        reason: "550 not today".into(),
-    }]);
+    town.answer([refused("550 not today")]);
 
     let refused = tick(&town, "20T08:00").await;
     let too_early = tick(&town, "20T08:45").await;

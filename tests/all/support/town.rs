@@ -28,8 +28,9 @@ use tidings::metrics::Metrics;
 use tidings::store::Store;
 use tidings::wire::digest::{Report, Tally};
 use tidings::wire::event::Receipt;
+use tidings::wire::feed::Page;
 
-use super::{Fresh, Shorthand, key, kind, user};
+use super::{Fresh, Shorthand, feed_of, key, kind, user};
 
 /// Saturday morning, two days before the weekly digests.
 pub fn saturday() -> DateTime<Utc> {
@@ -95,6 +96,13 @@ pub fn busy() -> Outcome {
     Outcome::TryLater {
         reason: "busy".into(),
         after: None,
+    }
+}
+
+/// The provider permanently rejects the email.
+pub fn refused(reason: &str) -> Outcome {
+    Outcome::Refused {
+        reason: reason.into(),
     }
 }
 
@@ -366,6 +374,12 @@ impl Town {
             .with_pinned(super::sns::pinned());
         self.counts.lock().unwrap().push(app.metrics.clone());
         app
+    }
+
+    /// Returns the first page of a user's feed.
+    pub async fn feed(&self, person: &str) -> Page {
+        let request = feed_of(&user(person));
+        self.process().feeds().page(&request).await.unwrap().answer
     }
 
     /// Accepts an event now and fans it out.
