@@ -20,7 +20,6 @@ mod joins;
 mod mail;
 mod mongo_alike;
 mod mongo_faults;
-mod mongo_leftovers;
 mod mongo_plans;
 mod prose;
 mod services;

@@ -4,12 +4,16 @@
 //! follows a write that took effect. The store therefore retries a command that succeeded, and must
 //! still report the correct outcome.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bson::oid::ObjectId;
 use bson::{Document, doc};
+use tidings::clock::ManualClock;
 use tidings::domain::batch::Accumulator;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Defect, DeliveryState, Progress, User};
+use tidings::engine::archive::clean::Cleaner;
 use tidings::store::mongo::MongoOptions;
 use tidings::store::{Accepted, Error, Forgettable, Meeting};
 
@@ -29,6 +33,7 @@ with_faults! {
     a_marker_with_a_lost_reply_is_stored_once
     an_event_with_a_lost_reply_is_new_and_stored_once
     a_partly_written_audience_is_not_accepted_and_is_later_removed
+    the_cleaner_removes_all_audiences_that_were_never_accepted
     a_retried_claim_or_save_reports_success
     a_delivery_with_a_lost_reply_counts_as_opened
     a_sent_email_is_counted_once_after_lost_replies
@@ -262,6 +267,25 @@ async fn a_partly_written_audience_is_not_accepted_and_is_later_removed(store: &
         .fanouts;
     assert!(claimed.len() == 1 && claimed[0].audience == long(2).audience);
     assert_eq!(forget(noon() + day).await.unwrap(), 0);
+}
+
+async fn the_cleaner_removes_all_audiences_that_were_never_accepted(store: &Faulty) {
+    let parts = (0..1_001_u32).flat_map(|fanout| {
+        let mut id = [0; 12];
+        id[8..].copy_from_slice(&fanout.to_be_bytes());
+        let id = ObjectId::from_bytes(id);
+        (0..2).map(move |n| doc! {"_id": {"f": id, "n": n}, "users": ["ada"]})
+    });
+    store.write_all("audiences", parts.collect()).await;
+    let clock = Arc::new(ManualClock::at(noon()));
+    let cleaner = Cleaner::new(context(store.handle(), clock, "test"));
+
+    for _ in 0..2 {
+        cleaner.step().await.unwrap();
+    }
+
+    let remaining = store.forget(Forgettable::Unaccepted, noon(), 10);
+    assert_eq!(remaining.await.unwrap(), 0);
 }
 
 async fn a_retried_claim_or_save_reports_success(store: &Faulty) {

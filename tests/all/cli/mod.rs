@@ -5,7 +5,6 @@
 //! text for people only where people rely on it. Start with [`Desk`].
 
 mod batches;
-mod batching;
 mod brands;
 mod codes;
 mod damage;
@@ -33,7 +32,6 @@ mod stories;
 mod suppressions;
 mod transfer;
 mod trouble;
-mod types;
 mod users;
 
 use std::ffi::OsString;

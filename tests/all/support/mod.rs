@@ -6,7 +6,6 @@
 //! [`town::Town`].
 
 mod build;
-mod client;
 mod counted;
 mod dice;
 mod failing;
@@ -20,12 +19,20 @@ pub mod sqlite;
 pub mod town;
 
 pub use build::*;
-pub use client::client;
 pub use counted::sum;
 pub use dice::{Dice, number};
 pub use failing::{Before, FailingStore, Fault, Then};
 pub use fresh::Fresh;
 pub use shorthand::{Backlog, BatchCounts, Shorthand};
+
+/// A client for the servers that tests start on loopback.
+///
+/// Installs a crypto provider first, because reqwest requires one even for plain HTTP.
+pub fn client() -> reqwest::Client {
+    // It fails if another test has installed it before, which does no harm.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
 
 /// Fails unless the text contains this part. The message shows the whole text.
 macro_rules! assert_contains {
