@@ -451,6 +451,8 @@ fn every_dependency_is_used() {
 
 #[test]
 fn no_marker_of_unfinished_work_and_no_ignored_test_is_left() {
+    // `scripts/test --full` runs these.
+    let is_full = |line: &str| line.contains("runs with scripts/test --full");
     // Split, so that this file does not match.
     let words = [
         concat!("TO", "DO"),
@@ -461,7 +463,7 @@ fn no_marker_of_unfinished_work_and_no_ignored_test_is_left() {
     let mut found = Vec::new();
     for file in files(&["src", "tests", "scripts"]) {
         for (number, line) in file.text.lines().enumerate() {
-            if words.iter().any(|word| line.contains(word)) {
+            if words.iter().any(|word| line.contains(word)) && !is_full(line) {
                 found.push(format!("{}:{}: {}", file.place, number + 1, line.trim()));
             }
         }
