@@ -1,5 +1,5 @@
-//! `import`: keeps good lines, and reports bad ones with their line numbers. Unknown types and fields
-//! are rejected.
+//! `import`: keeps good lines, and reports bad ones with their line numbers. Unknown types and
+//! fields are rejected.
 
 use std::io::Write;
 use std::process::Stdio;
