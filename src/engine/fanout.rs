@@ -3,9 +3,9 @@
 //! A page is pushed, and its events join batches, before the cursor moves past it. Both steps can
 //! be repeated, so a crash loses and duplicates nothing (P1, P2). Fan-outs of one group share an
 //! audience scan, and each user gets one push. While one page is saved, the next is pushed. Start
-//! with [`Fanouts::step`]; [`page`] reads and merges audiences, and [`linger`] delays large ones.
+//! with [`Fanouts::drain`]; [`page`] reads and merges audiences, and [`linger`] delays large ones.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -45,13 +45,9 @@ impl Fanouts {
     }
 
     /// Claims pending fan-outs and finishes them; `None` if none could be claimed. Large audiences
-    /// take turns, one page each, with fan-outs that arrive meanwhile.
-    pub async fn step(&self, watcher: &dyn super::Watcher) -> Result<Option<FannedOut>> {
-        self.step_within(TimeDelta::zero(), watcher).await
-    }
-
-    /// Like [`Self::step`], but large audiences in quick succession wait up to `linger`.
-    async fn step_within(
+    /// take turns, one page each, with fan-outs that arrive meanwhile. Those in quick succession
+    /// wait up to `linger`.
+    async fn step(
         &self,
         linger: TimeDelta,
         watcher: &dyn super::Watcher,
@@ -121,10 +117,7 @@ impl Fanouts {
     ) -> Result<Vec<Group>> {
         // Computed before the claim, so no later than the end of the leases.
         let leased = self.context.clock.now() + self.settings().lease;
-        let Claims {
-            mut short,
-            mut long,
-        } = self.claim(under_way, done).await?;
+        let (mut short, mut long) = self.claim(under_way, done).await?;
         let came = long.iter().map(|group| group.scans.len()).sum();
         let (now, most) = (self.context.clock.now(), self.settings().merge);
         let begins = self.lingering.begins(came, linger, most, now);
@@ -132,7 +125,7 @@ impl Fanouts {
             Some(held) if held.is_empty() => short.append(&mut long),
             Some(held) => {
                 let came = long.into_iter().flat_map(Group::fanouts);
-                for (day, fanouts) in self.groups(held.into_iter().chain(came).collect()) {
+                for (day, fanouts) in self.groups(held.into_iter().chain(came).collect(), most) {
                     short.push(self.open_group(day, fanouts).await?);
                 }
             }
@@ -144,42 +137,50 @@ impl Fanouts {
         Ok(short)
     }
 
-    /// Claims pending fan-outs and reads the first users of each. Unreadable fan-outs are counted.
+    /// Claims pending fan-outs and reads the first users of each. Returns the groups with short
+    /// audiences, which the first page contains, and those with long ones. Unreadable fan-outs are
+    /// counted.
     ///
     /// Fan-outs whose whole audience was read form groups of their own, so they do not wait for
     /// longer audiences. If the lease of a fan-out in progress here had expired, the claim renews
     /// it. If its save then fails because another process had taken it over, it waits until this
     /// lease expires.
-    async fn claim(&self, under_way: &HashSet<Id>, done: &mut FannedOut) -> Result<Claims> {
+    async fn claim(
+        &self,
+        under_way: &HashSet<Id>,
+        done: &mut FannedOut,
+    ) -> Result<(Vec<Group>, Vec<Group>)> {
         let now = self.context.clock.now();
         let (until, any) = (now + self.settings().lease, self.settings().merge);
-        let small = MAX_SMALL;
-        let most = AtMost { any, small };
+        let most = AtMost {
+            any,
+            small: MAX_SMALL,
+        };
         let store = &self.context.store;
         let claimed = store.claim_fanouts(&self.context.owner, now, until, most);
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
-        let mut came = Claims::default();
+        let (mut short, mut long) = (Vec::new(), Vec::new());
         // Small fan-outs go after all older ones.
         let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
         let mut small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
         for claimed in [&mut fanouts, &mut small] {
             claimed.retain(|fanout| !under_way.contains(&fanout.id));
         }
-        for (day, group) in self.groups(fanouts) {
+        for (day, group) in self.groups(fanouts, any) {
             let Group { day, scans } = self.open_group(day, group).await?;
             let (whole, more): (Vec<_>, Vec<_>) =
                 scans.into_iter().partition(|scan| scan.exhausted);
-            for (groups, scans) in [(&mut came.short, whole), (&mut came.long, more)] {
+            for (groups, scans) in [(&mut short, whole), (&mut long, more)] {
                 if !scans.is_empty() {
                     groups.push(Group { day, scans });
                 }
             }
         }
-        for (day, group) in self.small_groups(small) {
-            came.short.push(self.open_group(day, group).await?);
+        for (day, group) in self.groups(small, MAX_SMALL) {
+            short.push(self.open_group(day, group).await?);
         }
-        Ok(came)
+        Ok((short, long))
     }
 
     /// Forms a group and reads its first users.
@@ -204,58 +205,31 @@ impl Fanouts {
     ) -> Result<FannedOut> {
         let mut all = FannedOut::default();
         while !watcher.stopping()
-            && let Some(done) = self.step_within(linger, watcher).await?
+            && let Some(done) = self.step(linger, watcher).await?
         {
             all += done;
         }
         Ok(all)
     }
 
-    /// Groups fan-outs of the same day: at most `merge` of them, with at most `day_cap` entries per
-    /// user.
-    fn groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
+    /// Groups fan-outs of the same day: at most `most` of them, with at most `day_cap` entries.
+    fn groups(&self, claimed: Vec<Fanout>, most: usize) -> Vec<(Day, Vec<Fanout>)> {
         let mut groups: Vec<(Day, Vec<Fanout>, usize)> = Vec::new();
         for fanout in claimed {
             let entries = fanout.objects.len();
-            let fits = |group: &&mut (Day, Vec<Fanout>, usize)| {
-                group.0 == fanout.day
-                    && group.1.len() < self.settings().merge
-                    && group.2 + entries <= self.settings().day_cap
-            };
-            match groups.iter_mut().rev().find(fits) {
-                Some(group) => {
-                    group.2 += entries;
-                    group.1.push(fanout);
+            // Only the day's last group counts, so that a user's events stay in order.
+            let last = groups.iter_mut().rfind(|(day, ..)| *day == fanout.day);
+            let day_cap = self.settings().day_cap;
+            match last.filter(|(_, all, sum)| all.len() < most && *sum + entries <= day_cap) {
+                Some((_, fanouts, sum)) => {
+                    *sum += entries;
+                    fanouts.push(fanout);
                 }
                 None => groups.push((fanout.day, vec![fanout], entries)),
             }
         }
-        groups
-            .into_iter()
-            .map(|(day, fanouts, _)| (day, fanouts))
-            .collect()
-    }
-
-    /// Like [`Self::groups`], for small fan-outs. A group names at most a page of users.
-    fn small_groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
-        let mut groups: Vec<SmallGroup> = Vec::new();
-        for fanout in claimed {
-            // Only the day's last group counts, so that a user's events stay in order.
-            let last = groups
-                .iter_mut()
-                .rev()
-                .find(|group| group.day == fanout.day);
-            match last.filter(|group| group.fits(&fanout, self.settings())) {
-                Some(group) => group.add(fanout),
-                None => {
-                    let mut group = SmallGroup::of(fanout.day);
-                    group.add(fanout);
-                    groups.push(group);
-                }
-            }
-        }
         let groups = groups.into_iter();
-        groups.map(|group| (group.day, group.fanouts)).collect()
+        groups.map(|(day, fanouts, _)| (day, fanouts)).collect()
     }
 
     /// Pushes the next page of a group.
@@ -353,7 +327,10 @@ impl Fanouts {
             Route::Batch => user.batch_policy(&fanout.kind, &self.context.policies),
             Route::Never | Route::Digest => return None,
         };
-        let (default, now) = (self.backlog.schedule.tz, self.context.clock.now());
+        let (default, now) = (
+            self.context.config.digest.schedule.tz,
+            self.context.clock.now(),
+        );
         let held_until = user.quiet_until([&fanout.kind], now, default, &self.context.policies);
         Some(BatchPolicy {
             held_until,
@@ -401,52 +378,6 @@ impl Fanouts {
 const MAX_SMALL: usize = 2_048;
 /// With this number of groups in progress, no more fan-outs are claimed.
 const MAX_GROUPS: usize = 4;
-
-/// Claimed fan-outs: `short` if the first page is the whole audience, otherwise `long`.
-#[derive(Default)]
-struct Claims {
-    short: Vec<Group>,
-    long: Vec<Group>,
-}
-
-/// A group of small fan-outs of one day.
-struct SmallGroup {
-    day: Day,
-    fanouts: Vec<Fanout>,
-    /// The number of users that they name, including repeats.
-    people: usize,
-    /// The number of entries for each user.
-    entries: HashMap<UserId, usize>,
-}
-
-impl SmallGroup {
-    fn of(day: Day) -> Self {
-        Self {
-            day,
-            fanouts: Vec::new(),
-            people: 0,
-            entries: HashMap::new(),
-        }
-    }
-
-    fn fits(&self, fanout: &Fanout, settings: &config::Fanout) -> bool {
-        let (people, objects) = (fanout.audience.named(), fanout.objects.len());
-        let has = |user| self.entries.get(user).copied().unwrap_or(0);
-        let mut fits = people
-            .iter()
-            .map(|user| has(user) + objects <= settings.day_cap);
-        self.people + people.len() <= settings.page && fits.all(|fits| fits)
-    }
-
-    fn add(&mut self, fanout: Fanout) {
-        let people = fanout.audience.named();
-        self.people += people.len();
-        for user in people {
-            *self.entries.entry(user.clone()).or_default() += fanout.objects.len();
-        }
-        self.fanouts.push(fanout);
-    }
-}
 
 /// A group: fan-outs that read their audiences together.
 struct Group {

@@ -94,26 +94,21 @@ impl Page {
         // The sort is stable, so a user's fan-outs stay in order. The input consists of ascending
         // runs.
         users.sort_by(|(user, _), (other, _)| user.cmp(other));
-        let mut lists = Lists {
-            scans,
-            pushes: Pushes::default(),
-            origins: Vec::new(),
-            known: HashMap::new(),
-        };
-        let mut who: Vec<usize> = Vec::new();
-        let mut users = users.into_iter().peekable();
-        while let Some((user, scan)) = users.next() {
-            who.clear();
-            who.push(scan);
-            while let Some((_, scan)) = users.next_if(|(next, _)| *next == user) {
-                who.push(scan);
-            }
-            let list = lists.of(&who);
-            lists.pushes.people.push((user, list));
+        let (mut pushes, mut origins) = (Pushes::default(), Vec::new());
+        // One list for each combination of fan-outs that share a user.
+        let mut lists: HashMap<Vec<usize>, usize> = HashMap::new();
+        for chunk in users.chunk_by(|(user, _), (next, _)| user == next) {
+            let of_user: Vec<usize> = chunk.iter().map(|(_, scan)| *scan).collect();
+            let list = *lists.entry(of_user).or_insert_with_key(|of_user| {
+                let fanouts = || of_user.iter().map(|scan| (*scan, &scans[*scan].fanout));
+                let events = fanouts().flat_map(|(_, fanout)| fanout.events());
+                pushes.lists.push(events.collect());
+                let counts = fanouts().map(|(scan, fanout)| (scan, fanout.objects.len()));
+                origins.push(counts.collect());
+                pushes.lists.len() - 1
+            });
+            pushes.people.push((chunk[0].0.clone(), list));
         }
-        let Lists {
-            pushes, origins, ..
-        } = lists;
         Self {
             pushes,
             origins,
@@ -179,34 +174,6 @@ impl AudienceScan {
     }
 }
 
-/// The distinct lists of entries of a page: one for each combination of fan-outs that share a user.
-struct Lists<'a> {
-    scans: &'a [AudienceScan],
-    pushes: Pushes,
-    origins: Vec<Vec<(usize, usize)>>,
-    known: HashMap<Vec<usize>, usize>,
-}
-
-impl Lists<'_> {
-    fn of(&mut self, who: &[usize]) -> usize {
-        if let Some(list) = self.known.get(who) {
-            return *list;
-        }
-        let events = who
-            .iter()
-            .flat_map(|scan| self.scans[*scan].fanout.events())
-            .collect();
-        self.pushes.lists.push(events);
-        self.origins.push(
-            who.iter()
-                .map(|scan| (*scan, self.scans[*scan].fanout.objects.len()))
-                .collect(),
-        );
-        self.known.insert(who.to_vec(), self.pushes.lists.len() - 1);
-        self.pushes.lists.len() - 1
-    }
-}
-
 /// A part of an audience.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct AudiencePage {
@@ -258,12 +225,6 @@ async fn followers(
     after: Option<&UserId>,
     limit: usize,
 ) -> Result<AudiencePage> {
-    if let [key] = keys {
-        let following = PeopleFilter::Follow(key);
-        let people = directory.find_people(&following, after, limit).await?;
-        let more = people.len() == limit;
-        return Ok(full(people, more));
-    }
     let page = |key| async move {
         let following = PeopleFilter::Follow(key);
         directory.find_people(&following, after, limit).await
