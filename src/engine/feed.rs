@@ -38,12 +38,6 @@ pub struct Feeds {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
     pub(crate) cache: Arc<FeedCache>,
-    /// How many days before today the window reaches back (`window.days_back`).
-    pub window_back: u32,
-    /// How many days before today marks are stored, at least those of the window.
-    pub remembered_back: u32,
-    /// Events before this time count as seen (`feed.since`).
-    pub since: Option<DateTime<Utc>>,
 }
 
 /// A response, with the objects that it depends on.
@@ -124,7 +118,8 @@ impl Feeds {
     ///
     /// Fails if `limit` or `days` is out of range.
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
-        let (back, query) = (self.days_back(request)?, &request.query);
+        let query = &request.query;
+        self.check(request)?;
         // A later page can use a cached window that contains the item from which it continues.
         let is_enough = |person: &PersonStacks| {
             let names = query.before.is_some_and(|place| person.holds(place));
@@ -132,12 +127,7 @@ impl Feeds {
         };
         let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
-        let mut requested = feed
-            .person
-            .within(&Window::ending(feed.window.window.last(), back));
-        if let Some(cursor) = &query.snapshot {
-            cursor.cut(&mut requested);
-        }
+        let requested = feed.requested(request, query.snapshot.as_ref());
         let mut shown = Vec::new();
         let states = self.states(&feed);
         for entry in selected(&requested, query, &states) {
@@ -153,13 +143,7 @@ impl Feeds {
         let fitting = fitting(request.limit, sizes);
         let more = shown.len() > fitting;
         shown.truncate(fitting);
-        let mailed = self.mailed(&feed);
-        let events = shown.iter().map(|(entry, _)| entry.event);
-        catalog.load_details(events).await?;
-        let item = |(entry, object)| item(&entry, object, &states, &mailed, &catalog);
-        let mut items: Vec<Item> = shown.into_iter().map(item).collect();
-        let details = items.iter_mut().filter_map(|item| item.details.as_mut());
-        show_newest_names(&mut details.collect::<Vec<_>>());
+        let items = self.items(&feed, &mut catalog, &states, shown).await?;
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
             items,
@@ -175,18 +159,16 @@ impl Feeds {
     ///
     /// Fails if `limit` or `days` is out of range.
     pub async fn groups(&self, request: &Request) -> Result<Answer<GroupPage>> {
-        let (back, query) = (self.days_back(request)?, &request.query);
+        let query = &request.query;
+        self.check(request)?;
         // A cached window is enough for a later page, if it contains the items up to the cursor.
         let is_enough = |person: &PersonStacks| {
             (query.snapshot.is_some() || request.accepts_cached) && query.is_within(person)
         };
         let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
-        let (counts, mut rests_on) = self.counts_of(&feed, &catalog);
+        let (counts, mut about) = self.counts_of(&feed, &catalog);
         let cursor = query.snapshot.as_ref().unwrap_or(&counts.cursor).clone();
-        let mut requested = feed
-            .person
-            .within(&Window::ending(feed.window.window.last(), back));
-        cursor.cut(&mut requested);
+        let requested = feed.requested(request, Some(&cursor));
         // The end of the previous page applies to groups, not to items.
         let items = Query {
             before: None,
@@ -194,7 +176,7 @@ impl Feeds {
         };
         let states = self.states(&feed);
         let selected = selected(&requested, &items, &states);
-        rests_on.extend(selected.iter().map(|entry| catalog.key(entry.event)));
+        about.extend(selected.iter().map(|entry| catalog.key(entry.event)));
         let applying = selected.into_iter().filter_map(|entry| {
             let object = catalog.applies(entry.event)?;
             if !query.is_about(&object) {
@@ -216,37 +198,30 @@ impl Feeds {
         let fitting = fitting(request.limit, sizes);
         let more = groups.len() > fitting;
         groups.truncate(fitting);
-        let mailed = self.mailed(&feed);
         let shown = groups
             .iter()
             .flat_map(|(_, items)| items.iter().take(SHOWN));
-        let events = shown.map(|(entry, _)| entry.event);
-        catalog.load_details(events).await?;
-        let group = |(key, items): (GroupKey, Vec<(EventAt<'_>, Arc<Object>)>)| {
-            let states_of = || items.iter().map(|of| state_of(&states, of.0.event));
+        let shown = shown.cloned().collect();
+        let items = self.items(&feed, &mut catalog, &states, shown).await?;
+        let mut items = items.into_iter();
+        let group = |(key, entries): (GroupKey, Vec<(EventAt<'_>, Arc<Object>)>)| {
+            let states_of = || entries.iter().map(|of| state_of(&states, of.0.event));
             let unseen = states_of().filter(|state| *state == ItemState::Unseen);
             let unread = states_of().filter(|state| state.is_unread());
             Group {
-                id: items[0].0.position,
-                at: items[0].0.at,
-                count: items.len() as u64,
+                id: entries[0].0.position,
+                at: entries[0].0.at,
+                count: entries.len() as u64,
                 unseen: unseen.count() as u64,
                 unread: unread.count() as u64,
                 items_url: Group::items_url(&request.user, &key, query, request.days),
                 day: key.day,
                 kind: key.kind,
                 about: key.about,
-                items: items
-                    .into_iter()
-                    .take(SHOWN)
-                    .map(|(entry, object)| item(&entry, object, &states, &mailed, &catalog))
-                    .collect(),
+                items: items.by_ref().take(entries.len().min(SHOWN)).collect(),
             }
         };
-        let mut groups: Vec<Group> = groups.into_iter().map(group).collect();
-        let items = groups.iter_mut().flat_map(|group| &mut group.items);
-        let details = items.filter_map(|item| item.details.as_mut());
-        show_newest_names(&mut details.collect::<Vec<_>>());
+        let groups: Vec<Group> = groups.into_iter().map(group).collect();
         let last = groups.last().filter(|_| more).map(|group| group.id);
         let answer = GroupPage {
             next: last.map(|place| PageEnd {
@@ -256,22 +231,49 @@ impl Feeds {
             groups,
             counts,
         };
-        Ok(feed.answer(answer, rests_on, &catalog))
+        Ok(feed.answer(answer, about, &catalog))
     }
 
-    /// Checks `limit` and `days`. Returns the number of days before today to include.
-    fn days_back(&self, request: &Request) -> Result<u32> {
-        let (limit, most) = (request.limit, self.window_back + 1);
+    /// Returns these entries as items, with their states and details.
+    async fn items(
+        &self,
+        feed: &UserFeed,
+        catalog: &mut Catalog,
+        states: &States<'_>,
+        shown: Vec<(EventAt<'_>, Arc<Object>)>,
+    ) -> Result<Vec<Item>> {
+        let events = shown.iter().map(|(entry, _)| entry.event);
+        catalog.load_details(events).await?;
+        let mailed = self.mailed(feed);
+        let item = |(entry, about): (EventAt<'_>, Arc<Object>)| Item {
+            id: entry.position,
+            kind: entry.event.t.clone(),
+            object: entry.event.o.clone(),
+            at: entry.at,
+            state: state_of(states, entry.event),
+            mailed: mailed.contains(&name(entry.event)),
+            about,
+            details: catalog.details(entry.event),
+        };
+        let mut items: Vec<Item> = shown.into_iter().map(item).collect();
+        let details = items.iter_mut().filter_map(|item| item.details.as_mut());
+        show_newest_names(&mut details.collect::<Vec<_>>());
+        Ok(items)
+    }
+
+    fn check(&self, request: &Request) -> Result<()> {
+        let (limit, most) = (request.limit, self.context.config.window_back + 1);
         if !(1..=MAX_LIMIT).contains(&limit) {
             let why = format!("is not a number from 1 to {MAX_LIMIT}");
             return Err(Invalid::new("limit", limit, why).into());
         }
-        let days = request.days.unwrap_or(most);
-        if !(1..=most).contains(&days) {
-            let why = format!("is not a number from 1 to {most}, the days in the window");
-            return Err(Invalid::new("days", days, why).into());
+        match request.days.filter(|days| !(1..=most).contains(days)) {
+            None => Ok(()),
+            Some(days) => {
+                let why = format!("is not a number from 1 to {most}, the days in the window");
+                Err(Invalid::new("days", days, why).into())
+            }
         }
-        Ok(days - 1)
     }
 
     /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in [`Request`].
@@ -318,7 +320,8 @@ impl Feeds {
         user: &UserId,
         is_enough: impl FnOnce(&PersonStacks) -> bool,
     ) -> Result<(UserFeed, Catalog)> {
-        let days = Window::ending(Day::of(self.context.clock.now()), self.window_back);
+        let now = self.context.clock.now();
+        let days = Window::ending(Day::of(now), self.context.config.window_back);
         let cached = self.cache.window(user, &days);
         let cached = cached.filter(|(cached, _)| is_enough(&cached.person));
         let (window, as_of) = match cached {
@@ -383,7 +386,13 @@ impl Feeds {
         let state = feed.inbox.state(entry.position);
         if feed.muted.contains_key(&entry.position) {
             state.max(ItemState::Read)
-        } else if self.since.is_some_and(|since| entry.at < since) {
+        } else if self
+            .context
+            .config
+            .feed
+            .since
+            .is_some_and(|since| entry.at < since)
+        {
             state.max(ItemState::Seen)
         } else {
             state
@@ -419,6 +428,18 @@ impl Feeds {
 }
 
 impl UserFeed {
+    /// Returns the stacks of the requested days, up to a cursor.
+    fn requested(&self, request: &Request, end: Option<&Cursor>) -> PersonStacks {
+        let days = self.window.window.days().count() as u32;
+        let back = request.days.unwrap_or(days) - 1;
+        let last = self.window.window.last();
+        let mut requested = self.person.within(&Window::ending(last, back));
+        if let Some(end) = end {
+            end.cut(&mut requested);
+        }
+        requested
+    }
+
     fn answer<T>(&self, answer: T, about: Vec<ObjectKey>, catalog: &Catalog) -> Answer<T> {
         let as_of = [self.as_of, catalog.as_of()];
         Answer {
@@ -434,25 +455,6 @@ fn selected<'a>(person: &'a PersonStacks, query: &Query, states: &States<'_>) ->
     let mut selected = select(person, query);
     selected.retain(|entry| query.state.admits(state_of(states, entry.event)));
     selected
-}
-
-fn item(
-    entry: &EventAt<'_>,
-    object: Arc<Object>,
-    states: &States<'_>,
-    mailed: &HashSet<Name<'_>>,
-    catalog: &Catalog,
-) -> Item {
-    Item {
-        id: entry.position,
-        kind: entry.event.t.clone(),
-        object: entry.event.o.clone(),
-        at: entry.at,
-        state: state_of(states, entry.event),
-        mailed: mailed.contains(&name(entry.event)),
-        about: object,
-        details: catalog.details(entry.event),
-    }
 }
 
 fn name(event: &Event) -> Name<'_> {
