@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{SecondsFormat, TimeDelta};
 use futures::FutureExt;
 use futures::future::{Either, select};
 
@@ -24,8 +24,9 @@ use crate::wire::transfer::{DayFate, DayReport};
 
 mod file;
 
+use file::Draft;
+pub(crate) use file::{BoundedLines, UNFINISHED, chunks, lines, restore_lines};
 pub use file::{Summary, part_of};
-pub(crate) use file::{UNFINISHED, chunks, lines, restore_lines};
 
 /// How long the lease outlives a process that died. Live processes renew it every 20 seconds.
 const LEASE: TimeDelta = TimeDelta::minutes(1);
@@ -127,11 +128,11 @@ impl Archive {
         let days = self.context.store.as_ref();
         let (draft, sum) = match &request.export {
             Some(folder) => {
-                let draft = file::Draft::write(days, day, folder, &self.context.owner).await?;
+                let draft = Draft::write(days, day, folder, &self.context.owner).await?;
                 let sum = draft.sum.clone();
-                (Some((draft, folder)), sum)
+                (Some(draft), sum)
             }
-            None => (None, file::sum(days, day).await?),
+            None => (None, file::copy(days, day, std::io::sink()).await?),
         };
         if sum.stacks == 0 {
             let done = self.context.store.drop_day(day, Some(&sum)).await?;
@@ -145,14 +146,16 @@ impl Archive {
         if let Some(fate) = self.kept(day, request).await? {
             return Ok(fate);
         }
-        self.still_ours(day).await?;
-        let published = draft.map(|(draft, folder)| draft.publish(folder));
-        let published = published.transpose()?;
+        // The lease may have been lost while the process was suspended.
+        if !self.take_lease(day).await? {
+            return Err(lost(day));
+        }
+        draft.as_ref().map_or(Ok(()), Draft::publish)?;
         if self.context.store.drop_day(day, Some(&sum)).await? {
-            let file = published.map(|published| published.file);
+            let file = draft.map(|draft| draft.target.clone());
             return Ok(DayFate::Dropped { file });
         }
-        published.map_or(Ok(()), file::Published::withdraw)?;
+        draft.as_ref().map_or(Ok(()), Draft::withdraw)?;
         Ok(DayFate::Changed)
     }
 
@@ -164,14 +167,8 @@ impl Archive {
         if request.effect == Effect::Drop {
             self.context.store.catch_up().await?;
         }
-        if self
-            .context
-            .store
-            .pending(usize::MAX)
-            .await?
-            .days
-            .contains(&day)
-        {
+        let pending = self.context.store.pending(usize::MAX).await?;
+        if pending.days.contains(&day) {
             return Ok(Some(DayFate::Busy));
         }
         let backlog = self.current_backlog(day, request.effect).await?;
@@ -195,7 +192,7 @@ impl Archive {
             });
         }
         if expires && !left.is_nothing() {
-            let expired = self.backlog.give_up(&old, now).await?;
+            let expired = self.backlog.expire(&old, now).await?;
             return Ok(expired.map_or(left, |_| PendingCounts::default()));
         }
         let noted = match left.is_nothing() {
@@ -217,25 +214,15 @@ impl Archive {
     /// damaged.
     pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
         let summary = file::verify(path)?;
-        let days = self.backlog.days_read(self.context.clock.now());
+        let (clock, store) = (&self.context.clock, self.context.store.as_ref());
+        let days = self.backlog.days_read(clock.now());
         let is_expired = days.is_too_old(summary.day);
         let work = async {
-            self.context.store.fix_day(summary.day).await?;
+            store.fix_day(summary.day).await?;
             // Its events may have to be emailed, even if this process dies in between.
-            self.backlog
-                .disturb(summary.day, self.context.clock.now())
-                .await?;
-            let restored = file::restore(
-                self.context.store.as_ref(),
-                path,
-                &summary,
-                is_expired,
-                progress,
-            )
-            .await;
-            self.backlog
-                .disturb(summary.day, self.context.clock.now())
-                .await?;
+            self.backlog.disturb(summary.day, clock.now()).await?;
+            let restored = file::restore(store, path, &summary, is_expired, progress).await;
+            self.backlog.disturb(summary.day, clock.now()).await?;
             restored
         };
         match self.holding(summary.day, work.boxed()).await? {
@@ -253,12 +240,7 @@ impl Archive {
 
 /// Returns the outcome of a day that failed, with all causes.
 fn failed(error: Error) -> DayFate {
-    let mut why = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(error) = cause {
-        why = format!("{why}: {error}");
-        cause = error.source();
-    }
+    let why = format!("{:#}", anyhow::Error::from(error));
     tracing::error!(why, "a day could not be archived");
     DayFate::Failed { why }
 }
@@ -270,30 +252,29 @@ impl Archive {
         day: Day,
         work: impl Future<Output = Result<T>> + Unpin,
     ) -> Result<Option<T>> {
-        let name = lease_of(day);
-        if !self.take_lease(&name, self.context.clock.now()).await? {
+        if !self.take_lease(day).await? {
             return Ok(None);
         }
-        let done = match select(work, pin!(self.renew(&name, day))).await {
+        let done = match select(work, pin!(self.renew(day))).await {
             Either::Left((done, _)) => done,
             Either::Right((lost, _)) => Err(lost),
         };
         let lease = Release::Lease {
-            name: &name,
+            name: &lease_of(day),
             owner: &self.context.owner,
         };
-        let given_up = self.context.store.release(&lease).await;
+        let released = self.context.store.release(&lease).await;
         let done = done?;
-        given_up?;
+        released?;
         Ok(Some(done))
     }
 
     /// Renews the lease until that fails. Returns the failure.
-    async fn renew(&self, name: &str, day: Day) -> Error {
+    async fn renew(&self, day: Day) -> Error {
         let third = (LEASE / 3).to_std().unwrap_or_default();
         loop {
             tokio::time::sleep(third).await;
-            match self.take_lease(name, self.context.clock.now()).await {
+            match self.take_lease(day).await {
                 Ok(true) => {}
                 Ok(false) => return lost(day),
                 Err(error) => return error,
@@ -301,24 +282,14 @@ impl Archive {
         }
     }
 
-    /// Checks that this process still holds the day, which it may have lost while suspended.
-    async fn still_ours(&self, day: Day) -> Result<()> {
-        if self
-            .take_lease(&lease_of(day), self.context.clock.now())
-            .await?
-        {
-            Ok(())
-        } else {
-            Err(lost(day))
-        }
-    }
-
-    async fn take_lease(&self, name: &str, now: DateTime<Utc>) -> Result<bool> {
+    async fn take_lease(&self, day: Day) -> Result<bool> {
+        let now = self.context.clock.now();
         let lease = Lease {
             owner: self.context.owner.clone(),
             until: now + LEASE,
         };
-        Ok(self.context.store.lease(name, &lease, now).await?)
+        let store = &self.context.store;
+        Ok(store.lease(&lease_of(day), &lease, now).await?)
     }
 }
 
@@ -328,7 +299,5 @@ pub(crate) fn lease_of(day: Day) -> String {
 }
 
 fn lost(day: Day) -> Error {
-    Error::Conflict(format!(
-        "{day} was taken over by another process; it stands"
-    ))
+    Error::Conflict(format!("another process took over {day}; the day stays"))
 }

@@ -83,16 +83,6 @@ pub struct Reports {
     verified: Verified,
 }
 
-/// Returns whether the provider with this name does not retry after a 4xx status.
-pub fn gives_up_on_4xx(provider: &str) -> bool {
-    Provider::named(provider).is_some_and(|provider| provider.gives_up_on_4xx)
-}
-
-/// Returns whether the provider with this name posts JSON with the content type of plain text.
-pub fn posts_text(provider: &str) -> bool {
-    Provider::named(provider).is_some_and(|provider| provider.posts_text)
-}
-
 /// Verifies reports of providers and applies them to the ledger and the suppressions.
 pub struct FeedbackService {
     pub(crate) context: Arc<Context>,
@@ -127,9 +117,9 @@ impl FeedbackService {
         }
     }
 
-    /// Returns an error if no key could verify reports of this provider.
-    pub fn expects(&self, provider: &str) -> Result<(), Error> {
-        self.hook(provider).map(|_| ())
+    /// Returns the provider with this name, or an error if no key could verify its reports.
+    pub fn expects(&self, provider: &str) -> Result<&'static Provider, Error> {
+        self.hook(provider).map(|(provider, _)| provider)
     }
 
     fn hook(&self, provider: &str) -> Result<(&'static Provider, &[Vec<u8>]), Error> {

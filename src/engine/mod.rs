@@ -74,9 +74,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Receives the progress of a long operation, and can stop it.
 pub trait Watcher: Send + Sync {
     /// Adds `by` to the work done.
-    fn advance(&self, by: u64);
+    fn advance(&self, by: u64) {
+        let _ = by;
+    }
     /// Sets the total amount of work, once it is known.
-    fn total(&self, total: u64);
+    fn total(&self, total: u64) {
+        let _ = total;
+    }
     /// Returns whether to stop. The operation then stops at a point from which it can resume.
     fn stopping(&self) -> bool {
         false
@@ -87,7 +91,4 @@ pub trait Watcher: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
-impl Watcher for Silent {
-    fn advance(&self, _: u64) {}
-    fn total(&self, _: u64) {}
-}
+impl Watcher for Silent {}

@@ -67,8 +67,6 @@ type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
 pub struct UntilStopped<'a>(pub &'a watch::Receiver<bool>);
 
 impl Watcher for UntilStopped<'_> {
-    fn advance(&self, _: u64) {}
-    fn total(&self, _: u64) {}
     fn stopping(&self) -> bool {
         *self.0.borrow()
     }

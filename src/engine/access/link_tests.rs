@@ -166,17 +166,6 @@ fn a_user_id_that_resembles_an_encoded_effect_is_only_an_id() {
 }
 
 #[test]
-fn a_placeholder_has_the_length_of_a_token_and_is_rejected() {
-    for (user, stop) in names().iter().zip(stops()) {
-        let stand_in = link(user, &stop, 0).placeholder();
-
-        let token = seal(user, &stop, 0);
-        assert_eq!(stand_in.len(), token.len(), "{user}");
-        assert_eq!(keys().open(&stand_in, at(0)), Err(LinkError::Forged));
-    }
-}
-
-#[test]
 fn a_token_signed_with_another_secret_is_rejected() {
     let other = LinkKeys::new("another secret of the tests");
     let token = other.seal(&link(&mara(), &Stop::Digest, 0));
@@ -194,7 +183,7 @@ fn a_token_is_valid_only_for_its_brand() {
                 ..link(&user, &stop, 0)
             };
             let of_brands = [Some(&brands[0]), Some(&brands[1]), None].map(of);
-            let [ours, theirs, neither] = of_brands.clone().map(|link| keys().seal(&link));
+            let [ours, theirs, neither] = of_brands.map(|link| keys().seal(&link));
 
             let opened = keys().open(&ours, at(1)).unwrap();
 
@@ -204,8 +193,6 @@ fn a_token_is_valid_only_for_its_brand() {
                 (user.clone(), stop.clone(), Some(brands[0].clone()))
             );
             assert!(ours != theirs && ours != neither);
-            let stand_in = of_brands[0].placeholder();
-            assert_eq!(stand_in.len(), ours.len());
             assert!(ours.len() < MAX_CHARS, "{} characters", ours.len());
             // Each version has its own keys.
             let forged = format!("2{}", &ours[1..]);
@@ -238,7 +225,6 @@ fn a_token_contains_the_address_that_its_email_was_sent_to() {
                 token.len() < MAX_CHARS && !token.contains("mara"),
                 "{token}"
             );
-            assert_eq!(sent.placeholder().len(), token.len());
         }
     }
     let sent = Link {

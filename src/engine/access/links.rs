@@ -169,24 +169,21 @@ impl Links {
         }))
     }
 
-    /// Returns placeholders for a user's links, to measure an email. They have the length of real
-    /// links but open nothing. Needs no secret, so none is generated.
+    /// Returns links of the length of a user's real links, to measure an email. They open nothing.
+    /// Needs no secret, so none is generated.
     pub fn stand_in(
         &self,
         user: &User,
         stop: Option<&Stop>,
         mute: Option<&Stop>,
     ) -> Option<Personal> {
-        let link = |stop: &Stop, address: Option<&Address>| Link {
-            user: user.id.clone(),
-            stop: stop.clone(),
-            brand: self.brand.clone(),
-            address: address.cloned(),
-            issued: DateTime::UNIX_EPOCH,
+        let maker = LinkMaker {
+            public_url: self.public_url.as_deref()?,
+            brand: self.brand.as_ref(),
+            address: user.email.as_ref(),
+            keys: &LinkKeys::new(""),
         };
-        let token = |stop: &Stop, address: Option<&Address>| link(stop, address).placeholder();
-        let (public_url, address) = (self.public_url.as_deref()?, user.email.as_ref());
-        Some(personal(public_url, stop, mute, address, token))
+        Some(maker.personal(&user.id, stop, mute, DateTime::UNIX_EPOCH))
     }
 
     /// Verifies a token and returns its content.
@@ -238,7 +235,14 @@ impl LinkMaker<'_> {
                 issued: begun,
             })
         };
-        personal(self.public_url, stop, mute, self.address, token)
+        let link = |stop: &Stop| page(self.public_url, &token(stop, self.address));
+        // The preferences page offers all choices, so its token does not depend on the email.
+        let choices = page(self.public_url, &token(&Stop::All, None));
+        Personal {
+            unsubscribe: stop.map(link),
+            preferences: format!("{choices}/preferences"),
+            mute: mute.map(link),
+        }
     }
 
     /// Creates links for an email to this address. The links to unsubscribe and to mute contain it,
@@ -254,23 +258,6 @@ impl LinkMaker<'_> {
 
 fn page(public_url: &str, token: &str) -> String {
     format!("{public_url}/u/{token}")
-}
-
-fn personal(
-    public_url: &str,
-    stop: Option<&Stop>,
-    mute: Option<&Stop>,
-    address: Option<&Address>,
-    token: impl Fn(&Stop, Option<&Address>) -> String,
-) -> Personal {
-    let link = |stop: &Stop| page(public_url, &token(stop, address));
-    // The preferences page offers all choices, so its token does not depend on the email.
-    let choices = page(public_url, &token(&Stop::All, None));
-    Personal {
-        unsubscribe: stop.map(link),
-        preferences: format!("{choices}/preferences"),
-        mute: mute.map(link),
-    }
 }
 
 /// Generates a secret from 32 random bytes of the operating system.
@@ -401,13 +388,6 @@ impl Link {
             link.address = None;
         }
         link
-    }
-
-    /// Returns a text with the length of this link's token. It opens nothing.
-    fn placeholder(&self) -> String {
-        const BITS: usize = 6;
-        let bytes = PROOF + self.shortened().encode().len();
-        "0".repeat(EVERYTHING.len_utf8() + (bytes * 8).div_ceil(BITS))
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -45,28 +45,22 @@ impl Cleaner {
         if rests.is_some_and(|until| now < until) {
             return Ok(Forgotten::default());
         }
-        let before = now - self.context.config.delivery.keep;
-        let forget = |what, before| {
-            let limit = if what == Forgettable::Events {
-                EVENTS
-            } else {
-                STEP
-            };
-            self.context.store.forget(what, before, limit)
-        };
-        let forgotten = Forgotten {
-            deliveries: forget(Forgettable::Deliveries, before).await?,
-            batches: forget(Forgettable::Batches, before).await?,
-        };
-        let before = before.min(now - LONGEST_WINDOW);
-        let unaccepted = forget(Forgettable::Unaccepted, before).await?;
+        let kept = now - self.context.config.delivery.keep;
+        let window = kept.min(now - LONGEST_WINDOW);
         // Events from before this time are not emailed any more.
-        let before = before.min(now - self.context.config.digest.max_age - TimeDelta::days(1));
-        let inboxes = forget(Forgettable::Inboxes, before).await?;
-        let events = forget(Forgettable::Events, before).await?;
-        let retractions = forget(Forgettable::Retractions, before).await?;
-        let most = forgotten.deliveries.max(forgotten.batches);
-        let most = most.max(unaccepted).max(inboxes).max(retractions);
+        let old = window.min(now - self.context.config.digest.max_age - TimeDelta::days(1));
+        let forget = |what, before, limit| self.context.store.forget(what, before, limit);
+        let forgotten = Forgotten {
+            deliveries: forget(Forgettable::Deliveries, kept, STEP).await?,
+            batches: forget(Forgettable::Batches, kept, STEP).await?,
+        };
+        let unaccepted = forget(Forgettable::Unaccepted, window, STEP).await?;
+        let inboxes = forget(Forgettable::Inboxes, old, STEP).await?;
+        let events = forget(Forgettable::Events, old, EVENTS).await?;
+        let retractions = forget(Forgettable::Retractions, old, STEP).await?;
+        let others = [unaccepted, inboxes, retractions];
+        let most = others.into_iter().fold(forgotten.deliveries, u64::max);
+        let most = most.max(forgotten.batches);
         // For unaccepted events the limit counts events, and the result counts their parts.
         let more = most >= STEP as u64 || events >= EVENTS as u64;
         let rests = (!more).then(|| now + REST);

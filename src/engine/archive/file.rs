@@ -5,7 +5,7 @@
 //! export is overwritten. `zstd -dc FILE | head -n -1 | sha256sum` prints the checksum.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -84,12 +84,16 @@ pub fn part_of(file: &Path) -> u32 {
     part.unwrap_or(1)
 }
 
-/// Returns the number and the checksum of a day's documents.
-pub(super) async fn sum(days: &dyn Days, day: Day) -> Result<DaySum> {
+/// Writes a day's documents, one per line. Returns their number and checksum.
+pub(super) async fn copy(days: &dyn Days, day: Day, mut out: impl Write) -> Result<DaySum> {
+    let failed = |cause| Error::file(format!("exporting {day}"), cause);
     let mut summing = Summing::default();
     let mut chunks = days.export_day(day);
     while let Some(chunk) = chunks.next().await {
-        chunk?.iter().for_each(|line| summing.add(line));
+        for line in chunk? {
+            summing.add(&line);
+            writeln!(out, "{line}").map_err(failed)?;
+        }
     }
     Ok(summing.end())
 }
@@ -104,13 +108,14 @@ impl Drop for Partial {
     }
 }
 
-/// An export under its temporary name.
+/// A verified export, at first under its temporary name.
 pub(super) struct Draft {
     partial: Partial,
-    target: PathBuf,
+    folder: PathBuf,
+    pub target: PathBuf,
     pub sum: DaySum,
     /// Whether an earlier export with the same content has the final name.
-    stands: bool,
+    exists: bool,
 }
 
 impl Draft {
@@ -124,115 +129,82 @@ impl Draft {
         static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
         let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}.{owner}-{attempt}.partial", day.collection());
-        let partial = folder.join(name);
         let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
         private::folder(folder).map_err(failed)?;
         if folder.join(UNFINISHED).exists() {
             let why = "holds an unfinished `tidings export`: name another folder";
             return Err(Error::Conflict(format!("{} {why}", folder.display())));
         }
-        let partial = Partial(partial);
-        let written = write_lines(days, day, folder, &partial.0).await?;
-        let (sum, target, stands) = written;
-        let draft = Self {
-            partial,
-            target,
-            sum,
-            stands,
+        let partial = Partial(folder.join(name));
+        let failed = |cause| Error::file(format!("writing {}", partial.0.display()), cause);
+        let file = private::options().create_new(true).open(&partial.0);
+        let mut out = zstd::Encoder::new(file.map_err(failed)?, 3).map_err(failed)?;
+        out.include_checksum(true).map_err(failed)?;
+        let sum = copy(days, day, &mut out).await?;
+        let (part, exists) = free_part(folder, day, &sum);
+        let tidings = Summary {
+            day,
+            part,
+            stacks: sum.stacks,
+            sha256: sum.sha256.clone(),
         };
-        let whole = verify(&draft.partial.0).is_ok_and(|read| read.holds(day, &draft.sum));
-        if !whole {
-            let file = draft.partial.0.display().to_string();
+        let trailer = serde_json::to_string(&Trailer { tidings }).unwrap_or_default();
+        writeln!(out, "{trailer}").map_err(failed)?;
+        out.finish()
+            .and_then(|file| file.sync_all())
+            .map_err(failed)?;
+        if !verify(&partial.0).is_ok_and(|read| read.holds(day, &sum)) {
+            let file = partial.0.display().to_string();
             let why = "does not hold what was written to it; nothing was dropped".into();
             return Err(Error::Damaged { file, why });
         }
-        Ok(draft)
+        Ok(Self {
+            partial,
+            folder: folder.to_owned(),
+            target: path(folder, day, part),
+            sum,
+            exists,
+        })
     }
 
     /// Renames the file, unless an earlier export has the same content.
-    pub(super) fn publish(self, folder: &Path) -> Result<Published> {
+    pub(super) fn publish(&self) -> Result<()> {
         let failed = |cause| Error::file(format!("exporting to {}", self.target.display()), cause);
-        if !self.stands {
+        if !self.exists {
             if self.target.exists() {
                 let file = self.target.display().to_string();
-                let why = "was written by somebody else meanwhile; nothing was dropped".into();
+                let why = "was written by another process meanwhile; nothing was dropped".into();
                 return Err(Error::Damaged { file, why });
             }
             fs::rename(&self.partial.0, &self.target).map_err(failed)?;
         }
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(failed)?;
-        Ok(Published {
-            file: self.target,
-            new: !self.stands,
-        })
+        let folder = File::open(&self.folder);
+        folder.and_then(|folder| folder.sync_all()).map_err(failed)
     }
-}
 
-/// An export under its final name.
-pub(super) struct Published {
-    pub file: PathBuf,
-    new: bool,
-}
-
-impl Published {
-    /// Removes the file if it is new, because the day has changed since and stays.
-    pub(super) fn withdraw(self) -> Result<()> {
-        if self.new { remove(&self.file) } else { Ok(()) }
-    }
-}
-
-fn remove(file: &Path) -> Result<()> {
-    let failed = |cause| Error::file(format!("removing {}", file.display()), cause);
-    fs::remove_file(file).map_err(failed)
-}
-
-/// Writes the temporary file. Returns its contents, its final name, and whether an equal export has
-/// that name.
-async fn write_lines(
-    days: &dyn Days,
-    day: Day,
-    folder: &Path,
-    partial: &Path,
-) -> Result<(DaySum, PathBuf, bool)> {
-    let failed = |cause| Error::file(format!("writing {}", partial.display()), cause);
-    let file = private::options().create_new(true).open(partial);
-    let mut out = zstd::Encoder::new(file.map_err(failed)?, 3).map_err(failed)?;
-    out.include_checksum(true).map_err(failed)?;
-    let mut summing = Summing::default();
-    let mut chunks = days.export_day(day);
-    while let Some(chunk) = chunks.next().await {
-        for line in chunk? {
-            summing.add(&line);
-            out.write_all(line.as_bytes()).map_err(failed)?;
-            out.write_all(b"\n").map_err(failed)?;
+    /// Removes a published file if it is new, because the day has changed since and stays.
+    pub(super) fn withdraw(&self) -> Result<()> {
+        let failed = |cause| Error::file(format!("removing {}", self.target.display()), cause);
+        match self.exists {
+            true => Ok(()),
+            false => fs::remove_file(&self.target).map_err(failed),
         }
     }
-    let sum = summing.end();
+}
+
+/// Returns the part with this content, or the first free one, and whether it exists.
+fn free_part(folder: &Path, day: Day, sum: &DaySum) -> (u32, bool) {
     let mut part = 1;
-    let stands = loop {
+    loop {
         let target = path(folder, day, part);
         if fs::symlink_metadata(&target).is_err() {
-            break false;
+            return (part, false);
         }
-        if verify(&target).is_ok_and(|earlier| earlier.holds(day, &sum)) {
-            break true;
+        if verify(&target).is_ok_and(|earlier| earlier.holds(day, sum)) {
+            return (part, true);
         }
         part += 1;
-    };
-    let tidings = Summary {
-        day,
-        part,
-        stacks: sum.stacks,
-        sha256: sum.sha256.clone(),
-    };
-    serde_json::to_writer(&mut out, &Trailer { tidings }).map_err(|error| failed(error.into()))?;
-    out.write_all(b"\n").map_err(failed)?;
-    out.finish()
-        .and_then(|file| file.sync_all())
-        .map_err(failed)?;
-    Ok((sum, path(folder, day, part), stands))
+    }
 }
 
 /// Reads a whole export and checks that it is complete and undamaged.
@@ -279,7 +251,7 @@ pub(super) async fn restore(
 ) -> Result<()> {
     progress.total(summary.stacks);
     let mut refused = None;
-    let damaged = |error: std::io::Error| Error::file(format!("reading {}", file.display()), error);
+    let damaged = |error: io::Error| Error::file(format!("reading {}", file.display()), error);
     for chunk in chunks(lines(file)?.take(summary.stacks as usize)) {
         let chunk = chunk.map_err(damaged)?;
         let meeting = Meeting::Append { is_expired };
@@ -292,8 +264,8 @@ pub(super) async fn restore(
 
 /// Groups lines into chunks of limited length and size.
 pub(crate) fn chunks(
-    mut lines: impl Iterator<Item = std::io::Result<String>>,
-) -> impl Iterator<Item = std::io::Result<Vec<String>>> {
+    mut lines: impl Iterator<Item = io::Result<String>>,
+) -> impl Iterator<Item = io::Result<Vec<String>>> {
     std::iter::from_fn(move || {
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         while chunk.len() < CHUNK && bytes < CHUNK_BYTES {
@@ -333,32 +305,43 @@ pub(crate) async fn restore_lines(
 }
 
 /// Reads the lines of a compressed file.
-pub(crate) fn lines(file: &Path) -> Result<Lines<impl BufRead + Send + use<>>> {
+pub(crate) fn lines(file: &Path) -> Result<impl Iterator<Item = io::Result<String>> + use<>> {
     let failed = |cause| Error::file(format!("opening {}", file.display()), cause);
     let decoder = zstd::Decoder::new(File::open(file).map_err(failed)?).map_err(failed)?;
-    Ok(Lines(BufReader::new(decoder)))
+    let lines = BoundedLines::new(BufReader::new(decoder), MAX_LINE);
+    let text = |line: Vec<u8>| String::from_utf8(line).map_err(io::Error::other);
+    Ok(lines.map(move |line| text(line?)))
 }
 
-/// The lines of an export. A line longer than [`MAX_LINE`] is an error, to bound memory.
-pub(crate) struct Lines<R>(R);
+/// The lines of a file, without their ends. A line of more bytes than the limit is an error, to
+/// bound memory.
+pub(crate) struct BoundedLines<R> {
+    file: R,
+    limit: u64,
+}
 
-impl<R: BufRead> Iterator for Lines<R> {
-    type Item = std::io::Result<String>;
+impl<R: BufRead> BoundedLines<R> {
+    pub(crate) fn new(file: R, limit: u64) -> Self {
+        Self { file, limit }
+    }
+}
+
+impl<R: BufRead> Iterator for BoundedLines<R> {
+    type Item = io::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut line = Vec::new();
-        let mut bounded = (&mut self.0).take(MAX_LINE + 1);
+        let mut bounded = (&mut self.file).take(self.limit + 1);
         match bounded.read_until(b'\n', &mut line) {
             Ok(0) => return None,
             Ok(_) => {}
             Err(error) => return Some(Err(error)),
         }
-        if line.pop_if(|last| *last == b'\n').is_none() && line.len() as u64 > MAX_LINE {
-            let limit = MAX_LINE >> 20;
-            let why = format!("a line is longer than {limit} MiB, which no document needs");
-            return Some(Err(std::io::Error::other(why)));
+        if line.pop_if(|last| *last == b'\n').is_none() && line.len() as u64 > self.limit {
+            let why = format!("a line is longer than {} MiB", self.limit >> 20);
+            return Some(Err(io::Error::other(why)));
         }
-        Some(String::from_utf8(line).map_err(std::io::Error::other))
+        Some(Ok(line))
     }
 }
 

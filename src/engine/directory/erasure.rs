@@ -4,6 +4,7 @@
 //! interrupted erasure finishes it, and so does creating the next user with the id. Stacks keep
 //! their events; the note hides these from all later readers. Start with [`Eraser::erase`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::starts;
@@ -16,7 +17,7 @@ use crate::domain::{
 use crate::engine::batches::{BatchService, End};
 use crate::engine::feed::cache::FeedCache;
 use crate::engine::{Error, Result};
-use crate::store::{BatchFilter, DeliveryFilter, People};
+use crate::store::{BatchFilter, DeliveryFilter};
 
 /// The number of batches in one read.
 const AT_ONCE: usize = 1_000;
@@ -51,22 +52,20 @@ impl Eraser {
         Ok(true)
     }
 
-    /// Returns the starts of new records with these ids, in their order. Finishes interrupted
-    /// erasures first. An id without an earlier user has no start.
-    pub(crate) async fn starts(&self, users: &[UserId]) -> Result<Vec<Option<Start>>> {
-        let mut all = Vec::with_capacity(users.len());
+    /// Returns the starts of new records with these ids, of which only those of earlier users have
+    /// one. Finishes interrupted erasures first.
+    pub(crate) async fn starts(&self, users: &[UserId]) -> Result<HashMap<UserId, Start>> {
+        let mut all = HashMap::new();
         let noted = starts::erasures(&*self.context.store, users).await?;
         for (user, erasure) in users.iter().zip(noted) {
-            let Some(erasure) = erasure else {
-                all.push(None);
-                continue;
-            };
+            let Some(erasure) = erasure else { continue };
             if !erasure.done {
                 self.erase(user).await?;
             }
             let now = self.context.clock.now();
             let (id, today) = (self.context.ids.next(now), self.today(user).await?);
-            all.push(Some(Start::new(erasure.start.erased, id, today.as_ref())));
+            let start = Start::new(erasure.start.erased, id, today.as_ref());
+            all.insert(user.clone(), start);
         }
         Ok(all)
     }
@@ -89,7 +88,7 @@ impl Eraser {
     }
 
     async fn window(&self, user: &UserId, window: Window) -> Result<Option<PersonStacks>> {
-        let people = People::Each(std::slice::from_ref(user));
+        let people = std::slice::from_ref(user);
         let found = self.context.store.windows(window, people).await?;
         Ok(found.into_iter().next())
     }
@@ -138,10 +137,9 @@ impl Eraser {
     async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
         let now = self.context.clock.now();
         let rows = self.deliveries(user, DeliveryState::Pending).await?;
-        let reason = || REASON.to_owned();
         let cancel = |row: Delivery| Correction::Cancel {
             id: row.id,
-            reason: reason(),
+            reason: REASON.to_owned(),
         };
         let cancel: Vec<Correction> = rows.into_iter().map(cancel).collect();
         self.context.store.correct(now, &cancel).await?;

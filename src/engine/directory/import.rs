@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::people::PeopleService;
 use crate::domain::{Invalid, Object};
+use crate::engine::archive::BoundedLines;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::notify::{Notify, Request};
 use crate::engine::ingest::objects::ObjectService;
@@ -82,16 +83,16 @@ impl Import {
         path: &Path,
         progress: &dyn Watcher,
     ) -> Result<ImportReport> {
-        let (lines, mut batches) = mpsc::channel::<Result<Vec<Line>>>(1);
+        let (lines, mut batches) = mpsc::channel::<Vec<Line>>(1);
         let (path, kind) = (path.to_owned(), kind.clone());
         let reader = tokio::task::spawn_blocking(move || read(&path, &kind, &lines));
         let mut report = ImportReport::default();
         while let Some(batch) = batches.recv().await {
-            let batch = batch?;
             progress.advance(batch.len() as u64);
             self.put(batch, &mut report).await?;
         }
-        reader.await.expect("the reader does not panic");
+        reader.await.expect("the reader does not panic")?;
+        report.bad_lines.sort_by_key(|bad| bad.line);
         Ok(report)
     }
 
@@ -165,42 +166,19 @@ impl Import {
 }
 
 /// Reads, decompresses and parses lines. Sends batches until the file or the receiver ends.
-fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
-    let send = |batch| batches.blocking_send(batch).is_ok();
-    let mut reader = match open(path) {
-        Ok(reader) => reader,
-        Err(error) => {
-            send(Err(error));
-            return;
-        }
-    };
-    let (mut batch, mut bytes, mut number) = (Vec::with_capacity(BATCH), 0, 0);
-    loop {
-        let mut line = Vec::new();
-        let mut limited = reader.by_ref().take(MAX_LINE + 1);
-        match limited.read_until(b'\n', &mut line) {
-            Ok(0) => break,
-            Ok(_) => {}
+fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Vec<Line>>) -> Result<()> {
+    let (mut batch, mut bytes, mut read) = (Vec::with_capacity(BATCH), 0, 0);
+    for (number, line) in (1..).zip(BoundedLines::new(open(path)?, MAX_LINE)) {
+        let line = match line {
+            Ok(line) => line,
             Err(error) => {
-                send(Ok(batch));
-                let doing = format!("reading {} after line {number}", path.display());
-                send(Err(Error::file(doing, error)));
-                return;
+                // The lines before it are imported.
+                drop(batches.blocking_send(batch));
+                let doing = format!("reading {} after line {read}", path.display());
+                return Err(Error::file(doing, error));
             }
-        }
-        number += 1;
-        if line.len() as u64 > MAX_LINE {
-            send(Ok(batch));
-            let why = format!(
-                "line {number} is longer than {} MiB: is this NDJSON?",
-                MAX_LINE >> 20
-            );
-            send(Err(Error::Damaged {
-                file: path.display().to_string(),
-                why,
-            }));
-            return;
-        }
+        };
+        read = number;
         if line.trim_ascii().is_empty() || number == 1 && is_heading(kind, &line) {
             continue;
         }
@@ -209,12 +187,13 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
         batch.push(parsed.map_err(|mistake| BadLine::new(number, mistake)));
         if batch.len() == BATCH || bytes >= BATCH_BYTES {
             bytes = 0;
-            if !send(Ok(std::mem::take(&mut batch))) {
-                return;
+            if batches.blocking_send(std::mem::take(&mut batch)).is_err() {
+                return Ok(());
             }
         }
     }
-    send(Ok(batch));
+    drop(batches.blocking_send(batch));
+    Ok(())
 }
 
 /// Opens a file for reading. Detects gzip and Zstandard by their magic numbers and decompresses

@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::erasure::Eraser;
 use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput, UserPatch};
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
-    Address, Brands, ChangeNotice, FollowKey, Invalid, Schedule, Start, Stop, Subject, User, UserId,
+    Address, ChangeNotice, FollowKey, Invalid, Schedule, Stop, Subject, User, UserId,
 };
 use crate::engine::Result;
 use crate::engine::feed::cache::FeedCache;
@@ -33,26 +33,14 @@ const SHARED_PAGES: usize = 4;
 /// Changes users' records and follows.
 pub struct PeopleService {
     pub(crate) context: Arc<Context>,
-    /// The configured brands.
-    pub brands: Brands,
-    /// The schedule of users who chose no cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
-    /// How long events may be emailed or shown in feeds. Mutes that ended longer ago are dropped.
-    pub remembered: TimeDelta,
     /// Invalidates cached feeds of changed users.
     pub(crate) feed_cache: Arc<FeedCache>,
     /// Erases users, and knows where records with the ids of erased users begin.
     pub(crate) eraser: Eraser,
 }
 
-/// The limit of a change.
-#[derive(Clone, Copy)]
-enum Bound {
-    /// The number of choices that a user can have.
-    Choices,
-    /// No limit, so that a user can always stop emails.
-    None,
-}
+/// Checks a change of a record.
+type Check = fn(Option<&User>, &User) -> Result<()>;
 
 /// Rejects a change that adds choices beyond the limit. A user above it can change existing ones.
 fn check_growth(before: Option<&User>, after: &User) -> Result<()> {
@@ -70,7 +58,8 @@ fn check_growth(before: Option<&User>, after: &User) -> Result<()> {
 impl PeopleService {
     /// Checks that the configuration has the brand of a record and allows its routes.
     pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
-        self.brands.check(input.brand.as_ref())?;
+        let brands = self.context.config.brand_names();
+        brands.check(input.brand.as_ref())?;
         PreferencesChange::from(input).check_routes(&self.context.policies)
     }
 
@@ -86,22 +75,31 @@ impl PeopleService {
         ids.sort_unstable();
         let change = |id: &UserId, before: Option<&User>| {
             let user = people[id].user(id.clone(), before, policies, now);
-            Some(user.replacing(before, &self.schedule, policies, now))
+            Some(user.replacing(before, self.schedule(), policies, now))
         };
-        self.change(ids, Bound::Choices, change).await
+        self.change(ids, check_growth, change).await
     }
 
-    /// Replaces each record by what `change` returns for the stored one. Repeats this for records
-    /// that another process changed meanwhile. `None` or an equal record changes nothing.
+    /// Returns the schedule of users who chose no cadence, weekday, hour or time zone.
+    fn schedule(&self) -> &Schedule {
+        &self.context.config.digest.schedule
+    }
+
+    /// Replaces each record by what `change` returns for the stored one, if `check` permits it.
+    /// Repeats this for records that another process changed meanwhile. `None` or an equal record
+    /// changes nothing.
     async fn change(
         &self,
         mut ids: Vec<UserId>,
-        bound: Bound,
+        check: Check,
         change: impl Fn(&UserId, Option<&User>) -> Option<User>,
     ) -> Result<()> {
         for _ in 0..ROUNDS {
             let stored = self.context.store.users(&ids).await?;
-            let starts = self.starts(&ids, &stored).await?;
+            let pairs = ids.iter().zip(&stored);
+            let new = pairs.filter(|(_, user)| user.is_none());
+            let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
+            let starts = self.eraser.starts(&new).await?;
             let mut changed = Vec::new();
             for (id, before) in ids.iter().zip(&stored) {
                 let before = before.as_ref();
@@ -110,9 +108,7 @@ impl PeopleService {
                 if before.is_none() {
                     after.start = starts.get(id).copied();
                 }
-                if let Bound::Choices = bound {
-                    check_growth(before, &after)?;
-                }
+                check(before, &after)?;
                 changed.push(after);
             }
             if changed.is_empty() {
@@ -132,20 +128,6 @@ impl PeopleService {
         Err(store::Error::database("changing people", why).into())
     }
 
-    /// Returns where the records begin that do not exist yet and had an earlier user.
-    async fn starts(
-        &self,
-        ids: &[UserId],
-        stored: &[Option<User>],
-    ) -> Result<HashMap<UserId, Start>> {
-        let pairs = ids.iter().zip(stored);
-        let new = pairs.filter(|(_, user)| user.is_none());
-        let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
-        let starts = self.eraser.starts(&new).await?;
-        let pairs = new.into_iter().zip(starts);
-        Ok(pairs.filter_map(|(id, start)| Some((id, start?))).collect())
-    }
-
     /// Returns the record of a user.
     pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
         let found = self.context.store.users(std::slice::from_ref(id)).await?;
@@ -159,7 +141,7 @@ impl PeopleService {
 
     /// Changes a user's preferences. Returns the record after it, or `None` if there is none.
     pub async fn prefer(&self, id: &UserId, change: PreferencesChange) -> Result<Option<User>> {
-        let (default, policies) = (&self.schedule, &self.context.policies);
+        let (default, policies) = (self.schedule(), &self.context.policies);
         change.check()?;
         change.check_optional(policies)?;
         change.check_routes(policies)?;
@@ -168,37 +150,32 @@ impl PeopleService {
             if change.resubscribes(user, default, policies) {
                 user.unsubscribed = None;
             }
-            true
         };
-        self.edit(id, Bound::Choices, edit).await
+        self.edit(id, check_growth, edit).await
     }
 
     /// Changes some fields of a user's record. Returns it after that, or `None` if there is none.
     pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
         let policies = &self.context.policies;
-        patch.check(&self.brands, policies)?;
-        let edit = |user: &mut User, now| {
-            patch.apply(user, policies, now);
-            true
-        };
-        self.edit(id, Bound::Choices, edit).await
+        patch.check(&self.context.config.brand_names(), policies)?;
+        let edit = |user: &mut User, now| patch.apply(user, policies, now);
+        self.edit(id, check_growth, edit).await
     }
 
-    /// Edits the record of a user. Nothing changes if `edit` returns `false` for the stored record.
-    /// Returns the record after that, or `None` if there is none.
+    /// Edits the record of a user. Returns it after that, or `None` if there is none.
     async fn edit(
         &self,
         id: &UserId,
-        bound: Bound,
-        edit: impl Fn(&mut User, DateTime<Utc>) -> bool,
+        check: Check,
+        edit: impl Fn(&mut User, DateTime<Utc>),
     ) -> Result<Option<User>> {
         let (now, policies) = (self.context.clock.now(), &self.context.policies);
         let change = |_: &UserId, before: Option<&User>| {
             let mut user = before?.clone();
-            let is_changed = edit(&mut user, now);
-            is_changed.then(|| user.replacing(before, &self.schedule, policies, now))
+            edit(&mut user, now);
+            Some(user.replacing(before, self.schedule(), policies, now))
         };
-        self.change(vec![id.clone()], bound, change).await?;
+        self.change(vec![id.clone()], check, change).await?;
         self.get(id).await
     }
 
@@ -233,7 +210,7 @@ impl PeopleService {
         let Some(address) = &user.email else {
             return Ok(Vec::new());
         };
-        let (default, policies) = (&self.schedule, &self.context.policies);
+        let (default, policies) = (self.schedule(), &self.context.policies);
         // An unsubscribed user gets no email that a mute could stop.
         let needs_stop = |other: &User| {
             other.id != user.id
@@ -301,20 +278,19 @@ impl PeopleService {
         };
         if let Stop::Subject(subject, title) = stop {
             let mute = |user: &mut User, now| {
-                let matches = has_address(user);
-                if matches {
+                if has_address(user) {
                     user.mutes.mute(subject.clone(), None, title.clone(), now);
                 }
-                matches
             };
             return self.change_mutes(id, mute).await;
         }
         let edit = |user: &mut User, now| {
-            let matches = has_address(user);
-            user.stop(stop, &self.context.policies, now);
-            matches
+            if has_address(user) {
+                user.stop(stop, &self.context.policies, now);
+            }
         };
-        self.edit(id, Bound::None, edit).await
+        // A user can always stop emails, with any number of choices.
+        self.edit(id, |_, _| Ok(()), edit).await
     }
 
     /// Returns whether a user follows this key.
@@ -353,7 +329,6 @@ impl PeopleService {
         let mute = |user: &mut User, now| {
             let MuteInput { until, title } = input.clone();
             user.mutes.mute(subject.clone(), until, title, now);
-            true
         };
         self.change_mutes(id, mute).await
     }
@@ -361,10 +336,7 @@ impl PeopleService {
     /// Ends a mute, if there is one. Emails no earlier events ([`crate::domain::Mutes`]). Returns
     /// the record after it, or `None` if there is none.
     pub async fn unmute(&self, id: &UserId, subject: &Subject) -> Result<Option<User>> {
-        let unmute = |user: &mut User, now| {
-            user.mutes.unmute(subject, now);
-            true
-        };
+        let unmute = |user: &mut User, now| user.mutes.unmute(subject, now);
         self.change_mutes(id, unmute).await
     }
 
@@ -372,15 +344,15 @@ impl PeopleService {
     async fn change_mutes(
         &self,
         id: &UserId,
-        change: impl Fn(&mut User, DateTime<Utc>) -> bool,
+        change: impl Fn(&mut User, DateTime<Utc>),
     ) -> Result<Option<User>> {
         let edit = |user: &mut User, now: DateTime<Utc>| {
-            let before = now.checked_sub_signed(self.remembered);
+            let before = now.checked_sub_signed(self.context.config.remembered());
             user.mutes
                 .forget(before.unwrap_or(DateTime::<Utc>::MIN_UTC));
-            change(user, now)
+            change(user, now);
         };
-        let edited = self.edit(id, Bound::Choices, edit).await;
+        let edited = self.edit(id, check_growth, edit).await;
         // The next poll of this process sees it before the store's change notice arrives.
         self.feed_cache.apply(&ChangeNotice::people([id.as_str()]));
         edited

@@ -14,7 +14,7 @@ use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
     Acceptance, Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id,
-    Invalid, Json, ObjectId, Point, Selector, UserId, time,
+    Invalid, Json, ObjectId, Point, UserId, time,
 };
 use crate::engine::coalescer::Coalescer;
 use crate::engine::directory::fields;
@@ -44,15 +44,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns whether the request is small enough to share a write with concurrent requests.
-    fn is_short(&self) -> bool {
-        let named = match &self.audience.to {
-            Selector::Users(users) => users.len(),
-            Selector::FollowersOf(_) | Selector::Near { .. } => 0,
-        };
-        self.objects.len() <= FEW_OBJECTS && named + self.audience.except.len() <= FEW_PEOPLE
-    }
-
     /// Returns one event per object, without the fan-out's id.
     pub fn events(&self) -> Vec<Event> {
         let event = |o: &ObjectId| Event {
@@ -62,20 +53,12 @@ impl Request {
         };
         self.objects.iter().map(event).collect()
     }
+}
 
-    /// Checks everything that the types of the fields do not ensure.
-    pub fn check(&self) -> std::result::Result<(), Invalid> {
-        let at = self.at.unwrap_or(DateTime::UNIX_EPOCH);
-        // An id has 32-bit seconds. Any other time would put the event on a wrong day.
-        if !(0..=i64::from(u32::MAX)).contains(&at.timestamp()) {
-            let why = "is not between 1970 and 2106";
-            return Err(Invalid::new("time", at.to_rfc3339(), why));
-        }
-        let id = Id::at(at, [0; 8]);
-        let (key, kind) = (self.key.clone(), self.kind.clone());
-        self.details.check()?;
-        Fanout::new(id, key, kind, self.objects.clone(), self.audience.clone()).map(|_| ())
-    }
+/// Returns whether a fan-out is small enough to share a write with concurrent requests.
+fn is_short(fanout: &Fanout) -> bool {
+    let named = fanout.audience.named().len() + fanout.audience.except.len();
+    fanout.objects.len() <= FEW_OBJECTS && named <= FEW_PEOPLE
 }
 
 /// The most objects of a request that shares a write with concurrent requests.
@@ -103,54 +86,63 @@ impl Notify {
     /// [`Error::Conflict`] if a key was used before for a different event. The other events of the
     /// call are accepted anyway. Repeating a call is safe for events with keys.
     pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
-        for request in &requests {
-            self.check(request)?;
-        }
-        self.accept_each(requests).await?.into_iter().collect()
+        let now = self.context.clock.now();
+        let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
+        let fanouts: Vec<Fanout> = fanouts.collect::<std::result::Result<_, _>>()?;
+        let answers = self.append(&fanouts).await?;
+        let receipts = fanouts.iter().zip(answers);
+        receipts
+            .map(|(fanout, answer)| receipt(fanout, answer))
+            .collect()
     }
 
     /// Accepts each event on its own and returns a result for each. An invalid event does not
     /// affect the others, and a conflict concerns only its event.
     pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
         let now = self.context.clock.now();
-        let is_short = matches!(&requests[..], [one] if one.is_short());
-        let requests: Vec<_> = requests
-            .into_iter()
-            .map(|request| self.fanout(request, now))
-            .collect();
-        let fanouts: Vec<Fanout> = requests.iter().flatten().cloned().collect();
-        let answers = match &fanouts[..] {
-            [fanout] if is_short => {
+        let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
+        let fanouts: Vec<_> = fanouts.collect();
+        let valid: Vec<Fanout> = fanouts.iter().flatten().cloned().collect();
+        let mut answers = self.append(&valid).await?.into_iter();
+        let answer = |fanout: std::result::Result<Fanout, Invalid>| {
+            let fanout = fanout?;
+            let answer = answers.next().ok_or_else(|| {
+                store::Error::database("journalling events", "an answer is missing")
+            })?;
+            receipt(&fanout, answer)
+        };
+        Ok(fanouts.into_iter().map(answer).collect())
+    }
+
+    /// Appends fan-outs to the journal. A single short one shares the call with concurrent ones.
+    async fn append(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
+        let answers = match fanouts {
+            [fanout] if is_short(fanout) => {
                 let accept = |all: Vec<Fanout>| {
                     let journal = Arc::clone(&self.context.store);
                     async move { journal.accept(&all).await }
                 };
                 vec![self.coalescer.call(fanout.clone(), accept).await?]
             }
-            _ => self.context.store.accept(&fanouts).await?,
+            _ => self.context.store.accept(fanouts).await?,
         };
         crash::point("after-accept");
-        fanouts
-            .iter()
-            .zip(&answers)
-            .for_each(|(fanout, answer)| log(fanout, answer));
-        let mut answers = fanouts.iter().zip(answers);
-        let answer = |request: std::result::Result<Fanout, Invalid>| {
-            request?;
-            let (fanout, answer) = answers.next().ok_or_else(|| {
-                store::Error::database("journalling events", "an answer is missing")
-            })?;
-            receipt(fanout, answer)
-        };
-        Ok(requests.into_iter().map(answer).collect())
+        // In the span of the original request, even if another request's call wrote the event.
+        for (fanout, answer) in fanouts.iter().zip(&answers) {
+            match answer {
+                Accepted::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
+                Accepted::Known(known) => {
+                    tracing::debug!(event = %known.id, "an event was accepted before");
+                }
+            }
+        }
+        Ok(answers)
     }
 
     /// Returns an error if this event cannot be accepted now.
     pub fn check(&self, request: &Request) -> std::result::Result<(), Invalid> {
-        self.in_time(request, self.context.clock.now())?;
-        self.context.policies.check(&request.kind)?;
-        self.check_brand(request)?;
-        request.check()
+        let now = self.context.clock.now();
+        self.fanout(request.clone(), now).map(drop)
     }
 
     fn check_brand(&self, request: &Request) -> std::result::Result<(), Invalid> {
@@ -168,15 +160,11 @@ impl Notify {
         Err(Invalid::new("brand", brand, why))
     }
 
-    fn in_time(&self, request: &Request, now: DateTime<Utc>) -> std::result::Result<(), Invalid> {
-        match request.at {
-            Some(at) => Acceptance::of(now, self.context.config.window_back).check(at),
-            None => Ok(()),
-        }
-    }
-
     fn fanout(&self, request: Request, now: DateTime<Utc>) -> std::result::Result<Fanout, Invalid> {
-        self.in_time(&request, now)?;
+        if let Some(at) = request.at {
+            Acceptance::of(now, self.context.config.window_back).check(at)?;
+        }
+        self.context.policies.check(&request.kind)?;
         self.check_brand(&request)?;
         let Request {
             key,
@@ -187,7 +175,6 @@ impl Notify {
             details,
             at,
         } = request;
-        self.context.policies.check(&kind)?;
         let id = self.context.ids.next(at.unwrap_or(now));
         let objects = objects.into_iter();
         let objects = objects
@@ -200,16 +187,6 @@ impl Notify {
     /// Returns an event's fan-out, with its progress.
     pub async fn find(&self, id: Id) -> Result<Option<Fanout>> {
         Ok(self.context.store.fanout(id).await?)
-    }
-}
-
-/// Logs in the span of the original request, even if another request's call wrote the event.
-fn log(fanout: &Fanout, answer: &Accepted) {
-    match answer {
-        Accepted::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
-        Accepted::Known(known) => {
-            tracing::debug!(event = %known.id, "an event was handed in again");
-        }
     }
 }
 

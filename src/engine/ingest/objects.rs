@@ -4,7 +4,7 @@
 //! without a record ([`crate::engine::eligibility::catalog`]). Objects of mapped models are in the
 //! application's own collections and cannot be changed here.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::context::Context;
@@ -42,7 +42,9 @@ impl ObjectService {
 
     /// Stores objects that were checked. If a key occurs twice, the last one wins.
     pub(crate) async fn keep(&self, objects: Vec<Object>) -> Result<()> {
-        let objects = last_of_each(objects);
+        let objects = objects.into_iter();
+        let last: BTreeMap<_, _> = objects.map(|object| (object.key.clone(), object)).collect();
+        let objects: Vec<Object> = last.into_values().collect();
         self.context.store.put_objects(&objects).await?;
         // Polls of this process see the change at once, before the store's change notice arrives.
         let names = objects.iter().map(|object| object.key.as_str());
@@ -86,16 +88,4 @@ impl ObjectService {
         }])
         .await
     }
-}
-
-/// Removes earlier duplicates of a key.
-fn last_of_each(objects: Vec<Object>) -> Vec<Object> {
-    let mut seen = HashSet::new();
-    let mut kept: Vec<Object> = objects
-        .into_iter()
-        .rev()
-        .filter(|object| seen.insert(object.key.clone()))
-        .collect();
-    kept.reverse();
-    kept
 }

@@ -13,8 +13,9 @@ use super::route::routes;
 use crate::app::App;
 use crate::domain::Address;
 use crate::domain::address::Cursor;
+use crate::email::Provider;
+use crate::engine::feedback::Error;
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::engine::feedback::{Error, gives_up_on_4xx, posts_text};
 use crate::wire::AcceptedCount;
 use crate::wire::delivery::{SuppressionPage, SuppressionView};
 
@@ -74,18 +75,17 @@ async fn delete(call: Call) -> ApiResult {
 
 /// `POST /hooks/{provider}`
 async fn report(mut call: Call) -> ApiResult {
-    let provider = call.req.match_info().get("provider");
-    let provider = provider.unwrap_or_default().to_owned();
+    let name = call.req.match_info().get("provider").unwrap_or_default();
     let service = call.app.feedback();
-    service.expects(&provider).map_err(problem)?;
-    let body = match posts_text(&provider) && call.has_content_type("text/plain") {
+    let provider = service.expects(name).map_err(problem)?;
+    let body = match provider.posts_text && call.has_content_type("text/plain") {
         true => call.bytes().await?,
         false => call.json().await?,
     };
     let header = |name: &str| call.req.headers().get(name)?.to_str().ok();
-    let reports = service.verify(&provider, &header, &body).await;
+    let reports = service.verify(provider.name, &header, &body).await;
     let reports = reports.map_err(|error| match error {
-        Error::Unreadable(why) => unreadable(&provider, why, &call.app),
+        Error::Unreadable(why) => unreadable(provider, why, &call.app),
         error => problem(error),
     })?;
     let outcome = service.take(reports).await.map_err(problem)?;
@@ -94,10 +94,13 @@ async fn report(mut call: Call) -> ApiResult {
 }
 
 /// Answers a verified report without a readable item, so that the provider retries it.
-fn unreadable(provider: &str, why: String, app: &App) -> Problem {
+fn unreadable(provider: &Provider, why: String, app: &App) -> Problem {
     app.metrics.unreadable_reports(1);
-    tracing::warn!(provider, "a verified report cannot be read: {why}");
-    match gives_up_on_4xx(provider) {
+    tracing::warn!(
+        provider = provider.name,
+        "a verified report cannot be read: {why}"
+    );
+    match provider.gives_up_on_4xx {
         true => Problem::new(Code::Internal, why),
         false => problem(Error::Unreadable(why)),
     }

@@ -78,9 +78,7 @@ pub(super) fn parse(kind: &Kind, line: &[u8]) -> Result<Record> {
             event.key.get_or_insert_with(|| {
                 format!("import:{}", hex::encode(Sha256::digest(line.trim_ascii())))
             });
-            let request = event.into_request()?;
-            request.check()?;
-            Ok(Record::Event(Box::new(request)))
+            Ok(Record::Event(Box::new(event.into_request()?)))
         }
         Kind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
             let mut fields: Map<String, Value> = read(line)?;
