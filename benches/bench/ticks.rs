@@ -97,7 +97,7 @@ fn hour_day() -> Weekday {
 async fn tick(world: &World) -> u64 {
     let digests = world.app.digests();
     let common = Common {
-        schedule: digests.schedule,
+        schedule: world.app.config.digest.schedule,
         mandatory: false,
     };
     let since = hour() - TimeDelta::minutes(15);
@@ -132,7 +132,7 @@ pub async fn ticks() {
     for _ in 0..rounds(5) {
         let digests = many.app.digests();
         let common = Common {
-            schedule: digests.schedule,
+            schedule: many.app.config.digest.schedule,
             mandatory: false,
         };
         let quiet = hour() + TimeDelta::minutes(15);

@@ -17,7 +17,6 @@ use crate::engine::directory::export::Exporter;
 use crate::engine::directory::import::Import;
 use crate::engine::directory::people::PeopleService;
 use crate::engine::directory::unknown::NameLookup;
-use crate::engine::eligibility::SkipSeen;
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::fanout::{Fanouts, Lingering};
 use crate::engine::feed::Feeds;
@@ -96,9 +95,6 @@ impl App {
         Feeds {
             context: self.context.clone(),
             catalog: self.catalog(),
-            window_back: self.config.window_back,
-            remembered_back: self.config.remembered_back(),
-            since: self.config.feed.since,
             cache: self.feed_cache.clone(),
         }
     }
@@ -111,17 +107,11 @@ impl App {
         }
     }
 
-    /// Excludes events from digests that were seen in the feed.
-    fn skip_seen(&self) -> SkipSeen {
-        SkipSeen::new(self.config.digest.skip_seen, self.context.clone())
-    }
-
     /// Builds emails from deliveries, and only reads.
     pub fn compose(&self) -> Compose {
         Compose {
             context: self.context.clone(),
             catalog: self.catalog(),
-            skip_seen: self.skip_seen(),
             brand: None,
             identities: self.identities.clone(),
             identity: self.identities.default.clone(),
@@ -147,12 +137,7 @@ impl App {
         Digests {
             sender: self.sender(),
             context: self.context.clone(),
-            catalog: self.catalog(),
-            skip_seen: self.skip_seen(),
             backlog: self.backlog(),
-            full_look: self.config.digest.full_look,
-            schedule: self.config.digest.schedule,
-            caps: self.config.digest.caps,
         }
     }
 
@@ -160,7 +145,6 @@ impl App {
     pub fn next_digest(&self) -> NextDigest {
         NextDigest {
             context: self.context.clone(),
-            schedule: self.config.digest.schedule,
         }
     }
 
@@ -169,10 +153,6 @@ impl App {
         BacklogDays {
             context: self.context.clone(),
             catalog: self.catalog(),
-            schedule: self.config.digest.schedule,
-            window_back: self.config.window_back,
-            skip_seen: self.skip_seen(),
-            max_age: self.config.digest.max_age,
         }
     }
 
@@ -181,7 +161,6 @@ impl App {
         Flush {
             context: self.context.clone(),
             catalog: self.catalog(),
-            skip_seen: self.skip_seen(),
             backlog: self.backlog(),
         }
     }
@@ -222,9 +201,6 @@ impl App {
     pub fn people(&self) -> PeopleService {
         PeopleService {
             context: self.context.clone(),
-            brands: self.config.brand_names(),
-            schedule: self.config.digest.schedule,
-            remembered: self.config.remembered(),
             feed_cache: self.feed_cache.clone(),
             eraser: Eraser {
                 context: self.context.clone(),
@@ -301,7 +277,6 @@ impl App {
             catalog: self.catalog(),
             batches: self.batches(),
             compose: self.compose(),
-            skip_seen: self.skip_seen(),
             backlog: self.backlog(),
         }
     }

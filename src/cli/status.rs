@@ -12,7 +12,7 @@ use super::words;
 use super::work::waits;
 use crate::app::App;
 use crate::config::Config;
-use crate::domain::{Day, PendingCounts, ReportCounts};
+use crate::domain::{Day, ReportCounts};
 use crate::store::Schema;
 use crate::wire::status::{
     DayView, DigestActivity, JournalCounts, Latency, OlderDays, Status, Unopened, WorkerActivity,
@@ -206,23 +206,18 @@ fn fanouts(backlog: JournalCounts, oldest: Option<Day>) -> String {
     }
 }
 
-/// Adds rows for days before the window: the backlog, blocked events, and expired events. The
-/// backlog reads like `12 people, 40 events of days before the window, at 2014-04-22 09:00 UTC`.
-/// Blocked events wait for users who cannot be emailed.
+/// Adds rows for days before the window: the backlog, blocked events, and expired events. Blocked
+/// events wait for users who cannot be emailed.
 fn add_older(older: &OlderDays, table: &mut Table) {
-    if let Some(scan) = &older.last_scan {
-        let counts = |of: PendingCounts| (words::people(of.people), words::events(of.events));
-        if !scan.mailable.is_nothing() {
-            let ((people, events), at) = (counts(scan.mailable), words::minute(scan.at));
-            let what = format!("{people}, {events} of days before the window, at {at} UTC");
-            table.fact("backlog", what);
-        }
-        if !scan.blocked.is_nothing() {
-            let (people, events) = counts(scan.blocked);
-            let until = "they expire after digest.max_age";
-            let what = format!("{events} for {people} who cannot be emailed; {until}");
-            table.fact("blocked", what);
-        }
+    if older.events > 0 {
+        let events = words::events(older.events);
+        table.fact("backlog", format!("{events} of days before the window"));
+    }
+    if older.blocked_events > 0 {
+        let events = words::events(older.blocked_events);
+        let until = "they expire after digest.max_age";
+        let what = format!("{events} for people who cannot be emailed; {until}");
+        table.fact("blocked", what);
     }
     let dates = older.given_up.keys().map(|day| day.start().date_naive());
     if let (Some(first), Some(last)) = (dates.clone().min(), dates.max()) {

@@ -293,19 +293,6 @@ impl DayNote {
     }
 }
 
-/// The backlog of all days outside the window, as the last full scan found it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastScan {
-    /// When a scan first found this backlog. Later scans that find the same do not change it.
-    pub at: DateTime<Utc>,
-    /// The backlog of all these days.
-    #[serde(flatten)]
-    pub mailable: PendingCounts,
-    /// The same for users who may not be emailed at the moment.
-    #[serde(default)]
-    pub blocked: PendingCounts,
-}
-
 /// The days from which digests include events: the window and the backlog before it.
 #[derive(Debug, Clone)]
 pub struct DaysRead {

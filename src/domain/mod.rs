@@ -43,7 +43,7 @@ pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
 pub use day::{Acceptance, Day, Window};
 pub use delivery::{Delivery, DeliveryId, Occasion, Tag};
 pub use details::Details;
-pub use digest::{Backlog, DayNote, DaysRead, LastScan, PendingCounts};
+pub use digest::{Backlog, DayNote, DaysRead, PendingCounts};
 pub use eligibility::{Exclusion, Facts, ObjectState, Purpose, classify};
 pub use event::{Entry, Event, Mailed, Marker, Retraction};
 pub use fanout::{Counts, Fanout, FanoutState, Progress};

@@ -17,8 +17,8 @@ mod retry;
 mod sender;
 mod tally;
 
+pub use compose::Compose;
 pub(crate) use compose::Prospect;
-pub use compose::{Compose, Spread};
 pub use gate::{Gate, GateState, ProviderAccount, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;

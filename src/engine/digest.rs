@@ -14,10 +14,9 @@ mod send;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use super::delivery::Spread;
 use super::eligibility;
 use super::feedback::suppressions::Suppressed;
-use super::{Result, Watcher};
+use super::{Result, Watcher, came_to};
 use crate::domain::digest::{assemble, showable, wanted};
 use crate::domain::stack::BadStack;
 use crate::domain::user::Unmailable;
@@ -25,11 +24,11 @@ use crate::domain::{
     Backlog, Cadence, Content, Day, DeliveryId, EmailScope, Event, PersonStacks, User, UserId,
     Window,
 };
-use crate::store::{self, People};
+use crate::store;
 use crate::wire::digest::{Ended, Report};
 use backlog::Older;
-use run::{DuePerson, Row, Run};
-use send::{FoundDue, Mailing, NotMailed, Opening, UnderWay};
+use run::{DuePerson, Run};
+use send::{Opening, Sending};
 
 pub(crate) use run::count_email;
 pub use run::{Digests, Effect, Found, Onlooker, Request, Timing};
@@ -38,15 +37,12 @@ pub use run::{Digests, Effect, Found, Onlooker, Request, Timing};
 const SCAN_CHUNK: usize = 1_000;
 /// The number of such reads at a time, if a request names its users.
 const READ_AHEAD: usize = 2;
-/// If fewer than one in this many scanned users is due, due users are read by id, not as a range.
-const SPARSE: usize = 20;
 
 impl Digests {
     /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
     /// bounded by the chunk, plus the id and the reason of each deferred email.
     pub async fn run(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
-        let walked = Run::new(self, request, progress).walk(None).await?;
-        Ok(walked.report)
+        Ok(Run::new(self, request, None, progress).scan().await?.report)
     }
 
     /// Passes the digests that a run would send to an onlooker, and writes nothing. Ignores the
@@ -61,8 +57,8 @@ impl Digests {
             effect: Effect::Rehearse,
             ..request.clone()
         };
-        let run = Run::new(self, &request, progress);
-        Ok(run.walk(Some(onlooker)).await?.report)
+        let run = Run::new(self, &request, Some(onlooker), progress);
+        Ok(run.scan().await?.report)
     }
 }
 
@@ -76,30 +72,30 @@ impl Digests {
         let chunks: Vec<Vec<UserId>> = users.chunks(SCAN_CHUNK).map(<[UserId]>::to_vec).collect();
         let read = move |chunk: Vec<UserId>| {
             let window = window.clone();
-            async move {
-                self.context
-                    .store
-                    .windows(window, People::Each(&chunk))
-                    .await
-            }
+            async move { self.context.store.windows(window, &chunk).await }
         };
         stream::iter(chunks).map(read).buffered(READ_AHEAD).boxed()
     }
 }
 
 impl<'a> Run<'a> {
-    fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Watcher) -> Self {
+    fn new(
+        digests: &'a Digests,
+        request: &'a Request,
+        onlooker: Option<&'a mut dyn Onlooker>,
+        progress: &'a dyn Watcher,
+    ) -> Self {
         let at = request.at.unwrap_or_else(|| digests.context.clock.now());
         Self {
             digests,
             request,
+            onlooker,
             progress,
             at,
             sender: digests.sender.with_new_tally(),
             report: Report::default(),
             passed_over: false,
-            is_looked_on: false,
-            catalog: digests.catalog.of_mails(),
+            catalog: digests.sender.compose.catalog.of_mails(),
             older: Older::new(&digests.backlog.days_read(at)),
         }
     }
@@ -108,9 +104,8 @@ impl<'a> Run<'a> {
         self.request.effect == Effect::Send
     }
 
-    async fn walk(mut self, mut onlooker: Option<&mut dyn Onlooker>) -> Result<Self> {
+    async fn scan(mut self) -> Result<Self> {
         let (digests, at) = (self.digests, self.at);
-        self.is_looked_on = onlooker.is_some();
         if self.sends() {
             self.report.ended = self.sender.drain().await?.ended();
             self.report.left_over = self.sender.ledger.tally.begun();
@@ -126,7 +121,7 @@ impl<'a> Run<'a> {
             false => old.older.iter().map(|old| old.day).collect(),
         };
         let window = days.window.with(read);
-        let mut chunks = match &self.request.users {
+        let chunks = match &self.request.users {
             Some(users) => {
                 let mut users = users.clone();
                 users.sort_unstable();
@@ -135,48 +130,24 @@ impl<'a> Run<'a> {
             }
             None => digests.context.store.scan(window, None, SCAN_CHUNK),
         };
-        let sender = self.sender.clone();
-        let mailing = Mailing {
-            digests,
-            request: self.request,
-            progress: self.progress,
-            sender: &sender,
-        };
-        let mut under_way = UnderWay::new(&mailing);
-        loop {
-            let looking = self.look(&mut chunks, &mut onlooker);
-            let found = match under_way.beside(looking).await {
-                Ok(Some(found)) => found,
-                Ok(None) => break,
-                Err(error) => {
-                    under_way.finish().await;
-                    return Err(error);
-                }
-            };
-            if let Some(found) = found {
-                under_way.begin(found, self.report.ended.as_ref()).await;
-            }
-            let is_last = self.report.limited || self.progress.stopping();
-            if is_last || self.request.limit.is_some() {
-                // The room under `--limit` depends on how many of these rows were opened.
-                under_way.finish().await;
-            }
-            self.take(under_way.done().await?);
-            if is_last {
-                self.older.partly = true;
-                break;
-            }
-        }
-        under_way.finish().await;
-        self.take(under_way.done().await?);
+        let mut sending = Sending::new();
+        let scanned = self.send_due(chunks, &mut sending).await;
+        // Chunks that were begun are finished, even if the scan failed.
+        let sent: Vec<_> = sending.collect().await;
+        scanned?;
+        sent.into_iter().try_for_each(came_to)?;
         let Backlog { mailable, blocked } = self.older.all;
         (self.report.backlog.older, self.report.backlog.blocked) = (mailable, blocked);
         if self.request.reads_all() && !self.older.partly {
-            let days: Vec<_> = old.with_blocked().collect();
-            self.older.note(&digests.backlog, &days, at).await?;
+            self.older.note(&digests.backlog, &old, at).await?;
             for old in &old.too_old {
-                if let Some(given_up) = digests.backlog.give_up(old, at).await? {
-                    self.report.backlog.give_up(old.day, given_up);
+                let Some(expired) = digests.backlog.expire(old, at).await? else {
+                    continue;
+                };
+                if !expired.all.is_nothing() {
+                    let backlog = &mut self.report.backlog;
+                    *backlog.given_up.entry(old.day).or_default() += expired.all;
+                    backlog.given_up_blocked += expired.blocked;
                 }
             }
         }
@@ -192,16 +163,26 @@ impl<'a> Run<'a> {
         Ok(self)
     }
 
-    /// Processes the next chunk of users. Returns `None` after the last one.
-    async fn look(
+    /// Finds the due digests and begins to send them, chunk by chunk.
+    async fn send_due(
         &mut self,
-        chunks: &mut BoxStream<'_, store::Result<Vec<PersonStacks>>>,
-        onlooker: &mut Option<&mut dyn Onlooker>,
-    ) -> Result<Option<Option<FoundDue>>> {
-        let Some(people) = chunks.next().await else {
-            return Ok(None);
-        };
-        let (digests, mut people) = (self.digests, people?);
+        mut chunks: BoxStream<'_, store::Result<Vec<PersonStacks>>>,
+        sending: &mut Sending,
+    ) -> Result<()> {
+        while let Some(people) = chunks.next().await {
+            let rows = self.find_rows(people?).await?;
+            self.begin(&rows, sending).await?;
+            if self.report.limited || self.progress.stopping() {
+                self.older.partly = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the rows of the due digests of these users. A dry run has none: its onlooker gets
+    /// the digests.
+    async fn find_rows(&mut self, mut people: Vec<PersonStacks>) -> Result<Vec<Opening>> {
         let bad: Vec<BadStack> = people
             .iter_mut()
             .flat_map(PersonStacks::remove_defective)
@@ -210,52 +191,29 @@ impl<'a> Run<'a> {
         self.sender.ledger.tally.passed_over(bad);
         if self.sends() {
             // A user who is skipped here waits for the next run, so reads must be current.
-            digests.context.store.catch_up().await?;
+            self.digests.context.store.catch_up().await?;
         }
-        let looked_at = people.len();
-        self.report.users.scanned += looked_at as u64;
-        let (skip_seen, catalog) = (&digests.skip_seen, &mut self.catalog);
-        let users = eligibility::exclude_ineligible(&mut people, skip_seen, catalog).await?;
+        let scanned = people.len() as u64;
+        self.report.users.scanned += scanned;
+        let users = eligibility::exclude_ineligible(&mut people, &mut self.catalog).await?;
         let due = self.find(&people, users).await?;
-        if !self.sends() {
-            for (person, content) in &due {
-                let found = person.found(content);
-                let (user, compose) = (found.user, &self.sender.compose);
-                let brand = user.brand.as_ref();
-                let dry_run = &mut self.report.dry_run;
-                count_email(dry_run, compose, user, brand, found.content);
-            }
+        self.progress.advance(scanned);
+        if self.sends() {
+            // The rows share a marker id, so stacks of the same length get their markers in one
+            // write.
+            let marker = self.digests.context.ids.next(self.at);
+            let rows = due.iter().map(|(person, _)| self.opening(person, marker));
+            return Ok(rows.collect());
         }
-        if let Some(onlooker) = onlooker.as_deref_mut()
-            && !due.is_empty()
-        {
-            for (person, content) in &due {
+        for (person, content) in &due {
+            let (user, dry_run) = (&person.user, &mut self.report.dry_run);
+            let compose = &self.sender.compose;
+            count_email(dry_run, compose, user, user.brand.as_ref(), content);
+            if let Some(onlooker) = self.onlooker.as_deref_mut() {
                 onlooker.mail(&person.found(content));
             }
         }
-        let found = (self.sends() && !due.is_empty()).then(|| {
-            let few = looked_at > due.len() * SPARSE || self.request.users.is_some();
-            let spread = if few { Spread::Sparse } else { Spread::Dense };
-            // The rows share a marker id, so stacks of the same length get their markers in one
-            // write.
-            let marker = digests.context.ids.next(self.at);
-            let rows = due.iter().map(|(person, _)| self.opening(person, marker));
-            let rows: Vec<Opening> = rows.collect();
-            FoundDue { rows, spread }
-        });
-        self.progress.advance(looked_at as u64);
-        Ok(Some(found))
-    }
-
-    /// Counts the rows that were not sent.
-    fn take(&mut self, chunks: Vec<NotMailed>) {
-        let report = &mut self.report;
-        for rows in chunks {
-            report.due.busy += rows.busy;
-            report.due.held += rows.held;
-            report.ended = report.ended.take().or(rows.ended);
-            self.passed_over |= rows.busy > 0;
-        }
+        Ok(Vec::new())
     }
 
     /// Returns the users whose digest is due and not empty, with its content.
@@ -266,16 +224,18 @@ impl<'a> Run<'a> {
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
         let suppressions = &*self.digests.context.store;
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
-        let (backlog, catalog) = (&self.digests.backlog, &mut self.catalog);
-        let older = &mut self.older;
-        older
-            .count(backlog, catalog, people, &users, &suppressed)
+        let (backlog, from) = (&self.digests.backlog, self.older.from);
+        let older = backlog
+            .backlogs(people, &users, &suppressed, &mut self.catalog, |day| {
+                day < from
+            })
             .await?;
+        older.iter().for_each(|user| self.older.add(user));
         let mut due = Vec::new();
         for (stacks, user) in people.iter().zip(users) {
             due.extend(self.due(stacks, user, &suppressed));
         }
-        let due = self.still_to_open(due).await?;
+        let due = self.without_existing(due).await?;
         let due = self.applicable(due).await?;
         let report = &mut self.report;
         let room = self.request.limit.map_or(usize::MAX, |limit| {
@@ -291,7 +251,7 @@ impl<'a> Run<'a> {
             report.backlog.older_due.add(older.count() as u64);
         }
         report.due.users += due.len() as u64;
-        report.due.events += due.iter().map(|(_, told)| told.total).sum::<u64>();
+        report.due.events += due.iter().map(|(_, content)| content.total).sum::<u64>();
         Ok(due)
     }
 
@@ -309,14 +269,15 @@ impl<'a> Run<'a> {
             *counts.unmailable.entry(unknown).or_default() += 1;
             return None;
         };
-        let own = user.schedule(&digests.schedule).cadence;
+        let default = &digests.context.config.digest.schedule;
+        let own = user.schedule(default).cadence;
         let other = |cadence| request.cadence.is_some_and(|only| only != cadence);
         if own != Cadence::Never && other(own) {
             return None;
         }
         let wanted_in = |scope| wanted(stacks, &user, scope, &digests.context.policies);
-        let (schedule, _) = user.digests(&digests.schedule);
-        let mandatory = match suppressed.digests(&user, &digests.schedule) {
+        let (schedule, _) = user.digests(default);
+        let mandatory = match suppressed.digests(&user, default) {
             Some((_, EmailScope::MandatoryOnly)) => wanted_in(EmailScope::MandatoryOnly),
             _ => Vec::new(),
         };
@@ -360,13 +321,13 @@ impl<'a> Run<'a> {
             counts.outside_sample += 1;
             return None;
         }
-        let row = Row::New(DeliveryId::digest(&user.id, schedule.cadence, due.period));
         Some(DuePerson {
+            id: DeliveryId::digest(&user.id, schedule.cadence, due.period),
+            failed: None,
             user,
             stacks,
             cadence: schedule.cadence,
             due,
-            row,
             wanted,
         })
     }
@@ -377,14 +338,15 @@ impl<'a> Run<'a> {
         due: Vec<DuePerson<'p>>,
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
         let (catalog, report) = (&mut self.catalog, &mut self.report);
-        let (policies, caps) = (&self.digests.context.policies, self.digests.caps);
+        let context = &self.digests.context;
+        let (policies, caps) = (&context.policies, context.config.digest.caps);
         let pending = || due.iter().flat_map(|person| &person.wanted);
         catalog.load(pending().map(|pending| pending.event)).await?;
         for pending in pending() {
             report.not_known.note(pending.event, catalog, policies);
         }
         // Sending builds the email again and loads the details then.
-        let reasons = match self.is_looked_on {
+        let reasons = match self.onlooker.is_some() {
             true => {
                 let applies = |event: &Event| catalog.applies(event).is_some();
                 let shown = |person: &'_ DuePerson<'p>| showable(&person.wanted, caps, applies);
@@ -395,8 +357,8 @@ impl<'a> Run<'a> {
         };
         let mut left = Vec::with_capacity(due.len());
         for person in due {
-            let told = |event: &Event| catalog.told(event);
-            let Some(mut content) = assemble(&person.wanted, policies, caps, told) else {
+            let shown = |event: &Event| catalog.told(event);
+            let Some(mut content) = assemble(&person.wanted, policies, caps, shown) else {
                 report.users.withdrawn += 1;
                 continue;
             };

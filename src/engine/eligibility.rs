@@ -8,7 +8,6 @@
 pub mod catalog;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
@@ -25,12 +24,11 @@ use catalog::{Catalog, StackEvents};
 /// Returns the records of the other users in the order of their stacks.
 pub async fn exclude_ineligible(
     people: &mut Vec<PersonStacks>,
-    skip_seen: &SkipSeen,
     catalog: &mut Catalog,
 ) -> Result<Vec<Option<User>>> {
     let has_pending = |person: &PersonStacks| person.stacks.iter().any(Stack::has_uncovered);
     people.retain(has_pending);
-    let (mut users, inboxes) = load_readers(people, skip_seen, catalog).await?;
+    let (mut users, inboxes) = load_readers(people, catalog).await?;
     exclude(people, &users, &inboxes, StackEvents::Uncovered, catalog).await?;
     let mut left = people.iter().map(has_pending);
     users.retain(|_| left.next().unwrap_or(false));
@@ -41,12 +39,11 @@ pub async fn exclude_ineligible(
 /// Loads the records of these users, and their inboxes if digests skip seen events.
 pub async fn load_readers(
     people: &[PersonStacks],
-    skip_seen: &SkipSeen,
     catalog: &Catalog,
 ) -> Result<(Vec<Option<User>>, Vec<Option<Inbox>>)> {
     let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
-    let users = catalog.context().store.users(&ids);
-    futures::try_join!(users, skip_seen.inboxes(&ids))
+    let context = catalog.context();
+    futures::try_join!(context.store.users(&ids), load_inboxes(context, &ids))
 }
 
 /// Removes the excluded events from stacks, of users with these records and inboxes, all in the
@@ -93,35 +90,13 @@ pub async fn exclude(
     Ok(())
 }
 
-/// Reads users' inboxes, if digests skip events that were seen in the feed (`digest.skip_seen`). An
-/// event that arrives after the user marked its object is new. Events older than `feed.since` count
-/// as not seen here.
-#[derive(Clone)]
-pub struct SkipSeen {
-    /// `None` if `digest.skip_seen` is off.
-    context: Option<Arc<Context>>,
-}
-
-impl SkipSeen {
-    /// Creates a reader that reads no inboxes unless `is_on`.
-    pub fn new(is_on: bool, context: Arc<Context>) -> Self {
-        Self {
-            context: is_on.then_some(context),
-        }
-    }
-
-    /// Returns the inboxes of these users, in their order: `None` if a user has none, and for all
-    /// users if it is off.
-    pub async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
-        match &self.context {
-            Some(context) => context.store.inboxes(users).await,
-            None => Ok(users.iter().map(|_| None).collect()),
-        }
-    }
-
-    /// Returns whether digests skip seen events.
-    pub fn is_on(&self) -> bool {
-        self.context.is_some()
+/// Returns the inboxes of these users, in their order, if digests skip events that were seen in the
+/// feed (`digest.skip_seen`); otherwise and for users without one, `None`. An event that arrives
+/// after the user marked its object is new. Events older than `feed.since` count as not seen here.
+pub async fn load_inboxes(context: &Context, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
+    match context.config.digest.skip_seen {
+        true => context.store.inboxes(users).await,
+        false => Ok(vec![None; users.len()]),
     }
 }
 
@@ -191,11 +166,9 @@ pub async fn muted_positions(
         let events = person.stacks.iter().flat_map(Stack::events);
         events.map(|(place, event)| (place, event, event.at(place.stack.day)))
     };
-    let events_to_load = possibly_muted(
-        events().map(|(_, event, at)| (mutes, event, at)),
-        catalog.policies(),
-    );
-    load_mute_facts(events_to_load, catalog).await?;
+    let mutable = events().map(|(_, event, at)| (mutes, event, at));
+    let mutable = possibly_muted(mutable, catalog.policies());
+    load_mute_facts(mutable, catalog).await?;
     let muted = events().filter_map(|(place, event, at)| {
         let since = muted_since(mutes, event, at, catalog)?;
         Some((place, since))

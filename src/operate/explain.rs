@@ -23,9 +23,9 @@ use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
 use crate::engine::directory::starts;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
-use crate::engine::eligibility::{self, SkipSeen, is_seen};
+use crate::engine::eligibility::{self, is_seen};
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::store::{DeliveryFilter, People};
+use crate::store::DeliveryFilter;
 use crate::wire::delivery::WaitReason;
 use crate::wire::explanation::{
     BrandView, By, DigestView, Explanation, Fate, InBatch, InDelivery, LeftOut, LocaleView, Place,
@@ -45,7 +45,6 @@ pub struct Explain {
     /// Finds the language of the user's emails.
     pub compose: Compose,
     /// Knows whether digests skip events that were seen in the feed.
-    pub skip_seen: SkipSeen,
     /// Finds the days before the window that are still read.
     pub backlog: BacklogDays,
 }
@@ -132,7 +131,7 @@ impl Explain {
         let expired = expired.split_off(expired.len().saturating_sub(EXPIRED_DAYS));
         let days = old.with_blocked().map(|old| old.day);
         let window = reach.window.with(days.chain(expired));
-        let mut found = store.windows(window, People::Each(users)).await?;
+        let mut found = store.windows(window, users).await?;
         let record = store.users(users).await?.pop().flatten();
         let record = record.as_ref();
         let start = starts::of(store, user, record).await?;
@@ -155,7 +154,10 @@ impl Explain {
             reach,
             record,
             mutes: record.map_or(&none, |user| &user.mutes),
-            inbox: self.skip_seen.inboxes(users).await?.pop().flatten(),
+            inbox: eligibility::load_inboxes(&self.context, users)
+                .await?
+                .pop()
+                .flatten(),
             digests: record.and_then(|user| suppressed.digests(user, default)),
             wish: record.and_then(|user| {
                 let (schedule, wish) = user.digests(default);

@@ -119,8 +119,8 @@ impl Scrape {
             most: MOST,
             outstanding,
             oldest_backlog: backlog.older.first().map(|old| old.day.start()),
-            backlog_events: last_run.last_scan.map_or(0, |scan| scan.mailable.events),
-            blocked_events: last_run.last_scan.map_or(0, |scan| scan.blocked.events),
+            backlog_events: last_run.events,
+            blocked_events: last_run.blocked_events,
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused,
         };

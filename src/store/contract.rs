@@ -170,7 +170,7 @@ contract! {
 
         /// Returns the stacks of these users in the window, in the order of the request. A user
         /// without stacks has an empty list.
-        fn windows(window: Window, people: People<'_>) -> Vec<PersonStacks>;
+        fn windows(window: Window, users: &[UserId]) -> Vec<PersonStacks>;
 
         /// Appends each marker once to the stacks that exist, regardless of the cap. Returns the
         /// stacks that could not take one.

@@ -29,6 +29,6 @@ pub use types::{
     Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, BatchQuery, Claim,
     Claimed, Condition, Counted, DeliveryFilter, Engine, FeedParts, FollowChange, FollowFilter,
     Forgettable, JournalEntry, JournalQuery, NewMarker, NoteFilter, Outstanding, PendingFanouts,
-    People, PeopleFilter, Pile, Pushed, Pushes, Release, Schema, Span, SuppressionChange, Topology,
+    PeopleFilter, Pile, Pushed, Pushes, Release, Schema, Span, SuppressionChange, Topology,
     UserField,
 };

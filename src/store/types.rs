@@ -60,16 +60,6 @@ pub enum NewMarker {
     },
 }
 
-/// The users whose stacks to read, in ascending order.
-#[derive(Debug, Clone)]
-pub enum People<'a> {
-    /// Scattered users. Costs one lookup for each and day.
-    Each(&'a [UserId]),
-    /// Most of the users between the first and the last. MongoDB reads that range sequentially;
-    /// SQLite looks up each user and day.
-    Between(&'a [UserId]),
-}
-
 /// A change of follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowChange {

@@ -10,7 +10,7 @@ use super::digest::Report;
 use super::event::Unknown;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
-    BrandName, Day, DeliveryState, LastScan, Pause, PendingCounts, Reason, ReportCounts, UserId,
+    BrandName, Day, DeliveryState, Pause, PendingCounts, Reason, ReportCounts, UserId,
 };
 use crate::store::Schema;
 
@@ -177,8 +177,10 @@ pub struct BatchCounts {
 /// The backlog and the expired events of days before the window.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct OlderDays {
-    /// The backlog that the last full scan found, if any.
-    pub last_scan: Option<LastScan>,
+    /// The events of the backlog, as the last full run found them.
+    pub events: u64,
+    /// Further events, whose users may not be emailed at the moment.
+    pub blocked_events: u64,
     /// The expired events, by day.
     pub given_up: BTreeMap<Day, PendingCounts>,
     /// The part of `given_up` whose users could not be emailed.

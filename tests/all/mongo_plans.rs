@@ -9,7 +9,7 @@ use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::schedule::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
-use tidings::store::{Meeting, People, PeopleFilter};
+use tidings::store::{Meeting, PeopleFilter};
 
 use crate::store_laws::adding::joined_by;
 use crate::store_laws::batches::{WINDOW, item};
@@ -106,10 +106,7 @@ async fn the_stacks_of_a_few_users_are_looked_up_by_id(store: Fresh) {
     let mut found = Vec::new();
 
     let profile = profiled(&store, "$cmd.aggregate", async {
-        found = store
-            .windows(window(), People::Each(&requested))
-            .await
-            .unwrap();
+        found = store.windows(window(), &requested).await.unwrap();
     });
     let profile = profile.await;
 
@@ -136,10 +133,7 @@ async fn object_ids_are_looked_up_only_on_days_that_contain_some(store: Fresh) {
         restored.await.unwrap();
         let mut found = Vec::new();
         let profile = profiled(&store, "$cmd.aggregate", async {
-            found = store
-                .windows(window(), People::Each(&requested))
-                .await
-                .unwrap();
+            found = store.windows(window(), &requested).await.unwrap();
         });
         let profile = profile.await;
 

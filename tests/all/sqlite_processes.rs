@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use tidings::clock::{Clock, SystemClock};
 use tidings::domain::{Day, Entry};
 use tidings::store::sqlite::Sqlite;
-use tidings::store::{Counted, Days, Diagnostics, People, Stacks, Summing};
+use tidings::store::{Counted, Days, Diagnostics, Stacks, Summing};
 
 use crate::support::*;
 
@@ -51,7 +51,7 @@ async fn processes_that_share_a_file_lose_and_duplicate_nothing() {
         .unwrap();
     let only = tidings::domain::Window::ending(Day::of(now), 0);
     let found = store
-        .windows(only, People::Each(&[user("ada"), user("ben")]))
+        .windows(only, &[user("ada"), user("ben")])
         .await
         .unwrap();
     let mut expected: Vec<_> = (0..PROCESSES).map(|n| format!("own{n}")).collect();

@@ -25,10 +25,9 @@ use crate::domain::{
 };
 use crate::email::Message;
 use crate::engine::Result;
+use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource, StackEvents};
-use crate::engine::eligibility::{self, SkipSeen};
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::store::People;
 
 mod batch_events;
 mod contents;
@@ -44,8 +43,6 @@ pub(super) use batch_events::stacks_of;
 pub struct Compose {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
-    pub skip_seen: SkipSeen,
     /// The brand of the emails that it builds; `None` for the default.
     pub brand: Option<BrandName>,
     /// The theme, links and headers of this brand.
@@ -56,15 +53,6 @@ pub struct Compose {
     pub caps: Caps,
     /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
     pub schedule: Schedule,
-}
-
-/// How close together the users of some rows are in the stacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spread {
-    /// Most users between the first and the last have a row, so a range is read.
-    Dense,
-    /// Few of them do, so each user is read by id.
-    Sparse,
 }
 
 /// How many rows may be built at once.
@@ -169,13 +157,12 @@ impl Compose {
     pub(super) async fn build(
         &self,
         rows: &[Delivery],
-        spread: Spread,
         at: DateTime<Utc>,
         room: Room,
     ) -> Result<Built> {
         let mut catalog = self.catalog.of_mails();
-        let mut stacks = self.read(rows, spread).await?;
-        let readers = eligibility::load_readers(&stacks, &self.skip_seen, &catalog);
+        let mut stacks = self.read(rows).await?;
+        let readers = eligibility::load_readers(&stacks, &catalog);
         let (people, mut inboxes) = readers.await?;
         // A digest that is built again after its markers were written includes the same events.
         for ((row, person), inbox) in rows.iter().zip(&stacks).zip(&mut inboxes) {
@@ -314,18 +301,13 @@ impl Compose {
 
     /// Reads the stacks of each row's user, in the order of the rows. Rows that cover nothing get
     /// none.
-    async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
+    async fn read(&self, rows: &[Delivery]) -> Result<Vec<PersonStacks>> {
         let of_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
         let covered = of_stacks().flat_map(|row| &row.watermarks);
         let users: Vec<UserId> = of_stacks().map(|row| row.user.clone()).collect();
         let mut found = Vec::new().into_iter();
         if let Some(window) = Window::of(covered.map(|(stack, _)| stack.day)) {
-            let people = match spread {
-                // The store can read a range only for users in the order of their ids.
-                Spread::Dense if users.is_sorted() => People::Between(&users),
-                Spread::Dense | Spread::Sparse => People::Each(&users),
-            };
-            let stacks = self.context.store.windows(window, people).await?;
+            let stacks = self.context.store.windows(window, &users).await?;
             found = stacks.into_iter();
         }
         let stacks = rows.iter().map(|row| {

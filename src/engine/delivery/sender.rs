@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 use tokio::sync::MutexGuard;
 
-use super::compose::{Compose, Misrouted, Spread};
+use super::compose::{Compose, Misrouted};
 use super::gate::{Gate, GateState};
 use super::ledger::Ledger;
 use super::retry::{Retry, RowDecision};
@@ -136,21 +136,13 @@ impl Sender {
             if rows.is_empty() {
                 return Ok(state);
             }
-            self.finish(rows, Spread::Sparse, Some(turn))
-                .boxed()
-                .await?;
+            self.finish(rows, Some(turn)).boxed().await?;
         }
     }
 
-    /// Processes rows that this worker has leased, as far as is possible now. `spread` is how close
-    /// together their users are. `turn` is one of this sender's account; without one, this waits
+    /// Processes rows that this worker has leased, as far as is possible now. `turn` is one of this sender's account; without one, this waits
     /// before it makes calls.
-    pub async fn finish(
-        &self,
-        rows: Vec<Delivery>,
-        spread: Spread,
-        turn: Option<Turn<'_>>,
-    ) -> Result<()> {
+    pub async fn finish(&self, rows: Vec<Delivery>, turn: Option<Turn<'_>>) -> Result<()> {
         self.ledger.tally.take_up(&rows);
         let (settled, rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state.settled());
@@ -165,17 +157,12 @@ impl Sender {
         let resolving = self.resolve_each(sending, turn.is_some()).boxed();
         self.ledger.holding(&ids, resolving).await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        self.send_each(pending, spread, turn).boxed().await
+        self.send_each(pending, turn).boxed().await
     }
 
     /// Builds and sends pending rows, each through its brand's sender. Brands work concurrently, so
     /// none waits for the provider of another. Those that share an account take turns.
-    async fn send_each(
-        &self,
-        rows: Vec<Delivery>,
-        spread: Spread,
-        mut turn: Option<Turn<'_>>,
-    ) -> Result<()> {
+    async fn send_each(&self, rows: Vec<Delivery>, mut turn: Option<Turn<'_>>) -> Result<()> {
         let all = rows.len();
         if all == 0 {
             return self.gate.share_all().await;
@@ -195,13 +182,7 @@ impl Sender {
             let sender = self.sender_for(channel, brand.as_ref());
             let sender = sender.unwrap_or_else(|| self.clone());
             let turn = turn.take_if(|_| self.shares_account(&sender));
-            // The users of a small brand are scattered.
-            let spread = if 2 * rows.len() > all {
-                spread
-            } else {
-                Spread::Sparse
-            };
-            let sends = async move { sender.send(rows, spread, turn, is_alone).await };
+            let sends = async move { sender.send(rows, turn, is_alone).await };
             sending.push(sends.boxed());
         }
         // If it was not passed on, no row belongs to its account.

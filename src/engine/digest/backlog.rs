@@ -8,22 +8,21 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
 use crate::context::Context;
 use crate::domain::digest::wanted;
 use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::{
-    Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, LastScan, PendingCounts,
-    PersonStacks, Schedule, User, UserId, Window,
+    Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, PendingCounts, PersonStacks, User,
+    UserId, Window,
 };
 use crate::engine::Result;
+use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
-use crate::engine::eligibility::{self, SkipSeen};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::{self, DeliveryFilter, NoteFilter};
-use crate::wire::digest::BacklogReport;
 use crate::wire::status::OlderDays;
 
 /// Finds and notes the backlog of days that have left the window.
@@ -31,14 +30,6 @@ use crate::wire::status::OlderDays;
 pub struct BacklogDays {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
-    pub skip_seen: SkipSeen,
-    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
-    /// How many days before today the window reaches back (`window.days_back`).
-    pub window_back: u32,
-    /// The maximum age of an event in a digest (`digest.max_age`).
-    pub max_age: TimeDelta,
 }
 
 /// A day that has left the window, with its note as it was read.
@@ -121,20 +112,14 @@ impl UserBacklog<'_> {
     }
 }
 
-/// The name of the note with the counts of the last full run.
-const LAST_SCAN: &str = "backlog";
-
-fn read_scan(text: &str) -> Option<LastScan> {
-    serde_json::from_str(text).ok()
-}
-
 /// The number of users in one read.
 const CHUNK: usize = 1_000;
 
 impl BacklogDays {
     /// Returns the window at `at`, and the range of older days that may still be emailed.
     pub fn days_read(&self, at: DateTime<Utc>) -> DaysRead {
-        DaysRead::of(at, self.window_back, self.max_age)
+        let config = &self.context.config;
+        DaysRead::of(at, config.window_back, config.digest.max_age)
     }
 
     /// Returns the days before the window that may have a backlog. Reads the names of the days and
@@ -183,44 +168,20 @@ impl BacklogDays {
         Ok(())
     }
 
-    /// Stores the total backlog of these days, for [`Self::summary`].
-    pub async fn note_all(&self, found: Backlog, at: DateTime<Utc>) -> store::Result<()> {
-        let read = self.context.store.note(LAST_SCAN).await?;
-        let before = read.as_deref().and_then(read_scan);
-        let was_nothing = before.is_none_or(|scan| scan.mailable.plus(scan.blocked).is_nothing());
-        if was_nothing && found.all().is_nothing() {
-            return Ok(());
-        }
-        let Backlog { mailable, blocked } = found;
-        let scan = LastScan {
-            at,
-            mailable,
-            blocked,
-        };
-        let scan = serde_json::to_string(&scan).unwrap_or_default();
-        let store = &self.context.store;
-        // If the note has changed, another process has finished a scan at the same time.
-        let noted = store.swap_note(LAST_SCAN, read.as_deref(), Some(&scan));
-        noted.await.map(drop)
-    }
-
-    /// Returns the stored counts of days before the window, without reading these days.
+    /// Returns the noted counts of days before the window, without reading these days.
     pub async fn summary(&self) -> store::Result<OlderDays> {
-        let scan = self.context.store.note(LAST_SCAN).await?;
-        let scan = scan.as_deref().and_then(read_scan);
-        let notes = self
-            .context
-            .store
-            .notes(NoteFilter::Prefix(DayNote::PREFIX))
-            .await?;
-        let mut summary = OlderDays {
-            last_scan: scan.filter(|scan| !scan.mailable.plus(scan.blocked).is_nothing()),
-            ..OlderDays::default()
-        };
-        for (name, text) in &notes {
-            let (Some(day), Some(note)) = (DayNote::day(name), DayNote::read(text)) else {
+        let store = &self.context.store;
+        let existing = store.days().await?;
+        let mut summary = OlderDays::default();
+        for (name, text) in store.notes(NoteFilter::Prefix(DayNote::PREFIX)).await? {
+            let (Some(day), Some(note)) = (DayNote::day(&name), DayNote::read(&text)) else {
                 continue;
             };
+            // A day that was dropped by force has no backlog any more.
+            if existing.contains(&day) {
+                summary.events += note.mailable.unwrap_or_default().events;
+                summary.blocked_events += note.blocked.unwrap_or_default().events;
+            }
             summary.given_up_blocked += note.given_up_blocked.unwrap_or_default();
             summary
                 .given_up
@@ -242,7 +203,7 @@ impl BacklogDays {
     /// Expires the backlog of a day that is too old. Returns the newly expired events. Returns
     /// `None` if nothing expires, because an open delivery covers some of it or the day has
     /// changed.
-    pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Expired>> {
+    pub async fn expire(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Expired>> {
         self.context.store.catch_up().await?;
         let count = self.count(old.day).await?;
         if !count.in_hand.is_nothing() {
@@ -270,9 +231,7 @@ impl BacklogDays {
         let mut chunks = self.context.store.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
-            let skip_seen = &self.skip_seen;
-            let users =
-                eligibility::exclude_ineligible(&mut chunk, skip_seen, &mut catalog).await?;
+            let users = eligibility::exclude_ineligible(&mut chunk, &mut catalog).await?;
             let suppressed =
                 Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
             let found = self
@@ -318,7 +277,7 @@ impl BacklogDays {
             let Some(user) = user.as_ref().filter(|_| is_of) else {
                 continue;
             };
-            let (schedule, wish) = user.digests(&self.schedule);
+            let (schedule, wish) = user.digests(&self.context.config.digest.schedule);
             if schedule.cadence == Cadence::Never {
                 continue;
             }
@@ -408,7 +367,7 @@ impl Older {
         self.passed_over.extend(bad.iter().map(|stack| stack.day));
     }
 
-    fn add(&mut self, found: &UserBacklog<'_>) {
+    pub(super) fn add(&mut self, found: &UserBacklog<'_>) {
         self.add_part(&found.mailable, |backlog| &mut backlog.mailable);
         self.add_part(&found.blocked, |backlog| &mut backlog.blocked);
     }
@@ -424,48 +383,20 @@ impl Older {
         }
     }
 
-    /// Counts the backlog of these users before the window.
-    pub(super) async fn count(
-        &mut self,
-        backlog: &BacklogDays,
-        catalog: &mut Catalog,
-        people: &[PersonStacks],
-        users: &[Option<User>],
-        suppressed: &Suppressed,
-    ) -> Result<()> {
-        let from = self.from;
-        let found = backlog
-            .backlogs(people, users, suppressed, catalog, |day| day < from)
-            .await?;
-        for of in &found {
-            self.add(of);
-        }
-        Ok(())
-    }
-
     /// Stores the backlog of each of these days after all users were read. A day with an unreadable
     /// stack is omitted. The next run reads it again, until that stack is repaired or too old.
     pub(super) async fn note(
         &self,
         backlog: &BacklogDays,
-        days: &[&OldDay],
+        days: &OldDays,
         at: DateTime<Utc>,
     ) -> Result<()> {
-        let known = |old: &&&OldDay| !self.passed_over.contains(&old.day);
-        for old in days.iter().filter(known) {
-            let sum = self.days.get(&old.day).copied().unwrap_or_default();
-            backlog.note(old, sum, at).await?;
+        for old in days.with_blocked() {
+            if !self.passed_over.contains(&old.day) {
+                let sum = self.days.get(&old.day).copied().unwrap_or_default();
+                backlog.note(old, sum, at).await?;
+            }
         }
-        backlog.note_all(self.all, at).await?;
         Ok(())
-    }
-}
-
-impl BacklogReport {
-    pub(super) fn give_up(&mut self, day: Day, expired: Expired) {
-        if !expired.all.is_nothing() {
-            *self.given_up.entry(day).or_default() += expired.all;
-            self.given_up_blocked += expired.blocked;
-        }
     }
 }

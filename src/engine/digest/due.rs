@@ -5,16 +5,16 @@
 //! digests due as well, such as a confirmed address. So a full scan runs every `digest.full_look`,
 //! without a usable note ([`Ticks::read`]), and if too many users are due.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::run::{Digests, Request, Run};
+use super::send::existing;
 use crate::context::Context;
 use crate::domain::digest::{Place, Rows, tried_again};
 use crate::domain::schedule::{Common, DueChoices, TICK, Ticks};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Due, Occasion, Schedule, User, UserId};
+use crate::domain::{DeliveryState, Due, Occasion, Schedule, User, UserId};
 use crate::engine::{Result, Watcher};
 use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, UserField};
 use crate::wire::digest::{Ended, Report};
@@ -33,14 +33,15 @@ impl Digests {
     /// Sends the digests that became due since the last complete tick.
     pub async fn tick(&self, progress: &dyn Watcher) -> Result<Report> {
         let now = self.context.clock.now();
+        let full_look = self.context.config.digest.full_look;
         let common = Common {
-            schedule: self.schedule,
+            schedule: self.context.config.digest.schedule,
             mandatory: self.context.policies.always_mailed().next().is_some(),
         };
         let read = self.context.store.note(Ticks::NOTE).await?;
         let ticks = read
             .as_deref()
-            .and_then(|text| Ticks::read(text, &common, self.full_look, now));
+            .and_then(|text| Ticks::read(text, &common, full_look, now));
         // A user who is not found is skipped until the next full scan, so reads must be current.
         self.context.store.catch_up().await?;
         // Read before any stack. The stacks then contain all events from before the oldest pending
@@ -57,22 +58,22 @@ impl Digests {
             users,
             ..Request::default()
         };
-        let walked = Run::new(self, &request, progress).walk(None).await?;
-        let report = walked.report;
+        let scanned = Run::new(self, &request, None, progress).scan().await?;
+        let report = scanned.report;
         if is_complete(&report) && !progress.stopping() {
             let (all, due) = match &ticks {
                 // Too many users are due to read those within [`SLACK`] again.
                 Some(_) if looks_at_all => (now, known),
                 // Users with an open email are read again when it has ended.
-                Some(ticks) if walked.passed_over => (ticks.all, ticks.due.min(known - SLACK)),
+                Some(ticks) if scanned.passed_over => (ticks.all, ticks.due.min(known - SLACK)),
                 Some(ticks) => (ticks.all, known - SLACK),
                 // The scan skipped users; read as far back as the limit below permits.
-                None if walked.passed_over => (now, DateTime::<Utc>::MIN_UTC),
+                None if scanned.passed_over => (now, DateTime::<Utc>::MIN_UTC),
                 None => (now, known - SLACK),
             };
             let ticks = Ticks {
                 // A full scan covers longer delays.
-                due: due.max(all - self.full_look),
+                due: due.max(all - full_look),
                 all,
                 common: common.summary(),
             };
@@ -149,14 +150,12 @@ fn is_complete(report: &Report) -> bool {
 /// includes the retry of a failed one, as a run does.
 pub struct NextDigest {
     pub(crate) context: Arc<Context>,
-    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
 }
 
 impl NextDigest {
     /// Returns when an event that happens now would be in a digest; `None` if the user gets none.
     pub async fn of(&self, user: &User) -> Result<Option<DateTime<Utc>>> {
-        let schedule = user.schedule(&self.schedule);
+        let schedule = user.schedule(&self.context.config.digest.schedule);
         let (deliveries, now) = (&*self.context.store, self.context.clock.now());
         next(deliveries, &user.id, &schedule, None, now).await
     }
@@ -176,12 +175,9 @@ pub async fn next(
     let dues: Vec<Due> = last.into_iter().chain(schedule.dues_after(now)).collect();
     let rows_of = |due: &Due| Rows::of(user, schedule.cadence, due);
     let rows: Vec<Rows> = dues.iter().map(rows_of).collect();
-    let ids: Vec<DeliveryId> = rows.iter().flat_map(Rows::ids).cloned().collect();
-    let standing = deliveries.deliveries(&ids).await?.into_iter().flatten();
-    let standing: HashMap<DeliveryId, Delivery> =
-        standing.map(|row| (row.id.clone(), row)).collect();
+    let existing = existing(deliveries, &rows).await?;
     for (due, rows) in dues.iter().zip(rows) {
-        match rows.place(due, |id| standing.get(id)) {
+        match rows.place(due, |id| existing.get(id)) {
             Place::Free(_) => return Ok(Some(due.at)),
             Place::Existing(row) => {
                 let again = tried_again(row).filter(|_| due.at <= now);

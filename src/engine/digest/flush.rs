@@ -8,16 +8,15 @@ use std::sync::Arc;
 use super::backlog::BacklogDays;
 use crate::context::Context;
 use crate::domain::{PersonStacks, UserId};
+use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::CatalogSource;
-use crate::engine::eligibility::{self, SkipSeen};
 use crate::engine::{Error, Result};
-use crate::store::{NewMarker, People};
+use crate::store::NewMarker;
 
 /// Marks a user's pending events as handled.
 pub struct Flush {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
-    pub(crate) skip_seen: SkipSeen,
     /// Knows which days are in the window.
     pub backlog: BacklogDays,
 }
@@ -29,19 +28,17 @@ impl Flush {
         let now = self.context.clock.now();
         self.context.store.catch_up().await?;
         let days = self.backlog.days_read(now);
-        let standing = self.context.store.days().await?;
-        let older = standing
-            .into_iter()
-            .filter(|day| *day < days.window.first());
+        let existing = self.context.store.days().await?.into_iter();
+        let older = existing.filter(|day| *day < days.window.first());
         let window = days.window.with(older);
-        let people = People::Each(std::slice::from_ref(user));
+        let people = std::slice::from_ref(user);
         let mut found = self.context.store.windows(window, people).await?;
         let covers = found.first().map(PersonStacks::covers);
         let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
             return Ok(0);
         };
         let mut catalog = self.catalog.of_mails();
-        eligibility::exclude_ineligible(&mut found, &self.skip_seen, &mut catalog).await?;
+        eligibility::exclude_ineligible(&mut found, &mut catalog).await?;
         let pending = found.iter().map(|person| person.pending().len() as u64);
         let flushed = pending.sum();
         let marker = NewMarker::Flushed {

@@ -7,16 +7,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::backlog::{BacklogDays, Older};
 use crate::context::Context;
-use crate::domain::content::Caps;
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    BrandName, Cadence, Content, Delivery, DeliveryId, Due, Period, PersonStacks, Schedule, Share,
-    User, UserId,
+    BrandName, Cadence, Content, Delivery, DeliveryId, Due, Period, PersonStacks, Share, User,
+    UserId,
 };
 use crate::engine::Watcher;
 use crate::engine::delivery::{Compose, Sender};
-use crate::engine::eligibility::SkipSeen;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
+use crate::engine::eligibility::catalog::Catalog;
 use crate::render::Catalogs;
 use crate::wire::digest::{DryRunReport, OTHER_LOCALES, Report};
 
@@ -93,17 +91,8 @@ pub struct Digests {
     /// Sends the due digests.
     pub sender: Sender,
     pub(crate) context: Arc<Context>,
-    pub(crate) catalog: CatalogSource,
-    /// Excludes events that were seen in the feed, if `digest.skip_seen` is on.
-    pub skip_seen: SkipSeen,
     /// Knows which days before the window have a backlog, and stores its counts.
     pub backlog: BacklogDays,
-    /// The interval between full scans (`digest.full_look`).
-    pub full_look: TimeDelta,
-    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
-    /// The most items in a section and in an email.
-    pub caps: Caps,
 }
 
 pub(super) struct DuePerson<'a> {
@@ -111,7 +100,10 @@ pub(super) struct DuePerson<'a> {
     pub stacks: &'a PersonStacks,
     pub cadence: Cadence,
     pub due: Due,
-    pub row: Row,
+    /// The id of the digest's row.
+    pub id: DeliveryId,
+    /// The failed row that is retried, if the digest has one.
+    pub failed: Option<Delivery>,
     pub wanted: Vec<EventAt<'a>>,
 }
 
@@ -130,6 +122,8 @@ impl DuePerson<'_> {
 pub(super) struct Run<'a> {
     pub digests: &'a Digests,
     pub request: &'a Request,
+    /// Gets the digests of a dry run.
+    pub onlooker: Option<&'a mut dyn Onlooker>,
     pub progress: &'a dyn Watcher,
     /// The time of the run.
     pub at: DateTime<Utc>,
@@ -139,26 +133,8 @@ pub(super) struct Run<'a> {
     /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
     /// one, opened by another process.
     pub passed_over: bool,
-    /// Whether an [`Onlooker`] gets the digests.
-    pub is_looked_on: bool,
     pub catalog: Catalog,
     pub older: Older,
-}
-
-/// The ledger row of a digest.
-pub(super) enum Row {
-    New(DeliveryId),
-    /// A failed row that is retried.
-    Again(Box<Delivery>),
-}
-
-impl Row {
-    pub(super) fn id(&self) -> &DeliveryId {
-        match self {
-            Self::New(id) => id,
-            Self::Again(row) => &row.id,
-        }
-    }
 }
 
 /// The most locales that are named.

@@ -18,7 +18,7 @@ use crate::domain::{
     Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
     Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify,
 };
-use crate::engine::feed::cache::{FeedCache, ObjectFacts, Version};
+use crate::engine::feed::cache::{FeedCache, ObjectFacts};
 use crate::store::Result;
 
 /// The loaded records are dropped between chunks if they exceed this many bytes.
@@ -48,9 +48,9 @@ impl StackEvents {
     }
 }
 
-/// The loaded facts, by object and event type. Uses a fast hasher, because a run looks up each
+/// The loaded facts, by event type and object. Uses a fast hasher, because a run looks up each
 /// event several times.
-type ByObject = HashMap<ObjectId, Vec<(EventType, Known)>, RandomState>;
+type ByEvent = HashMap<EventType, HashMap<ObjectId, Known, RandomState>, RandomState>;
 
 /// The loaded facts about an object. An outer `None` means that a fact was not loaded.
 #[derive(Default)]
@@ -73,14 +73,12 @@ pub struct CatalogSource {
 impl CatalogSource {
     /// Creates a catalog for emails, which always reads the store.
     pub fn of_mails(&self) -> Catalog {
-        let context = self.context.clone();
-        let cache = None;
-        Catalog::of(false, Self { context, cache })
+        Catalog::new(self.clone(), None)
     }
 
     /// Creates a catalog for feeds.
     pub fn of_feeds(&self) -> Catalog {
-        Catalog::of(true, self.clone())
+        Catalog::new(self.clone(), self.cache.clone())
     }
 
     /// Returns the objects with these keys, in the same order.
@@ -92,14 +90,7 @@ impl CatalogSource {
         Ok(found)
     }
 
-    async fn look_up(&self, events: &[Event]) -> Result<Vec<Option<Object>>> {
-        let keys = events
-            .iter()
-            .map(|event| self.context.policies.object_of(event));
-        self.records(&keys.collect::<Vec<_>>()).await
-    }
-
-    async fn taken_back(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
+    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
         let mut found = Vec::with_capacity(events.len());
         for events in events.chunks(AT_ONCE) {
             found.extend(self.context.store.retractions(events).await?);
@@ -110,10 +101,11 @@ impl CatalogSource {
 
 /// The loaded facts about events.
 pub struct Catalog {
-    /// Whether unknown objects are shown by their ids, unless their type has a model.
-    is_for_feeds: bool,
     source: CatalogSource,
-    known: ByObject,
+    /// The feed cache, if the catalog is for feeds. They show unknown objects by their ids, unless
+    /// their type has a model.
+    cache: Option<Arc<FeedCache>>,
+    known: ByEvent,
     /// Whether any retraction was loaded.
     knows_retracted: bool,
     /// The details of events, by event id.
@@ -129,10 +121,10 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    fn of(is_for_feeds: bool, source: CatalogSource) -> Self {
+    fn new(source: CatalogSource, cache: Option<Arc<FeedCache>>) -> Self {
         Self {
-            is_for_feeds,
             source,
+            cache,
             known: HashMap::default(),
             knows_retracted: false,
             details: HashMap::new(),
@@ -156,29 +148,50 @@ impl Catalog {
 
     /// Loads the objects and retractions of these events that are not loaded yet.
     pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
-        let events: Vec<&Event> = events.collect();
-        self.load_cached(&events);
-        let (mut objects, mut retracted) = (Vec::new(), Vec::new());
+        let (mut objects, mut versions, mut retracted) = (Vec::new(), Vec::new(), Vec::new());
         for event in events {
-            if !self.knows(event, |known| known.record.is_some()) {
+            if !self.knows(event, |known| known.record.is_some()) && !self.load_cached(event) {
                 self.known_mut(event).record = Some(None);
+                // Must be known before the object is read.
+                let cache = self.cache.as_ref();
+                versions.push(cache.and_then(|cache| cache.version_of_object(&self.key(event))));
                 objects.push(event.clone());
             }
-            retracted.extend(self.first_asked(event));
+            retracted.extend(self.first_request(event));
         }
         self.size += EACH * objects.len().max(retracted.len());
-        let versions = self.versions(&objects);
-        let (found, taken_back) = futures::try_join!(
-            self.source.look_up(&objects),
-            self.source.taken_back(&retracted)
+        let keys: Vec<ObjectKey> = objects.iter().map(|event| self.key(event)).collect();
+        let (found, retracted_at) = futures::try_join!(
+            self.source.records(&keys),
+            self.source.retractions(&retracted)
         )?;
         for (event, record) in objects.iter().zip(found) {
             self.size += record.as_ref().map_or(0, Object::bytes);
             self.known_mut(event).record = Some(record.map(Arc::new));
         }
-        self.note_retracted(&retracted, taken_back);
-        self.cache(&objects, versions);
+        self.note_retracted(&retracted, retracted_at);
+        for (event, version) in objects.iter().zip(versions) {
+            if let (Some(cache), Some(version)) = (&self.cache, version) {
+                let facts = ObjectFacts {
+                    object: self.known(event).and_then(|known| known.record.clone()?),
+                    retracted: self.retracted_at(event),
+                };
+                cache.put_object(event, facts, version);
+            }
+        }
         Ok(())
+    }
+
+    /// Loads the facts about the event's object from the feed cache. Returns whether it has them.
+    fn load_cached(&mut self, event: &Event) -> bool {
+        let cached = self.cache.as_ref().and_then(|cache| cache.object(event));
+        let Some((ObjectFacts { object, retracted }, read)) = cached else {
+            return false;
+        };
+        self.as_of = self.as_of.min(Some(read)).or(Some(read));
+        self.known_mut(event).record = Some(object);
+        self.note_retracted(std::slice::from_ref(event), [retracted]);
+        true
     }
 
     /// Returns the store, the clock and the policies.
@@ -189,51 +202,6 @@ impl Catalog {
     /// Returns the configured policies.
     pub fn policies(&self) -> &Policies {
         &self.source.context.policies
-    }
-
-    /// Loads objects and retractions from the feed cache.
-    fn load_cached(&mut self, events: &[&Event]) {
-        let Some(cache) = self.source.cache.clone() else {
-            return;
-        };
-        for event in events {
-            if self.knows(event, |known| known.record.is_some()) {
-                continue;
-            }
-            if let Some((ObjectFacts { object, retracted }, read)) = cache.object(event) {
-                self.as_of = self.as_of.min(Some(read)).or(Some(read));
-                self.known_mut(event).record = Some(object);
-                self.note_retracted(std::slice::from_ref(*event), [retracted]);
-            }
-        }
-    }
-
-    /// Returns the versions of these events' objects. Must be called before they are read.
-    fn versions(&self, events: &[Event]) -> Vec<Option<Version>> {
-        let version = |event| {
-            self.source
-                .cache
-                .as_ref()?
-                .version_of_object(&self.key(event))
-        };
-        events.iter().map(version).collect()
-    }
-
-    /// Stores the objects of these events in the feed cache, with their versions from before the
-    /// read.
-    fn cache(&self, events: &[Event], versions: Vec<Option<Version>>) {
-        let Some(cache) = &self.source.cache else {
-            return;
-        };
-        for (event, version) in events.iter().zip(versions) {
-            let facts = ObjectFacts {
-                object: self.known(event).and_then(|known| known.record.clone()?),
-                retracted: self.retracted_at(event),
-            };
-            if let Some(version) = version {
-                cache.put_object(event, facts, version);
-            }
-        }
     }
 
     /// Forgets the loaded records once they are too large. Called between chunks of users only,
@@ -254,17 +222,12 @@ impl Catalog {
         people: &[PersonStacks],
         which: StackEvents,
     ) -> Result<()> {
-        let mut asked = Vec::new();
-        let mut ask = |event: &Event| asked.extend(self.first_asked(event));
-        for stack in people.iter().flat_map(|person| &person.stacks) {
-            match which {
-                StackEvents::All => stack.events().for_each(|(_, event)| ask(event)),
-                StackEvents::Uncovered => stack.uncovered().for_each(|(_, event)| ask(event)),
-            }
-        }
-        self.size += EACH * asked.len();
-        let taken_back = self.source.taken_back(&asked).await?;
-        self.note_retracted(&asked, taken_back);
+        let events = people.iter().flat_map(|person| which.events(person));
+        let new = events.filter_map(|(_, event)| self.first_request(event));
+        let new: Vec<Event> = new.collect();
+        self.size += EACH * new.len();
+        let at = self.source.retractions(&new).await?;
+        self.note_retracted(&new, at);
         Ok(())
     }
 
@@ -274,9 +237,7 @@ impl Catalog {
     }
 
     fn known(&self, event: &Event) -> Option<&Known> {
-        let of_object = self.known.get(&event.o)?;
-        let found = of_object.iter().find(|(kind, _)| *kind == event.t);
-        found.map(|(_, known)| known)
+        self.known.get(&event.t)?.get(&event.o)
     }
 
     fn knows(&self, event: &Event, part: fn(&Known) -> bool) -> bool {
@@ -285,7 +246,7 @@ impl Catalog {
 
     /// Returns the event if its retraction was not loaded or requested yet, and records the
     /// request.
-    fn first_asked(&mut self, event: &Event) -> Option<Event> {
+    fn first_request(&mut self, event: &Event) -> Option<Event> {
         if self.knows(event, |known| known.retracted.is_some()) {
             return None;
         }
@@ -294,13 +255,8 @@ impl Catalog {
     }
 
     fn known_mut(&mut self, event: &Event) -> &mut Known {
-        let of_object = self.known.entry(event.o.clone()).or_default();
-        let found = of_object.iter().position(|(kind, _)| *kind == event.t);
-        let place = found.unwrap_or_else(|| {
-            of_object.push((event.t.clone(), Known::default()));
-            of_object.len() - 1
-        });
-        &mut of_object[place].1
+        let of_type = self.known.entry(event.t.clone()).or_default();
+        of_type.entry(event.o.clone()).or_default()
     }
 
     fn note_retracted(&mut self, events: &[Event], at: impl IntoIterator<Item = Option<Id>>) {
@@ -334,7 +290,7 @@ impl Catalog {
     fn shows_unknown(&self, kind: &EventType) -> bool {
         let policy = self.source.context.policies.of(kind);
         policy.unknown_objects == UnknownObjects::Mail
-            || (self.is_for_feeds && policy.model.is_none())
+            || (self.cache.is_some() && policy.model.is_none())
     }
 
     /// Loads the details of these events that are not loaded yet, with the names of their actors.
@@ -342,8 +298,8 @@ impl Catalog {
         &mut self,
         events: impl Iterator<Item = &'a Event>,
     ) -> Result<()> {
-        let cache = self.source.cache.as_ref();
-        let (mut asked, mut loaded) = (Vec::<Id>::new(), Vec::new());
+        let cache = self.cache.as_ref();
+        let (mut unread, mut loaded) = (Vec::<Id>::new(), Vec::new());
         for id in events.filter_map(|event| event.i).collect::<HashSet<_>>() {
             if self.details.contains_key(&id) {
                 continue;
@@ -351,12 +307,12 @@ impl Catalog {
             loaded.push(id);
             match cache.and_then(|cache| cache.details(id)) {
                 Some(details) => drop(self.details.insert(id, details)),
-                None => asked.push(id),
+                None => unread.push(id),
             }
         }
-        self.size += EACH * asked.len();
+        self.size += EACH * unread.len();
         let version = cache.and_then(|cache| cache.version_of_details());
-        for ids in asked.chunks(AT_ONCE) {
+        for ids in unread.chunks(AT_ONCE) {
             let found = self.source.context.store.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {
                 self.size += details.as_ref().map_or(0, Details::bytes);
@@ -432,13 +388,8 @@ impl Catalog {
     /// Returns the event's object if the event may be included for a user who gets its type. The
     /// event must have been loaded.
     pub fn applies(&self, event: &Event) -> Option<Arc<Object>> {
-        let object = self.record(event)?;
-        let facts = Facts {
-            retracted: self.is_retracted(event),
-            object: ObjectState::of(&object),
-            ..Facts::default()
-        };
-        let (at, policies) = (|| DateTime::UNIX_EPOCH, self.policies());
+        let (object, at) = (self.record(event)?, || DateTime::UNIX_EPOCH);
+        let (facts, policies) = (self.facts(event), self.policies());
         let excluded = classify(&event.t, at, facts, None, policies, Purpose::Email);
         excluded.is_none().then_some(object)
     }
@@ -453,8 +404,8 @@ impl Catalog {
     pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
         let policy = self.source.context.policies.of(&event.t);
         let found = self.known(event)?.record.clone()?;
-        let is_told = policy.unknown_objects == UnknownObjects::Mail;
-        found.or_else(|| is_told.then(|| self.bare(event)))
+        let is_mailed = policy.unknown_objects == UnknownObjects::Mail;
+        found.or_else(|| is_mailed.then(|| self.bare(event)))
     }
 
     /// Returns the event's object, notifiable or not. The event must have been loaded. An unknown

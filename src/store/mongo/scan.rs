@@ -4,10 +4,6 @@
 //! stacks. Each cursor reads ahead in its own task, so that server and client work at the same
 //! time. A lost cursor is reopened after its last document. For few users, see [`super::windows`].
 
-use std::cmp::Ordering;
-use std::ops::Bound;
-use std::sync::Arc;
-
 use bson::raw::RawIter;
 use bson::{Document, doc};
 use futures::stream::{self, BoxStream};
@@ -17,7 +13,7 @@ use tokio::sync::mpsc;
 use super::codec::{Malformed, RawStack};
 use super::patience::Failure;
 use super::reads::Resuming;
-use super::{Mongo, oid, put};
+use super::{Mongo, oid};
 use crate::domain::{Form, Id, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{Error, Result};
 
@@ -31,39 +27,16 @@ const AHEAD: usize = 1;
 /// The average number of entries per user above which a chunk ends early.
 const ENTRIES_EACH: usize = 50;
 
-/// A range of users, by the text of their ids.
-#[derive(Debug, Clone)]
-pub(super) struct Range {
-    pub from: Bound<UserId>,
-    pub to: Option<UserId>,
-}
-
-impl Range {
-    /// Returns the filter for documents of this form; `None` if none can match.
-    fn filter(&self, form: Form) -> Option<Document> {
-        let (from, is_after) = match &self.from {
-            Bound::Unbounded => ("", false),
-            Bound::Included(user) => (user.as_str(), false),
-            Bound::Excluded(user) => (user.as_str(), true),
-        };
-        let to = self.to.as_ref().map(UserId::as_str);
-        let mut id = Document::new();
-        match form {
-            Form::Text => {
-                id.insert(if is_after { "$gt" } else { "$gte" }, from);
-                put(&mut id, "$lte", to);
-            }
-            Form::ObjectId => {
-                let from = match is_after {
-                    true => Id::first_after(from),
-                    false => Id::first_from(from),
-                };
-                id.insert("$gte", oid(from?));
-                put(&mut id, "$lt", to.and_then(Id::first_after).map(oid));
-            }
-        }
-        Some(doc! {"_id": id})
-    }
+/// Returns the filter for documents of this form after a user, by the text of the ids. `None` if
+/// no document can match.
+fn filter(after: Option<&UserId>, form: Form) -> Option<Document> {
+    let id = match (form, after) {
+        (Form::Text, None) => doc! {"$gte": ""},
+        (Form::Text, Some(user)) => doc! {"$gt": user.as_str()},
+        (Form::ObjectId, None) => doc! {"$gte": oid(Id::from_bytes([0; 12]))},
+        (Form::ObjectId, Some(user)) => doc! {"$gte": oid(Id::first_after(user.as_str())?)},
+    };
+    Some(doc! {"_id": id})
 }
 
 /// A user's document of one day.
@@ -73,13 +46,11 @@ struct Found {
 }
 
 impl Mongo {
-    /// Streams the users in the range in ascending order; only the wanted ones if `wanted` is
-    /// given.
+    /// Streams the users after this one in ascending order.
     pub(super) fn merge(
         &self,
         window: Window,
-        range: Range,
-        wanted: Option<Arc<[UserId]>>,
+        after: Option<UserId>,
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
         let start = move || {
@@ -88,7 +59,7 @@ impl Mongo {
                 .days()
                 .flat_map(move |day| forms.map(|form| StackId { day, form }));
             stacks
-                .map(|id| Source::start(self.clone(), id, range.clone(), wanted.clone()))
+                .map(|id| Source::start(self.clone(), id, after.clone()))
                 .collect()
         };
         // Nothing is read before the stream is polled.
@@ -139,13 +110,12 @@ struct Source {
 }
 
 impl Source {
-    fn start(store: Mongo, id: StackId, range: Range, wanted: Option<Arc<[UserId]>>) -> Self {
+    fn start(store: Mongo, id: StackId, after: Option<UserId>) -> Self {
         let (give, ahead) = mpsc::channel(AHEAD);
         let reader = Reader {
             store,
             id,
-            range,
-            wanted,
+            after,
             give,
         };
         // The task ends at the end of the data, at an error, or when the receiver is dropped.
@@ -174,8 +144,7 @@ impl Source {
 struct Reader {
     store: Mongo,
     id: StackId,
-    range: Range,
-    wanted: Option<Arc<[UserId]>>,
+    after: Option<UserId>,
     give: mpsc::Sender<Result<Vec<Found>>>,
 }
 
@@ -190,7 +159,7 @@ impl Reader {
     async fn read(&mut self) -> Result<()> {
         let StackId { day, form } = self.id;
         let doing = format!("reading the stacks of {day}");
-        let Some(all) = self.range.filter(form) else {
+        let Some(all) = filter(self.after.as_ref(), form) else {
             return Ok(());
         };
         let mut cursor = Resuming::new(self.store.clone(), doing, day.collection(), BATCH, all);
@@ -198,11 +167,9 @@ impl Reader {
             let documents = batch.doc_slices().map_err(Failure::from);
             let documents = documents.map_err(|why| Error::database(&cursor.doing, why))?;
             let mut documents = documents.iter_elements();
-            let wanted = self.wanted.as_deref();
-            while let Some((found, last)) = piece(&mut documents, self.id, wanted)? {
-                self.range.from = Bound::Excluded(last);
-                cursor.resume_at(self.range.filter(form));
-                if !found.is_empty() && self.give.send(Ok(found)).await.is_err() {
+            while let Some((found, last)) = piece(&mut documents, self.id)? {
+                cursor.resume_at(filter(Some(&last), form));
+                if self.give.send(Ok(found)).await.is_err() {
                     return Ok(());
                 }
             }
@@ -211,16 +178,10 @@ impl Reader {
     }
 }
 
-/// Decodes the next piece of a batch. Returns the wanted stacks and the last user; `None` at the
-/// end.
-fn piece(
-    documents: &mut RawIter<'_>,
-    id: StackId,
-    wanted: Option<&[UserId]>,
-) -> Result<Option<(Vec<Found>, UserId)>> {
+/// Decodes the next piece of a batch. Returns the stacks and the last user; `None` at the end.
+fn piece(documents: &mut RawIter<'_>, id: StackId) -> Result<Option<(Vec<Found>, UserId)>> {
     let corrupt = || Error::corrupt(format!("a batch of stacks of {}", id.day), Malformed);
     let (mut found, mut last, mut entries) = (Vec::new(), None, 0);
-    let mut wanted = wanted.map(Wanted);
     while entries < PIECE
         && let Some(document) = documents.next()
     {
@@ -233,56 +194,10 @@ fn piece(
             continue;
         };
         let user = stack.user.user();
-        if wanted.as_mut().is_none_or(|wanted| wanted.has(&user)) {
-            let stack = stack.stack(id);
-            entries += stack.entries.len();
-            let user = user.clone();
-            found.push(Found { user, stack });
-        }
-        last = Some(user);
+        let stack = stack.stack(id);
+        entries += stack.entries.len();
+        last = Some(user.clone());
+        found.push(Found { user, stack });
     }
     Ok(last.map(|last| (found, last)))
-}
-
-/// Sorted users. Lookups must be in ascending order as well.
-struct Wanted<'a>(&'a [UserId]);
-
-impl Wanted<'_> {
-    fn has(&mut self, user: &UserId) -> bool {
-        // Galloping search: the next wanted user is usually near.
-        let mut step = 1;
-        while self.0.get(step).is_some_and(|next| next < user) {
-            step *= 2;
-        }
-        let end = self.0.len().min(step + 1);
-        let skip = self.0[..end].partition_point(|next| next < user);
-        self.0 = &self.0[skip..];
-        self.0.first().map(|next| next.cmp(user)) == Some(Ordering::Equal)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    proptest::proptest! {
-        #[test]
-        fn only_wanted_users_are_matched(all in proptest::collection::btree_set("[a-d]{1,3}", 0..40), pick in 0u64..) {
-            let all: Vec<UserId> = all.iter().map(user_of).collect();
-            let some: Vec<UserId> = all
-                .iter()
-                .enumerate()
-                .filter(|(index, _)| pick >> (index % 64) & 1 == 1)
-                .map(|(_, user)| user.clone())
-                .collect();
-            let mut wanted = Wanted(&some);
-            for user in &all {
-                proptest::prop_assert_eq!(wanted.has(user), some.contains(user));
-            }
-        }
-    }
-
-    fn user_of(text: impl AsRef<str>) -> UserId {
-        UserId::stored(text.as_ref())
-    }
 }

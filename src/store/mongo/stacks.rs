@@ -4,8 +4,6 @@
 //! `$addToSet`, so any process may send a statement again. [`super::push`] appends entries;
 //! [`super::scan`] and [`super::windows`] read stacks.
 
-use std::ops::Bound;
-
 use async_trait::async_trait;
 use bson::doc;
 use futures::stream::BoxStream;
@@ -15,10 +13,9 @@ use super::codec::Writer;
 use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::push::Push;
 use super::reads::at_once;
-use super::scan::Range;
 use super::{KnownDay, Layout, Mongo};
 use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, StackId, UserId, Window};
-use crate::store::{Error, NewMarker, People, Pushed, Pushes, Result, Stacks};
+use crate::store::{Error, NewMarker, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
 impl Stacks for Mongo {
@@ -42,15 +39,11 @@ impl Stacks for Mongo {
         after: Option<UserId>,
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.merge(window, Range { from, to: None }, None, chunk)
+        self.merge(window, after, chunk)
     }
 
-    async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>> {
-        match people {
-            People::Each(people) => self.windows_of_each(window, people).await,
-            People::Between(people) => self.windows_between(window, people).await,
-        }
+    async fn windows(&self, window: Window, users: &[UserId]) -> Result<Vec<PersonStacks>> {
+        self.windows_of(window, users).await
     }
 
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {

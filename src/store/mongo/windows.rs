@@ -1,22 +1,18 @@
-//! Reads the stacks of given users: a few of them by lookups, most of a range by reading the range.
+//! Looks up the stacks of given users.
 //!
 //! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. There, users are
 //! looked up by equality: a few users with one command each, many with one command per day. On
 //! ordinary collections, which older writers created, `$in` is fastest.
 
 use std::collections::HashMap;
-use std::ops::Bound;
-use std::sync::Arc;
 
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
 use super::codec::RawStack;
 use super::directory::known;
 use super::reads::at_once;
-use super::scan::Range;
 use super::{INBOXES, KnownDay, Layout, Mongo, USERS, inboxes};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{FeedParts, Result};
@@ -29,33 +25,9 @@ const AT_ONCE: usize = 8;
 const DAYS_AT_ONCE: usize = 4;
 /// Users per command.
 const IDS: usize = 1_000;
-/// Users per chunk while a range is read.
-const CHUNK: usize = 1_000;
 
 impl Mongo {
-    pub(super) async fn windows_between(
-        &self,
-        window: Window,
-        people: &[UserId],
-    ) -> Result<Vec<PersonStacks>> {
-        let (Some(first), Some(last)) = (people.first(), people.last()) else {
-            return Ok(Vec::new());
-        };
-        let range = Range {
-            from: Bound::Included(first.clone()),
-            to: Some(last.clone()),
-        };
-        let mut found = Vec::new();
-        let mut chunks = self.merge(window, range, Some(Arc::from(people)), CHUNK);
-        while let Some(chunk) = chunks.try_next().await? {
-            for PersonStacks { user, stacks } in chunk {
-                found.extend(stacks.into_iter().map(|stack| (user.clone(), stack)));
-            }
-        }
-        Ok(by_person(people, found))
-    }
-
-    pub(super) async fn windows_of_each(
+    pub(super) async fn windows_of(
         &self,
         window: Window,
         people: &[UserId],

@@ -21,7 +21,7 @@ use crate::domain::{
     BadStack, ChangeNotice, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId,
     UserId, Window,
 };
-use crate::store::{NewMarker, People, Pushed, Pushes, Result, Stacks};
+use crate::store::{NewMarker, Pushed, Pushes, Result, Stacks};
 
 /// Maximum number of users or markers in one transaction, which takes less than 0.1 s. Then other
 /// writers get their turn.
@@ -79,11 +79,10 @@ impl Stacks for Sqlite {
         stream::try_unfold((after, true), next).boxed()
     }
 
-    async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>> {
+    async fn windows(&self, window: Window, users: &[UserId]) -> Result<Vec<PersonStacks>> {
         let doing = format!("reading stacks of {} to {}", window.first(), window.last());
-        let (People::Each(people) | People::Between(people)) = people;
-        let people = people.to_vec();
-        self.read(doing, move |transaction| each(transaction, &window, people))
+        let users = users.to_vec();
+        self.read(doing, move |transaction| each(transaction, &window, users))
             .await
     }
 

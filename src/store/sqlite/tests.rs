@@ -20,7 +20,7 @@ use crate::domain::{
 };
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
-use crate::store::{Deliveries, Directory, Error, Journal, Notes, People, Pushes, Stacks};
+use crate::store::{Deliveries, Directory, Error, Journal, Notes, Pushes, Stacks};
 
 fn today() -> Day {
     Day::from_ymd(2014, 4, 22).unwrap()
@@ -55,7 +55,7 @@ async fn open(folder: &Path) -> Sqlite {
 /// Returns the number of entries that each user has today.
 async fn counts(store: &Sqlite, people: &[UserId]) -> Vec<usize> {
     let found = store
-        .windows(Window::ending(today(), 0), People::Each(people))
+        .windows(Window::ending(today(), 0), people)
         .await
         .unwrap();
     found
@@ -294,7 +294,7 @@ async fn an_entry_that_is_not_json_keeps_its_position() {
     .await;
 
     let found = store
-        .windows(Window::ending(today(), 0), People::Each(&ada))
+        .windows(Window::ending(today(), 0), &ada)
         .await
         .unwrap();
 

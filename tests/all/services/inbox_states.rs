@@ -15,7 +15,7 @@ use tidings::domain::inbox::{ItemState, Mark, StateFilter};
 use tidings::domain::{Day, ObjectId, Position, StackId, Window};
 use tidings::engine::Silent;
 use tidings::engine::feed::{MarksInput, Request};
-use tidings::store::{Meeting, People};
+use tidings::store::Meeting;
 use tidings::wire::feed::Page;
 use tokio::sync::watch;
 
@@ -165,7 +165,7 @@ async fn run_task(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<App
 /// Returns the positions of each object in the window, oldest first.
 async fn positions(fresh: &Fresh, window: &Window) -> BTreeMap<ObjectId, Vec<Position>> {
     let mara = [user(MARA)];
-    let found = fresh.windows(window.clone(), People::Each(&mara)).await;
+    let found = fresh.windows(window.clone(), &mara).await;
     let mut positions: BTreeMap<ObjectId, Vec<Position>> = BTreeMap::new();
     for stack in found.unwrap().into_iter().flat_map(|person| person.stacks) {
         for (place, event) in stack.events() {

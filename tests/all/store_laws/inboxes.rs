@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tidings::domain::inbox::{Entries, StackMarks};
 use tidings::domain::{Id, Inbox, User, Window};
-use tidings::store::{Error, FeedParts, Forgettable, Meeting, People};
+use tidings::store::{Error, FeedParts, Forgettable, Meeting};
 
 use crate::support::*;
 
@@ -85,7 +85,7 @@ pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
         let person = user(name);
         let feed = store.feed(window(), &person).await.unwrap();
         let each = std::slice::from_ref(&person);
-        let windows = store.windows(window(), People::Each(each)).await.unwrap();
+        let windows = store.windows(window(), each).await.unwrap();
         let users = store.users(each).await.unwrap();
         let parts = FeedParts {
             person: windows[0].clone(),

@@ -2,7 +2,7 @@
 //! that exist.
 
 use tidings::domain::{Entry, Mailed, Marker, StackId};
-use tidings::store::{Counted, NewMarker, People};
+use tidings::store::{Counted, NewMarker};
 
 use crate::support::*;
 
@@ -289,7 +289,7 @@ pub async fn a_mailed_marker_creates_no_stack_and_covers_its_events(store: Fresh
         .unwrap();
 
     let both = [ada, user("ben")];
-    let found = store.windows(window(), People::Each(&both)).await.unwrap();
+    let found = store.windows(window(), &both).await.unwrap();
     let pending: Vec<_> = found[0].pending().iter().map(|p| p.event.clone()).collect();
     assert_eq!(pending, events(1, 2));
     assert_eq!(found[0].stacks.len(), 1);

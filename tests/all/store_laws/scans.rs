@@ -2,7 +2,6 @@
 //! all days of the window.
 
 use tidings::domain::{Day, StackId, UserId};
-use tidings::store::People;
 
 use crate::support::*;
 
@@ -171,18 +170,16 @@ pub async fn windows_are_returned_in_the_order_of_the_request(store: Fresh) {
     requested.extend([user("a.a"), user("nobody"), user("￿￿")]);
     requested.sort_unstable();
 
-    for people in [People::Each(&requested), People::Between(&requested)] {
-        let found = store.windows(window(), people.clone()).await.unwrap();
-        let users: Vec<_> = found.iter().map(|person| person.user.clone()).collect();
-        assert_eq!(users, requested, "{people:?}");
-        for person in &found {
-            let days: Vec<_> = person.stacks.iter().map(|stack| stack.id.day).collect();
-            let expected = known
-                .iter()
-                .position(|id| *id == person.user)
-                .map_or(Vec::new(), days_of);
-            assert_eq!(days, expected, "{people:?}: {}", person.user);
-        }
+    let found = store.windows(window(), &requested).await.unwrap();
+    let users: Vec<_> = found.iter().map(|person| person.user.clone()).collect();
+    assert_eq!(users, requested);
+    for person in &found {
+        let days: Vec<_> = person.stacks.iter().map(|stack| stack.id.day).collect();
+        let expected = known
+            .iter()
+            .position(|id| *id == person.user)
+            .map_or(Vec::new(), days_of);
+        assert_eq!(days, expected, "{}", person.user);
     }
 }
 
@@ -191,19 +188,11 @@ pub async fn windows_include_only_the_requested_users(store: Fresh) {
     push_by_bits(&store, &known).await;
     let requested: Vec<_> = known.iter().step_by(7).cloned().collect();
 
-    let each = store
-        .windows(window(), People::Each(&requested))
-        .await
-        .unwrap();
-    let between = store
-        .windows(window(), People::Between(&requested))
-        .await
-        .unwrap();
+    let found = store.windows(window(), &requested).await.unwrap();
 
-    assert_eq!(each.len(), requested.len());
-    assert_eq!(each, between);
+    assert_eq!(found.len(), requested.len());
     let scanned = store.everybody(None, 10).await;
-    assert!(each.iter().all(|person| scanned.contains(person)));
+    assert!(found.iter().all(|person| scanned.contains(person)));
 }
 
 pub async fn windows_of_many_users_are_read_in_one_call(store: Fresh) {
@@ -218,19 +207,15 @@ pub async fn windows_of_many_users_are_read_in_one_call(store: Fresh) {
         .await
         .unwrap();
 
-    for requested in [People::Each(&known), People::Between(&known)] {
-        let found = store.windows(window(), requested).await.unwrap();
-        assert_eq!(found.len(), known.len());
-        assert_eq!(found[999].stacks.len(), 1);
-        assert_eq!(found[1_000].stacks.len(), 2);
-        assert_eq!(found[2_499].stacks.len(), 2);
-    }
+    let found = store.windows(window(), &known).await.unwrap();
+    assert_eq!(found.len(), known.len());
+    assert_eq!(found[999].stacks.len(), 1);
+    assert_eq!(found[1_000].stacks.len(), 2);
+    assert_eq!(found[2_499].stacks.len(), 2);
 }
 
 pub async fn windows_of_no_users_are_empty(store: Fresh) {
     store.push_list(&user("ada"), events(1, 1)).await;
 
-    for requested in [People::Each(&[]), People::Between(&[])] {
-        assert!(store.windows(window(), requested).await.unwrap().is_empty());
-    }
+    assert!(store.windows(window(), &[]).await.unwrap().is_empty());
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
-use tidings::store::{Export, Kind, Page, People, Store};
+use tidings::store::{Export, Kind, Page, Store};
 
 use super::window;
 
@@ -130,7 +130,7 @@ impl Fresh {
     /// Returns the user's stacks in the window.
     pub async fn stacks_of(&self, person: &UserId) -> Vec<Stack> {
         let asked = std::slice::from_ref(person);
-        let mut found = self.windows(window(), People::Each(asked)).await.unwrap();
+        let mut found = self.windows(window(), asked).await.unwrap();
         assert_eq!(found.len(), 1, "one person asked, one answer");
         found.remove(0).stacks
     }
@@ -139,7 +139,7 @@ impl Fresh {
     pub async fn entries_of(&self, person: &UserId, day: Day) -> Vec<Entry> {
         let asked = std::slice::from_ref(person);
         let only = Window::ending(day, 0);
-        let mut found = self.windows(only, People::Each(asked)).await.unwrap();
+        let mut found = self.windows(only, asked).await.unwrap();
         let mut stacks = found.remove(0).stacks.into_iter();
         let written = stacks.find(|stack| stack.id == StackId::of(day));
         written.map_or(Vec::new(), |stack| stack.entries)

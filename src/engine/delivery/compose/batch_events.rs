@@ -18,7 +18,7 @@ use crate::engine::Result;
 use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::store::{People, Stacks};
+use crate::store::Stacks;
 use crate::wire::event::Unknown;
 
 /// The outcome of a batch if it closed now.
@@ -229,7 +229,7 @@ pub(in crate::engine::delivery) async fn stacks_of(
     let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
     let users: Vec<UserId> = users.into_iter().cloned().collect();
     let window = Window::between(*first, *last);
-    let stacks = stacks.windows(window, People::Each(&users)).await?;
+    let stacks = stacks.windows(window, &users).await?;
     Ok(users.into_iter().zip(stacks).collect())
 }
 

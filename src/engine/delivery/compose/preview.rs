@@ -5,7 +5,7 @@
 //! choices and mutes that the user may have had. It shows the first result with as many events as
 //! the row recorded. Start with [`Compose::story`].
 
-use super::{Allowed, Compose, Selection, Spread};
+use super::{Allowed, Compose, Selection};
 use crate::domain::{BrandName, Delivery, DeliveryState, EmailScope, Mutes, Occasion, User};
 use crate::email::Place;
 use crate::engine::Result;
@@ -135,12 +135,12 @@ impl Compose {
         if row.state.flushes() {
             catalog = catalog.for_mail_of(at);
         }
-        let mut stacks = self.read(rows, Spread::Sparse).await?;
+        let mut stacks = self.read(rows).await?;
         let inboxes = match seen {
             Seen::Included => vec![None],
             Seen::Skipped => {
                 let user = std::slice::from_ref(&row.user);
-                self.skip_seen.inboxes(user).await?
+                eligibility::load_inboxes(&self.context, user).await?
             }
         };
         let mut without_mutes = users.to_vec();

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::compose::{Mail, Room, Spread};
+use super::super::compose::{Mail, Room};
 use super::super::gate::{FRESH, GateState};
 use super::super::retry::{Attempt, RowDecision};
 use super::super::tally::Concluded;
@@ -41,7 +41,6 @@ impl Sender {
     pub(super) async fn send(
         &self,
         mut rest: Vec<Delivery>,
-        spread: Spread,
         turn: Option<Turn<'_>>,
         is_alone: bool,
     ) -> Result<()> {
@@ -76,7 +75,7 @@ impl Sender {
             let portion = self.gate.account.state().portion.unwrap_or(usize::MAX);
             let most = if allowed > 0 { allowed } else { usize::MAX };
             let portion = &rest[..rest.len().min(portion).min(most)];
-            let built = self.compose.build(portion, spread, at, Room::Bounded);
+            let built = self.compose.build(portion, at, Room::Bounded);
             let built = built.boxed().await?;
             // When the checks began. A single email is sent right after its checks, so their
             // duration does not matter.

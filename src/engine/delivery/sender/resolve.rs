@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::super::compose::{Room, Spread};
+use super::super::compose::Room;
 use super::super::gate::GateState;
 use super::super::retry::{Attempt, RowDecision};
 use super::super::tally::Concluded;
@@ -108,10 +108,7 @@ impl Sender {
         permit: Permit,
     ) -> Result<Concluded> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        let built = self
-            .compose
-            .build(&rows, Spread::Sparse, tried, Room::Whole)
-            .await?;
+        let built = self.compose.build(&rows, tried, Room::Whole).await?;
         let (mails, excluded) = (built.mails, built.settlements);
         let permit = self.gate.fresh_permit(permit, self.context.clock.now());
         let mut concluded = self.make(call, &mails, Attempt::Repeated, &permit).await?;
