@@ -9,7 +9,7 @@ use chrono_tz::Tz;
 use tidings::clock::Clock;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, User};
-use tidings::email::Outcome;
+use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
 use tidings::engine::digest::{Effect, Request};
 use tidings::store::Store;
@@ -222,11 +222,10 @@ async fn a_changed_default_schedule_starts_a_full_scan(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "21T07:00").await;
-    let mut earlier = town.process().digests();
-    earlier.schedule.hour = 6;
-    town.clock.set(at("21T07:15"));
+    let config = format!("{RARELY}digest.hour = 6\n");
+    let earlier = Town::on(fresh.handle(), Certainty::Repeat { within: None }, &config);
 
-    let report = earlier.tick(&Silent).await.unwrap();
+    let report = tick(&earlier, "21T07:15").await;
 
     assert_eq!(sent(&report), (2, 2));
 }
