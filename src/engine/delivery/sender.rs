@@ -140,8 +140,8 @@ impl Sender {
         }
     }
 
-    /// Processes rows that this worker has leased, as far as is possible now. `turn` is one of this sender's account; without one, this waits
-    /// before it makes calls.
+    /// Processes rows that this worker has leased, as far as is possible now. `turn` is one of this
+    /// sender's account; without one, this waits before it makes calls.
     pub async fn finish(&self, rows: Vec<Delivery>, turn: Option<Turn<'_>>) -> Result<()> {
         self.ledger.tally.take_up(&rows);
         let (settled, rows): (Vec<_>, Vec<_>) =

@@ -13,7 +13,6 @@ use super::route::routes;
 use crate::app::App;
 use crate::domain::Address;
 use crate::domain::address::Cursor;
-use crate::email::Provider;
 use crate::engine::feedback::Error;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::wire::AcceptedCount;
@@ -85,7 +84,9 @@ async fn report(mut call: Call) -> ApiResult {
     let header = |name: &str| call.req.headers().get(name)?.to_str().ok();
     let reports = service.verify(provider.name, &header, &body).await;
     let reports = reports.map_err(|error| match error {
-        Error::Unreadable(why) => unreadable(provider, why, &call.app),
+        Error::Unreadable(why) => {
+            unreadable(provider.name, provider.gives_up_on_4xx, why, &call.app)
+        }
         error => problem(error),
     })?;
     let outcome = service.take(reports).await.map_err(problem)?;
@@ -93,14 +94,12 @@ async fn report(mut call: Call) -> ApiResult {
     Ok(HttpResponse::Ok().json(outcome))
 }
 
-/// Answers a verified report without a readable item, so that the provider retries it.
-fn unreadable(provider: &Provider, why: String, app: &App) -> Problem {
+/// Answers a verified report without a readable item, so that the provider retries it. `gives_up`
+/// if it does not retry after a 4xx status.
+fn unreadable(provider: &str, gives_up: bool, why: String, app: &App) -> Problem {
     app.metrics.unreadable_reports(1);
-    tracing::warn!(
-        provider = provider.name,
-        "a verified report cannot be read: {why}"
-    );
-    match provider.gives_up_on_4xx {
+    tracing::warn!(provider, "a verified report cannot be read: {why}");
+    match gives_up {
         true => Problem::new(Code::Internal, why),
         false => problem(Error::Unreadable(why)),
     }
