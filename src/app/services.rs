@@ -10,7 +10,6 @@ use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::delivery::{Compose, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::digest::backlog::BacklogDays;
-use crate::engine::digest::due::NextDigest;
 use crate::engine::digest::flush::Flush;
 use crate::engine::directory::erasure::Eraser;
 use crate::engine::directory::export::Exporter;
@@ -141,13 +140,6 @@ impl App {
         }
     }
 
-    /// Computes when a user's next digest is due.
-    pub fn next_digest(&self) -> NextDigest {
-        NextDigest {
-            context: self.context.clone(),
-        }
-    }
-
     /// Finds the backlog of days that have left the window.
     pub fn backlog(&self) -> BacklogDays {
         BacklogDays {
@@ -213,7 +205,6 @@ impl App {
     /// Exports all data about a user.
     pub fn exporter(&self) -> Exporter {
         Exporter {
-            people: self.people(),
             context: self.context.clone(),
             batches: self.batches(),
         }

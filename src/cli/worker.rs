@@ -117,7 +117,7 @@ async fn record(app: &App, digests: Option<&Report>) -> engine::Result<()> {
         let run = DigestActivity::of(report, app.context.clock.now());
         app.activity().record_digests(&run).await?;
     }
-    app.activity().stop().await
+    app.activity().beat(true).await
 }
 
 /// Records heartbeats and digest runs until `stop` becomes true.
@@ -131,10 +131,7 @@ async fn beat(app: &App, mut stop: Stop, digests: &Mutex<Option<DigestActivity>>
             if let Some(run) = &run {
                 activity.record_digests(run).await?;
             }
-            match stopping {
-                true => activity.stop().await,
-                false => activity.beat().await,
-            }
+            activity.beat(stopping).await
         };
         let written = written.await;
         if let (Err(error), false) = (&written, is_failing) {

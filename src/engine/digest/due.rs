@@ -5,8 +5,6 @@
 //! digests due as well, such as a confirmed address. So a full scan runs every `digest.full_look`,
 //! without a usable note ([`Ticks::read`]), and if too many users are due.
 
-use std::sync::Arc;
-
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::run::{Digests, Request, Run};
@@ -146,19 +144,18 @@ fn is_complete(report: &Report) -> bool {
     report.due.held == 0 && !report.limited && in_full
 }
 
-/// Computes when a user's next digest is due: skips a period that already had a digest, and
-/// includes the retry of a failed one, as a run does.
-pub struct NextDigest {
-    pub(crate) context: Arc<Context>,
-}
-
-impl NextDigest {
-    /// Returns when an event that happens now would be in a digest; `None` if the user gets none.
-    pub async fn of(&self, user: &User) -> Result<Option<DateTime<Utc>>> {
-        let schedule = user.schedule(&self.context.config.digest.schedule);
-        let (deliveries, now) = (&*self.context.store, self.context.clock.now());
-        next(deliveries, &user.id, &schedule, None, now).await
-    }
+/// Returns when an event that happens now would be in a digest; `None` if the user gets none. Skips
+/// a period that already had a digest, and includes the retry of a failed one, as a run does.
+pub async fn next_digest(context: &Context, user: &User) -> Result<Option<DateTime<Utc>>> {
+    let schedule = user.schedule(&context.config.digest.schedule);
+    next(
+        &*context.store,
+        &user.id,
+        &schedule,
+        None,
+        context.clock.now(),
+    )
+    .await
 }
 
 /// Returns when the next digest is due for a user whose oldest event for it happened at `oldest`. A

@@ -6,23 +6,19 @@
 
 use std::sync::Arc;
 
-use super::people::PeopleService;
 use super::starts;
 use crate::context::Context;
-use crate::domain::{Address, Day, FollowKey, Inbox, Stack, UserId, Window};
+use crate::domain::{Address, Day, Inbox, Stack, UserId, Window};
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
 use crate::store::{BatchFilter, DeliveryFilter};
 use crate::wire::user::{ExportedEvent, MuteView, UserExport, UserView};
 
-/// The number of follows in one read.
-const PAGE: usize = 1_000;
-/// The maximum number of batches, and of deliveries. More than any user has.
+/// The maximum number of follows, of batches, and of deliveries. More than any user has.
 const ALL: usize = 100_000;
 
 /// Exports users.
 pub struct Exporter {
-    pub(crate) people: PeopleService,
     pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
 }
@@ -56,7 +52,7 @@ impl Exporter {
         };
         let mut batches = self.batches.list(&theirs, None, ALL).await?;
         batches.retain(|batch| is_theirs(batch.id));
-        let follows = self.follows(user).await?;
+        let follows = self.context.store.follows(user, None, ALL).await?;
         let is_known = parts.user.is_some()
             || !(events.is_empty()
                 && follows.is_empty()
@@ -83,17 +79,5 @@ impl Exporter {
             deliveries: deliveries.into_iter().map(Into::into).collect(),
             suppression: suppressed.map(Into::into),
         }))
-    }
-
-    async fn follows(&self, user: &UserId) -> Result<Vec<FollowKey>> {
-        let mut all = Vec::new();
-        loop {
-            let page = self.people.follows(user, all.last(), PAGE).await?;
-            let is_last = page.len() < PAGE;
-            all.extend(page);
-            if is_last {
-                return Ok(all);
-            }
-        }
     }
 }

@@ -36,9 +36,10 @@ impl Retract {
             .iter()
             .map(|object| self.context.policies.object_id(kind, object.clone()))
             .collect();
-        let event = |o: &ObjectId| {
-            let (t, o, i) = (kind.clone(), o.clone(), None);
-            Event { t, o, i }
+        let event = |o: &ObjectId| Event {
+            t: kind.clone(),
+            o: o.clone(),
+            i: None,
         };
         let events: Vec<Event> = objects.iter().map(event).collect();
         let mut catalog = self.catalog.of_mails();

@@ -33,17 +33,9 @@ struct Beat {
 }
 
 impl Activity {
-    /// Records that this process works now.
-    pub async fn beat(&self) -> Result<()> {
-        self.write_beat(false).await
-    }
-
-    /// Records that this process has stopped, unless another worker has written since.
-    pub async fn stop(&self) -> Result<()> {
-        self.write_beat(true).await
-    }
-
-    async fn write_beat(&self, stopped: bool) -> Result<()> {
+    /// Records that this process works now, or that it has stopped, unless another worker has
+    /// written since.
+    pub async fn beat(&self, stopped: bool) -> Result<()> {
         let read = self.context.store.note(WORKER).await?;
         let last: Option<Beat> = read.as_deref().and_then(parse);
         let at = self.context.clock.now();

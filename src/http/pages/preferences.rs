@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::domain::preferences::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Link;
+use crate::engine::digest::due::next_digest;
 use crate::engine::directory::input::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
 use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
@@ -117,7 +118,7 @@ async fn page(
         default: &app.config.digest.schedule,
         policies: &app.config.policies,
         saved,
-        next: app.next_digest().of(&user).await?,
+        next: next_digest(&app.context, &user).await?,
     };
     Ok(visit.page(StatusCode::OK, &page))
 }

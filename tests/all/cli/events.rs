@@ -164,7 +164,7 @@ fn notify_warns_about_events_that_users_will_not_see() {
 
     assert_eq!(
         (unfollowed.code, unfollowed.err.as_str()),
-        (0, "note: nobody follows artist:2\n")
+        (0, "note: no user follows artist:2\n")
     );
     let mistyped = desk.run(&["notify", "Publised", "a1", "a9", "--to", "ada"]);
     let json = desk.run(&["notify", "Published", "a1", "--to", "ada", "--json"]);

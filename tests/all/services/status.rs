@@ -26,26 +26,26 @@ async fn a_worker_counts_as_running_until_it_stops_or_is_silent_for_a_minute(fre
     let of = |running, seen| Some(WorkerActivity { running, seen });
 
     assert_eq!(activity().await, None);
-    worker.beat().await.unwrap();
+    worker.beat(false).await.unwrap();
     town.clock.advance(TimeDelta::seconds(59));
     assert_eq!(activity().await, of(true, began));
     town.clock.advance(TimeDelta::seconds(1));
     assert_eq!(activity().await, of(false, began));
-    worker.beat().await.unwrap();
-    worker.stop().await.unwrap();
+    worker.beat(false).await.unwrap();
+    worker.beat(true).await.unwrap();
     assert_eq!(activity().await, of(false, town.clock.now()));
 }
 
 async fn a_worker_that_stops_does_not_hide_another_that_runs(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let [one, other] = [(), ()].map(|()| town.process().activity());
-    one.beat().await.unwrap();
-    other.beat().await.unwrap();
+    one.beat(false).await.unwrap();
+    other.beat(false).await.unwrap();
 
-    one.stop().await.unwrap();
+    one.beat(true).await.unwrap();
 
     assert!(status(&town).await.worker.unwrap().running);
-    other.stop().await.unwrap();
+    other.beat(true).await.unwrap();
     assert!(!status(&town).await.worker.unwrap().running);
 }
 

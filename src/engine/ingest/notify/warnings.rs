@@ -25,7 +25,7 @@ impl NameLookup {
         let withdrawn = store.objects(&keys).await?.into_iter().flatten();
         for object in withdrawn.filter(|object| !object.notifiable) {
             warnings.push(format!(
-                "{:?} is withdrawn: nobody is shown or mailed it",
+                "{:?} is withdrawn: no feed and no email includes it",
                 object.key
             ));
         }
@@ -35,7 +35,7 @@ impl NameLookup {
             let following = PeopleFilter::Follow(key);
             let found = self.context.store.find_people(&following, None, 1).await?;
             if found.is_empty() {
-                warnings.push(format!("nobody follows {key}"));
+                warnings.push(format!("no user follows {key}"));
             }
         }
         Ok(warnings)
