@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::table::Ink;
 use super::words;
 use crate::app::App;
-use crate::engine::archive::{Effect, Protection, Request, part_of};
+use crate::engine::archive::{Request, part_of};
 use crate::wire::transfer::{DayFate, DayReport};
 
 /// Drop old days, optionally exporting them first
@@ -42,14 +42,8 @@ impl Args {
         let request = Request {
             keep: app.config.archive_keep,
             export: self.export.clone(),
-            effect: match self.dry_run {
-                true => Effect::Rehearse,
-                false => Effect::Drop,
-            },
-            protection: match self.force {
-                true => Protection::Force,
-                false => Protection::Keep,
-            },
+            dry_run: self.dry_run,
+            force: self.force,
         };
         let mut days = Vec::new();
         let bar = screen.bar("days looked at");

@@ -1,7 +1,7 @@
 //! Archives old days: exports and drops them, and restores exported ones.
 //!
 //! A day in the window stays. So does one with pending fan-outs or with unexpired events that may
-//! still be emailed, unless `Force` is set (P9). An export is verified before its day is dropped,
+//! still be emailed, unless `force` is set (P9). An export is verified before its day is dropped,
 //! and the day is dropped only if it still matches. A process holds the lease `day:<day>` while it
 //! works on a day, and stops when it loses the lease. Start with [`Archive::run`].
 
@@ -45,28 +45,11 @@ pub struct Request {
     pub keep: TimeDelta,
     /// The folder to export to before a day is dropped; `None` for no export.
     pub export: Option<PathBuf>,
-    /// Whether to change anything.
-    pub effect: Effect,
-    /// What protects old days.
-    pub protection: Protection,
-}
-
-/// Whether to drop days, or only to report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// Drops the days, after an export if one is requested.
-    Drop,
-    /// Reports what would be dropped and changes nothing.
-    Rehearse,
-}
-
-/// Which old days are protected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protection {
-    /// Days stay if they have pending fan-outs or events that may still be emailed (P9).
-    Keep,
-    /// Pending fan-outs and events do not protect a day. Days in the window stay.
-    Force,
+    /// Whether to change nothing, and only report what would be dropped.
+    pub dry_run: bool,
+    /// Whether to drop days with pending fan-outs, or with events that may still be emailed (P9).
+    /// Days in the window stay.
+    pub force: bool,
 }
 
 impl Archive {
@@ -102,7 +85,7 @@ impl Archive {
     }
 
     async fn old_day(&self, day: Day, stacks: u64, request: &Request) -> Result<DayFate> {
-        if request.effect == Effect::Rehearse {
+        if request.dry_run {
             if let Some(fate) = self.kept(day, request).await? {
                 return Ok(fate);
             }
@@ -161,30 +144,30 @@ impl Archive {
 
     /// Returns why an old day stays, if it does.
     async fn kept(&self, day: Day, request: &Request) -> Result<Option<DayFate>> {
-        if request.protection == Protection::Force {
+        if request.force {
             return Ok(None);
         }
-        if request.effect == Effect::Drop {
+        if !request.dry_run {
             self.context.store.catch_up().await?;
         }
         let pending = self.context.store.pending(usize::MAX).await?;
         if pending.days.contains(&day) {
             return Ok(Some(DayFate::Busy));
         }
-        let backlog = self.current_backlog(day, request.effect).await?;
+        let backlog = self.current_backlog(day, request.dry_run).await?;
         let PendingCounts { people, events } = backlog;
         Ok((!backlog.is_nothing()).then_some(DayFate::Unmailed { people, events }))
     }
 
     /// Returns the wanted events of the day that no digest included and that have not expired. If
     /// only users who may not be emailed have any, these expire here once the day is too old.
-    async fn current_backlog(&self, day: Day, effect: Effect) -> Result<PendingCounts> {
+    async fn current_backlog(&self, day: Day, dry_run: bool) -> Result<PendingCounts> {
         let old = self.backlog.day(day).await?;
         let (count, now) = (self.backlog.count(day).await?, self.context.clock.now());
         let left = count.backlog.all().without(old.expired().all);
         let is_blocked = count.backlog.mailable.is_nothing() && count.in_hand.is_nothing();
         let expires = is_blocked && self.backlog.days_read(now).is_too_old(day);
-        if effect == Effect::Rehearse {
+        if dry_run {
             return Ok(if expires {
                 PendingCounts::default()
             } else {

@@ -60,8 +60,8 @@ async fn an_archived_day_survives_a_failover_at_every_command() {
                 let request = archive::Request {
                     keep: TimeDelta::days(30),
                     export: Some(folder.path().to_owned()),
-                    effect: archive::Effect::Drop,
-                    protection: archive::Protection::Force,
+                    dry_run: false,
+                    force: true,
                 };
                 store.fails(2, fault).await;
 

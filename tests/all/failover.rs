@@ -247,8 +247,8 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     let old = archive::Request {
         keep: TimeDelta::days(15),
         export: None,
-        effect: archive::Effect::Drop,
-        protection: archive::Protection::Keep,
+        dry_run: false,
+        force: false,
     };
     retry_until_done(town, || async {
         process()

@@ -10,7 +10,7 @@ use tidings::clock::Clock;
 use tidings::context::Context;
 use tidings::domain::{Day, Entry};
 use tidings::engine::Silent;
-use tidings::engine::archive::{Effect, Protection, Request};
+use tidings::engine::archive::Request;
 use tidings::engine::ingest::notify;
 use tidings::store::{DaySum, Meeting, Summing};
 use tidings::wire::transfer::{DayFate, DayReport};
@@ -34,8 +34,8 @@ pub fn request(export: Option<&Path>) -> Request {
     Request {
         keep: TimeDelta::days(30),
         export: export.map(Path::to_owned),
-        effect: Effect::Drop,
-        protection: Protection::Keep,
+        dry_run: false,
+        force: false,
     }
 }
 
@@ -86,7 +86,7 @@ async fn young_days_and_days_in_the_window_are_kept_despite_force(fresh: Fresh) 
     town.happens(&["a3"], to(&["ada"])).await;
     let force = Request {
         keep: TimeDelta::days(1),
-        protection: Protection::Force,
+        force: true,
         ..request(None)
     };
     let young = Request {
@@ -121,7 +121,7 @@ async fn a_day_with_pending_events_is_not_dropped_without_force(fresh: Fresh) {
     let forced = archive(
         &town,
         &Request {
-            protection: Protection::Force,
+            force: true,
             ..request(None)
         },
     )
@@ -163,7 +163,7 @@ async fn a_dry_run_drops_nothing(fresh: Fresh) {
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
     let dry_run = Request {
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..request(Some(folder.path()))
     };
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use chrono::TimeDelta;
 use tidings::domain::Entry;
 use tidings::engine::Silent;
-use tidings::engine::archive::{Protection, Request};
+use tidings::engine::archive::Request;
 use tidings::wire::transfer::DayFate;
 
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
@@ -34,7 +34,7 @@ async fn fan_out_late(town: &Town, works: &[&str], people: &[&str]) {
 
 fn forced(folder: &Path) -> Request {
     Request {
-        protection: Protection::Force,
+        force: true,
         ..request(Some(folder))
     }
 }
@@ -190,7 +190,7 @@ async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
         let store = FailingStore::before(town.store.clone(), "drop_day", Box::pin(push));
         let archive = town.process_on(&(store as _)).archive();
         let request = Request {
-            protection: Protection::Force,
+            force: true,
             ..request(export.then(|| folder.path()))
         };
 

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use futures::TryStreamExt;
 use tidings::domain::Day;
 use tidings::engine::Silent;
-use tidings::engine::archive::{Effect, Protection, Request};
+use tidings::engine::archive::Request;
 use tidings::wire::transfer::DayFate;
 
 use crate::support::Fresh;
@@ -22,8 +22,8 @@ fn request(folder: &std::path::Path) -> Request {
     Request {
         keep: TimeDelta::days(30),
         export: Some(folder.to_owned()),
-        effect: Effect::Drop,
-        protection: Protection::Force,
+        dry_run: false,
+        force: true,
     }
 }
 

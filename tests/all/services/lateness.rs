@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::{Day, DeliveryId, DeliveryState, PendingCounts};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::archive::{self, Protection};
+use tidings::engine::archive;
 use tidings::engine::digest::{Effect, Request, Timing};
 use tidings::wire::digest::Report;
 use tidings::wire::transfer::{DayFate, DayReport};
@@ -315,8 +315,8 @@ async fn archive_days(town: &Town) -> Vec<DayReport> {
     let request = archive::Request {
         keep: TimeDelta::days(8),
         export: None,
-        effect: archive::Effect::Drop,
-        protection: Protection::Keep,
+        dry_run: false,
+        force: false,
     };
     let mut days = Vec::new();
     let archive = town.process().archive();
@@ -464,8 +464,8 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
     let forced = archive::Request {
         keep: TimeDelta::days(8),
         export: Some(folder.path().to_owned()),
-        effect: archive::Effect::Drop,
-        protection: Protection::Force,
+        dry_run: false,
+        force: true,
     };
     let (archive, mut days) = (town.process().archive(), Vec::new());
     archive.run(&forced, &Silent, &mut days).await.unwrap();

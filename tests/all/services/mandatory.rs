@@ -10,7 +10,7 @@ use tidings::domain::{
 };
 use tidings::email::Message;
 use tidings::engine::Silent;
-use tidings::engine::archive::{Effect, Protection, Request as Archive};
+use tidings::engine::archive::Request as Archive;
 use tidings::engine::digest::{Effect as DigestEffect, Request as DigestRequest};
 use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::{By, Place, Why};
@@ -359,8 +359,8 @@ async fn a_day_with_mandatory_events_for_unsubscribed_users_is_kept(fresh: Fresh
     let request = Archive {
         keep: TimeDelta::days(30),
         export: None,
-        effect: Effect::Rehearse,
-        protection: Protection::Keep,
+        dry_run: true,
+        force: false,
     };
     let mut days = Vec::new();
     let archive = town.process().archive();

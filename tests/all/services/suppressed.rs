@@ -10,7 +10,7 @@ use tidings::domain::{
 };
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::archive::{Effect, Protection, Request};
+use tidings::engine::archive::Request;
 use tidings::wire::digest::Report;
 use tidings::wire::explanation::Why;
 use tidings::wire::transfer::DayFate;
@@ -266,12 +266,12 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     suppress(&fresh, Reason::HardBounce).await;
-    let fate = async |effect| {
+    let fate = async |dry_run| {
         let request = Request {
             keep: TimeDelta::days(9),
             export: None,
-            effect,
-            protection: Protection::Keep,
+            dry_run,
+            force: false,
         };
         let archive = town.process().archive();
         let mut days = Vec::new();
@@ -286,10 +286,10 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
 
     town.clock.set(monday(4));
     town.digests_at(monday(4)).await;
-    let young = fate(Effect::Drop).await;
+    let young = fate(false).await;
     town.clock.set(monday(8));
-    let planned = fate(Effect::Rehearse).await;
-    let old = fate(Effect::Drop).await;
+    let planned = fate(true).await;
+    let old = fate(false).await;
 
     assert_eq!(young, DayFate::Unmailed { people, events });
     assert_eq!(planned, DayFate::Dropped { file: None });

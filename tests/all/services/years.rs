@@ -17,7 +17,7 @@ use tidings::domain::{
     Reason, User,
 };
 use tidings::email::Outcome;
-use tidings::engine::archive::{self, Protection};
+use tidings::engine::archive;
 use tidings::engine::digest::Request as Run;
 use tidings::engine::directory::input::{DigestChange, PreferencesChange, UserInput};
 use tidings::engine::feedback::suppressions::SuppressionInput;
@@ -474,8 +474,8 @@ impl Year {
         let request = archive::Request {
             keep: TimeDelta::days(9),
             export: None,
-            effect: archive::Effect::Drop,
-            protection: Protection::Keep,
+            dry_run: false,
+            force: false,
         };
         let archive = self.process(calm).archive();
         let ended = archive.run(&request, &Silent, &mut Vec::new()).await;
