@@ -148,10 +148,10 @@ async fn attempt(town: &Town, store: &Arc<dyn Store>) -> anyhow::Result<()> {
 /// Asserts that all processes together counted the stored records, apart from a call whose reply
 /// was lost.
 async fn assert_counters(town: &Town, fault: &str, lost_reply: Option<&str>) {
-    let journal = town.store.backlog().await.unwrap();
+    let journal = town.store.backlog().await;
     let mut states = DeliveryState::ALL.to_vec();
     states.retain(|state| state.settled());
-    let held = town.store.delivery_counts(&states).await.unwrap();
+    let held = town.store.delivery_counts(&states).await;
     let deliveries = held.iter().map(|(_, count)| count).sum();
     let mut counts = vec![
         (

@@ -55,18 +55,15 @@ async fn every_read_is_causally_consistent(store: Fresh) {
     note_commands(&database).await;
 
     let (now, before) = (noon(), noon() - minutes(9));
-    store
-        .soft_bounce(&address, &row.id, now, before)
-        .await
-        .unwrap();
+    store.soft_bounce(&address, &row.id, now, before).await;
     let reasons = Reason::ALL.map(Counted::Suppressions);
     store.count(&reasons).await.unwrap();
     store.count(&[Counted::Stacks(today())]).await.unwrap();
-    store.batch_counts().await.unwrap();
-    store.backlog().await.unwrap();
-    store.delivery_counts(&DeliveryState::ALL).await.unwrap();
+    store.batch_counts().await;
+    store.backlog().await;
+    store.delivery_counts(&DeliveryState::ALL).await;
     store.pending(usize::MAX).await.unwrap();
-    store.newest(9).await.unwrap();
+    store.newest(9).await;
     store.days().await.unwrap();
     store.fix_day(today()).await.unwrap();
     let nothing = Summing::default().end();
@@ -84,7 +81,7 @@ async fn a_read_after_reopening_reflects_the_reopening(store: Fresh) {
     let ids = std::slice::from_ref(&row.id);
     store.open(std::slice::from_ref(&row)).await.unwrap();
     let call = [handover(&row.id, "call")];
-    store.sending("one", noon(), later, &call).await.unwrap();
+    store.sending("one", noon(), later, &call).await;
     let failed = Settlement {
         id: row.id.clone(),
         from: DeliveryState::Sending,
@@ -94,13 +91,13 @@ async fn a_read_after_reopening_reflects_the_reopening(store: Fresh) {
         reason: Some("550".into()),
         cause: None,
     };
-    store.settle("one", noon(), &[failed]).await.unwrap();
+    store.settle("one", noon(), &[failed]).await;
     store.close(ids).await.unwrap();
     let process = store.second();
     note_commands(&database).await;
 
     let requests = [Reopening::of(row.id.clone())];
-    let reopened = process.reopen(later, &requests).await.unwrap();
+    let reopened = process.reopen(later, &requests).await;
     process.users(&[user("ada")]).await.unwrap();
 
     assert_eq!(reopened, [Corrected::Done]);

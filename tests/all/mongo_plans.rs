@@ -182,11 +182,8 @@ async fn equal_changes_of_deliveries_share_a_statement(store: Fresh) {
 
     let profile = all_profiled(&store, "deliveries", async {
         let until = noon() + TimeDelta::minutes(5);
-        store
-            .sending("one", noon(), until, &handovers)
-            .await
-            .unwrap();
-        store.settle("one", noon(), &ends).await.unwrap();
+        store.sending("one", noon(), until, &handovers).await;
+        store.settle("one", noon(), &ends).await;
         store.close(&ids).await.unwrap();
     });
 

@@ -134,7 +134,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
         detail: None,
         lifted: None,
     };
-    source.suppress(&[suppressed]).await.unwrap();
+    source.suppress(&[suppressed]).await;
     // The provider accepted ada's digest, and its response was lost.
     town.answer([lost()]);
     town.digests_at(monday(0)).await;
@@ -427,7 +427,7 @@ async fn a_store_in_an_open_move_of_an_earlier_version_is_refused() {
             ("target", true, None),
         ] {
             store.clear().await;
-            store.put_note("moving", &note(role, done)).await.unwrap();
+            store.put_note("moving", &note(role, done)).await;
             assert_eq!(store.whole().mark().await.unwrap(), mark, "{role} {done}");
         }
         assert_eq!(store.lines().await, [""; 0]);

@@ -83,7 +83,7 @@ fn loan() -> Value {
 }
 
 async fn backlog(api: &Api) -> u64 {
-    let backlog = api.town.store.backlog().await.unwrap();
+    let backlog = api.town.store.backlog().await;
     backlog.pending + backlog.done
 }
 

@@ -59,7 +59,7 @@ async fn an_event_outside_the_window_is_rejected_with_the_valid_range(fresh: Fre
         detail(&seconds)
     );
     assert_eq!(listed.body["location"], "events[1]");
-    let backlog = api.town.store.backlog().await.unwrap();
+    let backlog = api.town.store.backlog().await;
     assert_eq!(backlog.pending, 2);
     api.stop().await;
 }

@@ -140,7 +140,7 @@ async fn a_page_offers_nothing_for_an_unproven_address_or_nothing_to_stop(fresh:
     let follow = Stop::Follow(FollowKey::stored("artist:1"));
     let key = FollowKey::stored("artist:1");
     let follows = [(key.clone(), user("ada")), (key, user("zelda"))];
-    api.town.store.follow(&follows).await.unwrap();
+    api.town.store.follow(&follows).await;
 
     for (stop, address) in [
         (&Stop::All, None),

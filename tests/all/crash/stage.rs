@@ -375,13 +375,9 @@ impl<'a> Stage<'a> {
         let mut ticks = interval(Duration::from_millis(50));
         loop {
             ticks.tick().await;
-            let fanned_out = self.fresh.backlog().await.unwrap().pending == 0;
-            let batched = self.fresh.batch_counts().await.unwrap() == BatchCounts::default();
-            let counts = self
-                .fresh
-                .delivery_counts(&DeliveryState::ALL)
-                .await
-                .unwrap();
+            let fanned_out = self.fresh.backlog().await.pending == 0;
+            let batched = self.fresh.batch_counts().await == BatchCounts::default();
+            let counts = self.fresh.delivery_counts(&DeliveryState::ALL).await;
             let waits = |state| matches!(state, DeliveryState::Pending | DeliveryState::Sending);
             let mut waiting = counts.iter().filter(|(state, n)| waits(*state) && *n > 0);
             if fanned_out && batched && waiting.next().is_none() {

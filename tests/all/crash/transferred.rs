@@ -111,8 +111,7 @@ async fn fill(store: &Fresh, count: u64) {
     put(store, Kind::Fanouts, journal.collect()).await;
     store
         .put_note("link_secret", "what links are signed with")
-        .await
-        .unwrap();
+        .await;
 }
 
 async fn put(store: &Fresh, kind: Kind, records: Vec<AnyRecord>) {
@@ -212,7 +211,7 @@ async fn answer_the_same(source: &Fresh, target: &Fresh, count: u64) {
             source.deliveries_of(person, 9),
             target.deliveries_of(person, 9),
         );
-        assert_eq!(there.await.unwrap(), here.await.unwrap());
+        assert_eq!(there.await, here.await);
     }
     let journal = source.fanout(id(9)).await.unwrap();
     assert!(journal.is_some());

@@ -61,7 +61,7 @@ async fn a_working_store_passes_and_the_checks_leave_no_data(fresh: Fresh) {
 }
 
 async fn a_note_left_by_an_earlier_run_is_deleted(fresh: Fresh) {
-    fresh.put_note("doctor", "left behind").await.unwrap();
+    fresh.put_note("doctor", "left behind").await;
 
     let seen = findings(fresh.url()).await;
 
@@ -73,7 +73,7 @@ async fn a_note_overwritten_during_the_check_is_unchecked(fresh: Fresh) {
     let config = Config::parse(&format!("{HEALTHY}store = \"{}\"", fresh.url())).unwrap();
     let mut doctor = doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
     let other = fresh.clone();
-    let others = async move { other.put_note("doctor", "another's").await.unwrap() };
+    let others = async move { other.put_note("doctor", "another's").await };
     doctor.store = Ok(FailingStore::before(
         fresh.handle(),
         "swap_note",
@@ -103,7 +103,7 @@ async fn emails_that_wait_for_an_unknown_brand_are_an_error(fresh: Fresh) {
 
 async fn paused_sending_is_an_error_that_says_how_to_resume(fresh: Fresh) {
     let pause = r#"{"at":"2014-04-21T09:30:00Z","reason":"the key is wrong","by":"w1"}"#;
-    fresh.put_note("pause", pause).await.unwrap();
+    fresh.put_note("pause", pause).await;
 
     let seen = findings(fresh.url()).await;
 
@@ -200,7 +200,7 @@ async fn emails_with_an_unknown_outcome_are_a_warning(fresh: Fresh) {
         cause: None,
     };
     fresh.open(&[row]).await.unwrap();
-    let settled = fresh.settle("w1", noon(), &[unknown]).await.unwrap();
+    let settled = fresh.settle("w1", noon(), &[unknown]).await;
     assert_eq!(settled, [true]);
 
     let seen = findings(fresh.url()).await;
@@ -268,7 +268,7 @@ async fn a_wrong_clock_is_an_error(fresh: Fresh) {
 async fn an_unreadable_schema_note_does_not_prevent_other_checks(fresh: Fresh) {
     let config = Config::parse(&format!("{HEALTHY}store = \"{}\"", fresh.url())).unwrap();
     let doctor = doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
-    fresh.put_note("schema", "not a schema").await.unwrap();
+    fresh.put_note("schema", "not a schema").await;
 
     let seen = doctor.run().await;
 

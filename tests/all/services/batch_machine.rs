@@ -354,7 +354,7 @@ impl<'a> Machine<'a> {
             .collect();
         self.fresh.settle_batches(&settled, now).await.unwrap();
         self.model.settle();
-        let counts = self.fresh.batch_counts().await.unwrap();
+        let counts = self.fresh.batch_counts().await;
         let open = self
             .model
             .views()

@@ -277,7 +277,7 @@ async fn users_who_may_not_be_emailed_get_no_batch_email(fresh: Fresh) {
         .await;
     let ada = tidings::domain::Address::new("ada@example.org").unwrap();
     let bounced = Suppression::new(&ada, Reason::HardBounce, at(1), "esp");
-    fresh.suppress(&[bounced]).await.unwrap();
+    fresh.suppress(&[bounced]).await;
     town.change("ben", |user| user.unsubscribed = Some(at(2)))
         .await;
 
@@ -508,7 +508,7 @@ async fn an_accumulator_holds_a_limited_number_of_ended_batches(fresh: Fresh) {
 
     let all = batches(&town).await;
     assert_eq!(all.len(), MOST_ENDED + 50);
-    let accumulator = town.store.accumulator_of(all[0].id).await.unwrap();
+    let accumulator = town.store.accumulator_of(all[0].id).await;
     let ended = accumulator.map_or(0, |accumulator| accumulator.ended.len());
     assert!(ended <= MOST_ENDED, "{ended}");
     assert_eq!(town.send_due().await.sent, events.len() as u64);

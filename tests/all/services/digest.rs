@@ -421,11 +421,7 @@ async fn a_send_lost_in_a_crash_is_repeated_only_if_that_is_safe(fresh: Fresh) {
         let town = Town::found(&fresh, safe, "").await;
         with_a_deferred_email(&town).await;
         let until = town.clock.now() + TimeDelta::minutes(5);
-        let rows = town
-            .store
-            .take("dead", town.clock.now(), until, 10)
-            .await
-            .unwrap();
+        let rows = town.store.take("dead", town.clock.now(), until, 10).await;
         town.store
             .sending(
                 "dead",
@@ -437,8 +433,7 @@ async fn a_send_lost_in_a_crash_is_repeated_only_if_that_is_safe(fresh: Fresh) {
                     items: 1,
                 }],
             )
-            .await
-            .unwrap();
+            .await;
 
         let early = town.digests_at(monday(0)).await;
         town.clock.advance(TimeDelta::minutes(6));

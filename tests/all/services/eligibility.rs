@@ -318,7 +318,7 @@ async fn found(fresh: &Fresh, random: &mut Dice) -> (Town, World) {
         });
     }
     town.store.put_users(&records).await.unwrap();
-    town.store.suppress(&suppressed).await.unwrap();
+    town.store.suppress(&suppressed).await;
     let world = World {
         skips_seen,
         people,

@@ -104,7 +104,7 @@ async fn a_pushed_event_is_saved_when_the_worker_stops(fresh: Fresh) {
 
     assert_eq!(done.unwrap().done, 2);
     assert_eq!(pushes.load(Ordering::Relaxed), 2);
-    assert_eq!(town.store.backlog().await.unwrap().pending, 1);
+    assert_eq!(town.store.backlog().await.pending, 1);
 }
 
 async fn a_pushed_event_is_saved_when_the_next_claim_fails(fresh: Fresh) {
@@ -117,7 +117,7 @@ async fn a_pushed_event_is_saved_when_the_next_claim_fails(fresh: Fresh) {
     let failed = town.process_on(&store).fanouts().drain(&Silent).await;
 
     failed.expect_err("the second claim fails");
-    assert_eq!(town.store.backlog().await.unwrap().pending, 1);
+    assert_eq!(town.store.backlog().await.pending, 1);
 }
 
 async fn an_event_in_progress_is_not_restarted_after_its_lease_expired(fresh: Fresh) {

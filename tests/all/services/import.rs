@@ -222,7 +222,7 @@ async fn events_imported_twice_are_accepted_once(fresh: Fresh) {
         "batch key 0 is not text; if it is meant, write \"0\""
     );
     assert_eq!(second.accepted, 2);
-    assert_eq!(fresh.backlog().await.unwrap().pending, 2);
+    assert_eq!(fresh.backlog().await.pending, 2);
     let now = town.clock.now();
     let until = now + chrono::TimeDelta::minutes(1);
     let pending = fresh
@@ -247,7 +247,7 @@ async fn follows_accept_numeric_user_ids(fresh: Fresh) {
 
     assert_eq!((report.accepted, report.bad), (1, 1));
     assert_eq!(
-        fresh.followers(&key("artist:0"), None, 10).await.unwrap(),
+        fresh.followers(&key("artist:0"), None, 10).await,
         [user("0")]
     );
 }
@@ -274,7 +274,7 @@ async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
         "{:?}",
         report.bad_lines
     );
-    assert_eq!(town.store.backlog().await.unwrap().pending, 2);
+    assert_eq!(town.store.backlog().await.pending, 2);
 }
 
 async fn an_object_of_a_mapped_model_is_a_bad_line(fresh: Fresh) {

@@ -35,7 +35,7 @@ async fn town_with_followers(fresh: &Fresh, config: &str) -> Town {
         .into_iter()
         .map(|person| (FollowKey::stored("artist:7"), person))
         .collect();
-    town.store.follow(&follows).await.unwrap();
+    town.store.follow(&follows).await;
     town
 }
 
@@ -118,7 +118,7 @@ async fn events_to_a_large_audience_are_pushed_together(fresh: Fresh) {
     );
     let all = ["a1", "a2", "a4", "a5", "a6"];
     assert_eq!(feed_objects(&town, &last).await, all);
-    assert_eq!(town.store.backlog().await.unwrap().pending, 0);
+    assert_eq!(town.store.backlog().await.pending, 0);
 }
 
 async fn the_wait_ends_when_no_further_events_arrive(fresh: Fresh) {

@@ -20,7 +20,7 @@ async fn by_state(town: &Town) -> Vec<(DeliveryState, u64, u64)> {
         DeliveryState::Canceled,
         DeliveryState::Unknown,
     ];
-    let stored = town.store.delivery_counts(&states).await.unwrap();
+    let stored = town.store.delivery_counts(&states).await;
     let both = stored.into_iter().map(|(state, stored)| {
         let label = format!("state=\"{}\"", state.as_str());
         let counted = town.counted("tidings_deliveries_settled_total", &label);
@@ -46,7 +46,7 @@ async fn counts_equal_the_journal_and_the_ledger(fresh: Fresh) {
     // By now the deferred email is retried.
     town.digests_at(monday(0) + TimeDelta::minutes(15)).await;
 
-    let journal = town.store.backlog().await.unwrap();
+    let journal = town.store.backlog().await;
     let of_type = "type=\"ArtworkPublished\"";
     let accepted = town.counted("tidings_events_accepted_total", of_type);
     assert_eq!((accepted, journal.pending), (4, 0));

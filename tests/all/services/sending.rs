@@ -288,7 +288,7 @@ async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
     let (now, until) = (town.clock.now(), town.clock.now() + TimeDelta::minutes(5));
     let mut claimed = Vec::new();
     for worker in ["x", "y"] {
-        claimed.extend(town.store.take(worker, now, until, 1).await.unwrap());
+        claimed.extend(town.store.take(worker, now, until, 1).await);
     }
     let report = run(&town, &town.process()).await;
 
@@ -484,7 +484,7 @@ async fn a_run_waits_for_emails_that_a_killed_worker_has_leased(fresh: Fresh) {
     town.clock.advance(TimeDelta::minutes(10));
     let now = town.clock.now();
     let lease = now + TimeDelta::minutes(5);
-    let leased = town.store.take("killed", now, lease, 9).await.unwrap();
+    let leased = town.store.take("killed", now, lease, 9).await;
 
     let report = run(&town, &town.process()).await;
 

@@ -530,7 +530,7 @@ impl Year {
         // If a worker crashes during a call and the provider stays unreachable, the delivery
         // becomes `unknown` (P5).
         let unknown = DeliveryState::Unknown;
-        let unknown = self.town.store.deliveries_in(unknown, 1_000).await.unwrap();
+        let unknown = self.town.store.deliveries_in(unknown, 1_000).await;
         let unnamed = self.unnamed_batch_events().await;
         let mut ids = BTreeSet::new();
         for mail in self.town.mails() {
@@ -608,7 +608,7 @@ impl Year {
             DeliveryState::Unknown,
             DeliveryState::Sent,
         ] {
-            let rows = self.town.store.deliveries_in(state, 5_000).await.unwrap();
+            let rows = self.town.store.deliveries_in(state, 5_000).await;
             let ids: Vec<Id> = rows
                 .iter()
                 .filter_map(|row| match row.occasion {

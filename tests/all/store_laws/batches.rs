@@ -180,7 +180,7 @@ pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) 
 }
 
 pub async fn batch_counts_are_exact(store: Fresh) {
-    assert_eq!(store.batch_counts().await.unwrap(), BatchCounts::default());
+    assert_eq!(store.batch_counts().await, BatchCounts::default());
     let mut ending = opened("ada", "j", 4, 0);
     ending.close_now(id(1_004), noon()).unwrap();
     let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
@@ -190,7 +190,7 @@ pub async fn batch_counts_are_exact(store: Fresh) {
     let settled = [(filed[1].id, BatchState::Closed)];
     store.settle_batches(&settled, noon()).await.unwrap();
 
-    let counts = store.batch_counts().await.unwrap();
+    let counts = store.batch_counts().await;
 
     assert_eq!((counts.open, counts.closing), (2, 2));
 }
@@ -230,8 +230,8 @@ pub async fn a_limit_of_zero_finds_and_removes_nothing(store: Fresh) {
     store.settle_batches(&settled, noon()).await.unwrap();
 
     let later = noon() + minutes(60);
-    let newest = store.newest(0).await.unwrap();
-    let due = store.due_accumulators(later, 0).await.unwrap();
+    let newest = store.newest(0).await;
+    let due = store.due_accumulators(later, 0).await;
     let all = BatchFilter::default();
     let found = store.find_batches(&all, None, 0).await.unwrap();
     let forgotten = store.forget(Forgettable::Batches, later, 0).await.unwrap();

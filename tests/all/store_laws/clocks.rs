@@ -73,12 +73,12 @@ pub async fn a_delivery_leased_or_deferred_by_a_clock_ahead_can_be_claimed(store
     let claim = async |who: &str| {
         let store = store.second();
         let claimed = store.take(who, noon(), noon() + minutes(5), 10).await;
-        let claimed = claimed.unwrap().into_iter();
-        claimed.map(|row| row.user.to_string()).collect::<Vec<_>>()
+        let users = claimed.into_iter().map(|row| row.user.to_string());
+        users.collect::<Vec<_>>()
     };
     let defer = async |who: &str, not_before| {
         let requested = [put_off(not_before)];
-        assert_eq!(store.defer(who, &requested).await.unwrap(), [true]);
+        assert_eq!(store.defer(who, &requested).await, [true]);
     };
 
     defer("wrong", ahead(days(1))).await;
@@ -95,7 +95,7 @@ pub async fn an_accumulator_leased_by_a_clock_ahead_is_due(store: Fresh) {
             .second()
             .due_accumulators(noon() + minutes(9), 10)
             .await;
-        due.unwrap().len()
+        due.len()
     };
     let mut accumulator = opened("ada", "k", 1, 0);
     accumulator.lease = Some(lease("wrong", ahead(days(1))));

@@ -87,7 +87,7 @@ pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
         Settlement::of(&rows[2], DeliveryState::Sent, 1, None),
         Settlement::of(&rows[3], DeliveryState::Unknown, 1, Some("why")),
     ];
-    store.settle("w", now, &ends).await.unwrap();
+    store.settle("w", now, &ends).await;
     let of = |until| lease("w", until);
     assert!(store.lease("a", &of(now + minutes(1)), now).await.unwrap());
     assert!(store.lease("b", &of(now), noon()).await.unwrap());

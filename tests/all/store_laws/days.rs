@@ -39,7 +39,7 @@ pub async fn a_dropped_day_is_removed_and_can_be_written_again(store: Fresh) {
             .unwrap();
     }
 
-    store.remove_day(today()).await.unwrap();
+    store.remove_day(today()).await;
 
     assert_eq!(store.entries_of(&ada, today()).await, []);
     assert_eq!(store.entries_of(&ada, today().back(1)).await.len(), 2);
@@ -56,10 +56,10 @@ pub async fn a_dropped_day_is_removed_and_can_be_written_again(store: Fresh) {
 }
 
 pub async fn dropping_a_missing_day_keeps_other_days(store: Fresh) {
-    store.remove_day(today()).await.unwrap();
+    store.remove_day(today()).await;
     store.push_list(&user("ada"), events(1, 1)).await;
 
-    store.remove_day(today().back(1)).await.unwrap();
+    store.remove_day(today().back(1)).await;
 
     assert_eq!(store.days().await.unwrap().len(), 1);
 }
@@ -125,7 +125,7 @@ pub async fn a_restored_export_is_byte_exact(store: Fresh) {
         before.last()
     );
 
-    store.remove_day(today()).await.unwrap();
+    store.remove_day(today()).await;
     store
         .restore_day(today(), &before, Meeting::Same)
         .await
@@ -139,7 +139,7 @@ pub async fn a_restored_export_is_byte_exact(store: Fresh) {
 pub async fn a_restored_day_can_be_restored_again(store: Fresh) {
     store.push_list_to_all(&people(20), events(2, 1)).await;
     let whole = store.exported(today()).await;
-    store.remove_day(today()).await.unwrap();
+    store.remove_day(today()).await;
 
     store
         .restore_day(today(), &whole[..7], Meeting::Same)
@@ -252,7 +252,7 @@ pub async fn writes_during_the_drop_of_a_day_are_never_lost(store: Fresh) {
         assert_eq!(late.len(), 4, "round {round}");
         let others = store.exported(today()).await.len() - 1;
         assert_eq!(others, if dropped { 0 } else { 50 }, "round {round}");
-        store.remove_day(today()).await.unwrap();
+        store.remove_day(today()).await;
     }
 }
 
@@ -260,7 +260,7 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
     let (ada, ben) = (user("ada"), user("ben"));
     store.push_list(&ada, events(2, 1)).await;
     let first = store.exported(today()).await;
-    store.remove_day(today()).await.unwrap();
+    store.remove_day(today()).await;
     store
         .push_list_to_all(&[ada.clone(), ben.clone()], events(2, 2))
         .await;
@@ -269,7 +269,7 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
         .await
         .unwrap();
     let second = store.exported(today()).await;
-    store.remove_day(today()).await.unwrap();
+    store.remove_day(today()).await;
 
     store
         .restore_day(today(), &first, Meeting::Same)

@@ -21,9 +21,9 @@ pub async fn only_deferrals_that_spend_a_try_are_counted(store: Fresh) {
     for _ in 0..3 {
         sending(&store, "one", later(20), &ids).await;
         let requested = [spent.clone(), unreached.clone()];
-        store.defer("one", &requested).await.unwrap();
-        store.defer("one", &requested).await.unwrap();
-        store.take("one", later(3), later(20), 9).await.unwrap();
+        store.defer("one", &requested).await;
+        store.defer("one", &requested).await;
+        store.take("one", later(3), later(20), 9).await;
     }
 
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
@@ -39,7 +39,7 @@ async fn failed(store: &Fresh, person: &str) -> DeliveryId {
         reason: Some("550".into()),
         ..settlement(&id, DeliveryState::Failed)
     };
-    store.settle("one", later(1), &[failed]).await.unwrap();
+    store.settle("one", later(1), &[failed]).await;
     store.close(std::slice::from_ref(&id)).await.unwrap();
     id
 }
@@ -55,7 +55,7 @@ pub async fn deferred_deliveries_can_be_released_unless_they_are_sending(store: 
         deferral(&ids[0], DeliveryState::Pending, 600),
         deferral(&ids[1], DeliveryState::Sending, 600),
     ];
-    assert_eq!(store.defer("one", &requested).await.unwrap(), [true, true]);
+    assert_eq!(store.defer("one", &requested).await, [true, true]);
 
     store
         .second()
@@ -63,7 +63,7 @@ pub async fn deferred_deliveries_can_be_released_unless_they_are_sending(store: 
         .await
         .unwrap();
 
-    let free = store.take("two", later(2), later(9), 9).await.unwrap();
+    let free = store.take("two", later(2), later(9), 9).await;
     let free: Vec<&DeliveryId> = free.iter().map(|row| &row.id).collect();
     assert_eq!(free, [&ids[0]]);
 }
@@ -79,7 +79,7 @@ pub async fn a_failed_delivery_is_reopened_as_a_new_one(store: Fresh) {
     };
 
     let requested = [reopening(&ada), held];
-    let reopened = store.second().reopen(later(9), &requested).await.unwrap();
+    let reopened = store.second().reopen(later(9), &requested).await;
 
     assert_eq!(reopened, [Corrected::Done; 2]);
     let (ada, bob) = (row(&store, &ada).await, row(&store, &bob).await);
@@ -100,7 +100,7 @@ pub async fn a_failed_delivery_is_reopened_as_a_new_one(store: Fresh) {
         (bob.watermarks, bob.lease),
         (watermarks, Some(lease("two", later(30))))
     );
-    let free = store.take("one", later(10), later(20), 9).await.unwrap();
+    let free = store.take("one", later(10), later(20), 9).await;
     assert_eq!(users(&free), ["ada"], "bob's is held");
 }
 
@@ -113,7 +113,7 @@ pub async fn only_a_closed_failed_delivery_with_a_free_slot_is_reopened(store: F
     let missing = DeliveryId::stored("digest:zoe:daily:2014-04-22");
 
     let requested = [&busy, &unknown, &pending, &missing].map(reopening);
-    let answers = store.reopen(later(9), &requested).await.unwrap();
+    let answers = store.reopen(later(9), &requested).await;
 
     let not_failed = Corrected::OtherState;
     assert_eq!(
@@ -135,7 +135,7 @@ pub async fn a_pending_delivery_is_canceled_even_if_it_is_leased(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let waiting = deferral(&ids[1], DeliveryState::Pending, 60);
     sending(&store, "one", later(20), &ids[1..]).await;
-    assert_eq!(store.defer("one", &[waiting]).await.unwrap(), [true]);
+    assert_eq!(store.defer("one", &[waiting]).await, [true]);
 
     let requested = [cancel(&ids[1]), cancel(&ids[0])];
     let canceled = store.second().correct(later(9), &requested).await.unwrap();
@@ -150,10 +150,7 @@ pub async fn a_pending_delivery_is_canceled_even_if_it_is_leased(store: Fresh) {
         assert_eq!(row.outcome.reason.as_deref(), Some("the user was erased"));
     }
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
-    assert_eq!(
-        store.take("two", later(90), later(99), 9).await.unwrap(),
-        []
-    );
+    assert_eq!(store.take("two", later(90), later(99), 9).await, []);
     let next = ["ada", "bob"].map(|person| delivery(person, "2014-04-23", "one"));
     assert_eq!(
         store.open(&next).await.unwrap(),
@@ -166,7 +163,7 @@ pub async fn only_a_pending_delivery_is_canceled(store: Fresh) {
     let sent = open(&store, &["ada"]).await;
     sending(&store, "one", later(20), &sent).await;
     let settled = settlement(&sent[0], DeliveryState::Sent);
-    store.settle("one", later(1), &[settled]).await.unwrap();
+    store.settle("one", later(1), &[settled]).await;
     let sending_now = open(&store, &["bob"]).await;
     sending(&store, "one", later(20), &sending_now).await;
     let ids = [
@@ -189,7 +186,7 @@ pub async fn the_open_digests_of_users_are_found(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
     let sent = settlement(&ids[1], DeliveryState::Sent);
     let done = settlement(&ids[2], DeliveryState::Sent);
-    store.settle("one", later(1), &[sent, done]).await.unwrap();
+    store.settle("one", later(1), &[sent, done]).await;
     store.close(&ids[2..]).await.unwrap();
 
     let people = ["eve", "bob", "nobody", "ada"].map(user);
@@ -218,7 +215,7 @@ pub async fn deliveries_in_a_state_are_found_by_creation_time(store: Fresh) {
             _ => DeliveryState::Failed,
         };
         let ended = settlement(&row.id, state);
-        store.settle("one", later(4), &[ended]).await.unwrap();
+        store.settle("one", later(4), &[ended]).await;
         store.close(&[row.id]).await.unwrap();
     }
 
@@ -240,7 +237,7 @@ pub async fn deliveries_in_a_state_are_found_by_span_and_feedback(store: Fresh) 
         row.created = later(minutes);
         store.open(std::slice::from_ref(&row)).await.unwrap();
         let sent = settlement(&row.id, DeliveryState::Sent);
-        store.settle("one", later(4), &[sent]).await.unwrap();
+        store.settle("one", later(4), &[sent]).await;
     }
     let feedback = |news| Feedback { news, at: later(5) };
     let (bounced, delivered) = (ReportKind::Bounced, ReportKind::Delivered);

@@ -51,19 +51,15 @@ async fn filled(store: &Fresh) {
         ..suppression.clone()
     };
     let fay = lifted.address.clone();
-    store.suppress(&[suppression, lifted]).await.unwrap();
-    store.lift(&fay, noon(), noon()).await.unwrap();
+    store.suppress(&[suppression, lifted]).await;
+    store.lift(&fay, noon(), noon()).await;
     let bounced = DeliveryId::stored("digest:eve:daily:2014-04-22");
     let eve = address("eve@example.org");
     store
         .soft_bounce(&eve, &bounced, noon(), noon() - minutes(9))
-        .await
-        .unwrap();
+        .await;
     let sight = [("key".to_owned(), "mark".to_owned())];
-    store
-        .sight(&sight, noon(), noon() + minutes(9))
-        .await
-        .unwrap();
+    store.sight(&sight, noon(), noon() + minutes(9)).await;
     let mut followed = fanout(2);
     followed.audience = Audience::followers_of([key("artist:5")])
         .unwrap()
@@ -100,8 +96,7 @@ async fn filled(store: &Fresh) {
     let sending = handover(&rows[0].id, "call");
     store
         .sending("one", noon(), noon() + minutes(5), &[sending])
-        .await
-        .unwrap();
+        .await;
     let news = Feedback {
         news: ReportKind::ALL[0],
         at: noon(),
@@ -110,7 +105,7 @@ async fn filled(store: &Fresh) {
         .note_feedback(&[(rows[2].id.clone(), news)])
         .await
         .unwrap();
-    store.put_note("pause", "the key is wrong").await.unwrap();
+    store.put_note("pause", "the key is wrong").await;
 }
 
 pub async fn every_record_is_exported_and_imported_whole(store: Fresh) {
@@ -125,7 +120,7 @@ pub async fn every_record_is_exported_and_imported_whole(store: Fresh) {
         exported.push((kind, lines));
     }
     let lines = store.lines().await;
-    let rows = store.deliveries_of(&user("ada"), 9).await.unwrap();
+    let rows = store.deliveries_of(&user("ada"), 9).await;
     let journal = store.fanout(id(4)).await.unwrap();
     let due = noon() + minutes(1_000);
     let filter = tidings::store::AccumulatorFilter::Due(due);
@@ -143,7 +138,7 @@ pub async fn every_record_is_exported_and_imported_whole(store: Fresh) {
 
     assert_eq!(store.second().lines().await, lines);
     assert_eq!(rows[0].state, DeliveryState::Sending);
-    let again = store.deliveries_of(&user("ada"), 9).await.unwrap();
+    let again = store.deliveries_of(&user("ada"), 9).await;
     assert_eq!(again, rows);
     let unrevised = |accumulators: Vec<Accumulator>| -> Vec<Accumulator> {
         let revision = None;
@@ -250,7 +245,7 @@ fn mark(n: u64) -> Mark {
 }
 
 pub async fn the_notes_about_the_store_itself_are_not_exported(store: Fresh) {
-    store.put_note("pause", "it is late").await.unwrap();
+    store.put_note("pause", "it is late").await;
     let whole = store.whole();
     assert!(whole.swap_mark(None, Some(&mark(1))).await.unwrap());
     let (first, second) = (mark(1), mark(2));

@@ -15,7 +15,7 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
     .await;
     sending(&store, "one", later(20), &ids[1..3]).await;
     let gus = settlement(&ids[6], DeliveryState::Sent);
-    store.settle("one", noon(), &[gus]).await.unwrap();
+    store.settle("one", noon(), &[gus]).await;
     let unknown = DeliveryId::stored("digest:nobody:daily:2014-04-22");
     let deferral = |id: &DeliveryId| Deferral {
         id: id.clone(),
@@ -167,7 +167,7 @@ pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store
     let ids = open(&store, &["ada", "bob", "cem", "dan", "eve"]).await;
     sending(&store, "one", later(20), &ids[1..]).await;
     let failed = settlement(&ids[4], DeliveryState::Failed);
-    store.settle("one", noon(), &[failed]).await.unwrap();
+    store.settle("one", noon(), &[failed]).await;
     let sent = |id: &DeliveryId| settlement(id, DeliveryState::Sent);
     let requested = [
         Transition::Conclude(sent(&ids[0])),
@@ -212,6 +212,6 @@ pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store
     let next = ["ada", "bob", "cem", "dan", "eve"].map(|who| delivery(who, "2014-04-23", "one"));
     let opened = store.open(&next).await.unwrap();
     assert_eq!(opened, [true, true, false, true, false]);
-    let claimed = store.take("two", later(40), later(50), 10).await.unwrap();
+    let claimed = store.take("two", later(40), later(50), 10).await;
     assert_eq!(claimed.len(), 5, "two that are settled, and three new ones");
 }

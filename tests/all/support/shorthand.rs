@@ -1,5 +1,5 @@
-//! Short forms of common store calls. Each makes one call of one method, with defaults for the
-//! rest.
+//! Short forms of common store calls. Each makes one call of one method, with defaults for the rest,
+//! and panics if it fails.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -14,7 +14,7 @@ use tidings::domain::{
 };
 use tidings::store::{
     AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, PeopleFilter,
-    Release, Result, Store, Summing, SuppressionChange,
+    Release, Store, Summing, SuppressionChange,
 };
 
 use super::{push_to_all, today};
@@ -53,38 +53,41 @@ pub trait Shorthand: Store {
         self.users(ids).await.unwrap().remove(0)
     }
 
-    async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
-        Ok(self.deliveries(std::slice::from_ref(id)).await?.remove(0))
+    async fn delivery(&self, id: &DeliveryId) -> Option<Delivery> {
+        self.deliveries(std::slice::from_ref(id))
+            .await
+            .unwrap()
+            .remove(0)
     }
 
-    async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>> {
+    async fn deliveries_of(&self, user: &UserId, limit: usize) -> Vec<Delivery> {
         let theirs = DeliveryFilter::User(user);
-        self.find_deliveries(&theirs, limit).await
+        self.find_deliveries(&theirs, limit).await.unwrap()
     }
 
-    async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Result<Vec<Delivery>> {
+    async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Vec<Delivery> {
         let of = DeliveryFilter::State(state);
-        self.find_deliveries(&of, limit).await
+        self.find_deliveries(&of, limit).await.unwrap()
     }
 
-    async fn backlog(&self) -> Result<Backlog> {
+    async fn backlog(&self) -> Backlog {
         let states = [FanoutState::Pending, FanoutState::Done].map(Counted::Fanouts);
-        let counts = self.count(&states).await?;
+        let counts = self.count(&states).await.unwrap();
         let (pending, done) = (counts[0], counts[1]);
-        Ok(Backlog { pending, done })
+        Backlog { pending, done }
     }
 
-    async fn batch_counts(&self) -> Result<BatchCounts> {
+    async fn batch_counts(&self) -> BatchCounts {
         let states = [BatchState::Open, BatchState::Closing].map(Counted::Batches);
-        let counts = self.count(&states).await?;
+        let counts = self.count(&states).await.unwrap();
         let (open, closing) = (counts[0], counts[1]);
-        Ok(BatchCounts { open, closing })
+        BatchCounts { open, closing }
     }
 
-    async fn delivery_counts(&self, states: &[DeliveryState]) -> Result<Vec<(DeliveryState, u64)>> {
+    async fn delivery_counts(&self, states: &[DeliveryState]) -> Vec<(DeliveryState, u64)> {
         let counted: Vec<_> = states.iter().copied().map(Counted::Deliveries).collect();
-        let counts = self.count(&counted).await?;
-        Ok(states.iter().copied().zip(counts).collect())
+        let counts = self.count(&counted).await.unwrap();
+        states.iter().copied().zip(counts).collect()
     }
 
     async fn take(
@@ -93,18 +96,13 @@ pub trait Shorthand: Store {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
         limit: usize,
-    ) -> Result<Vec<Delivery>> {
+    ) -> Vec<Delivery> {
         let free = Claim::Free { now, limit };
-        self.claim(owner, until, &free).await
+        self.claim(owner, until, &free).await.unwrap()
     }
 
-    async fn take_call(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        call: &str,
-    ) -> Result<Vec<Delivery>> {
-        self.claim(owner, until, &Claim::Call(call)).await
+    async fn take_call(&self, owner: &str, until: DateTime<Utc>, call: &str) -> Vec<Delivery> {
+        self.claim(owner, until, &Claim::Call(call)).await.unwrap()
     }
 
     async fn sending(
@@ -113,29 +111,24 @@ pub trait Shorthand: Store {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
         handovers: &[Handover],
-    ) -> Result<Vec<bool>> {
+    ) -> Vec<bool> {
         let made = all(handovers, Transition::HandOver);
-        self.advance(owner, now, until, &made).await
+        self.advance(owner, now, until, &made).await.unwrap()
     }
 
-    async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Result<Vec<bool>> {
+    async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Vec<bool> {
         let (made, never) = (all(ids, Transition::Recall), DateTime::UNIX_EPOCH);
-        self.advance(owner, never, never, &made).await
+        self.advance(owner, never, never, &made).await.unwrap()
     }
 
-    async fn hold(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        ids: &[DeliveryId],
-    ) -> Result<Vec<bool>> {
+    async fn hold(&self, owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool> {
         let made = all(ids, Transition::Hold);
-        self.advance(owner, until, until, &made).await
+        self.advance(owner, until, until, &made).await.unwrap()
     }
 
-    async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>> {
+    async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Vec<bool> {
         let (made, never) = (all(deferrals, Transition::Defer), DateTime::UNIX_EPOCH);
-        self.advance(owner, never, never, &made).await
+        self.advance(owner, never, never, &made).await.unwrap()
     }
 
     async fn settle(
@@ -143,9 +136,9 @@ pub trait Shorthand: Store {
         owner: &str,
         now: DateTime<Utc>,
         settlements: &[Settlement],
-    ) -> Result<Vec<bool>> {
+    ) -> Vec<bool> {
         let made = all(settlements, Transition::Settle);
-        self.advance(owner, now, now, &made).await
+        self.advance(owner, now, now, &made).await.unwrap()
     }
 
     async fn judge(
@@ -154,31 +147,35 @@ pub trait Shorthand: Store {
         now: DateTime<Utc>,
         decision: OperatorDecision,
         reason: &str,
-    ) -> Result<Corrected> {
+    ) -> Corrected {
         let judged = Correction::Judge {
             id: id.clone(),
             decision,
             reason: reason.to_owned(),
         };
-        Ok(self.correct(now, &[judged]).await?[0])
+        self.correct(now, &[judged]).await.unwrap()[0]
     }
 
-    async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Result<Vec<Corrected>> {
-        self.correct(now, &all(rows, Correction::Reopen)).await
+    async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Vec<Corrected> {
+        self.correct(now, &all(rows, Correction::Reopen))
+            .await
+            .unwrap()
     }
 
-    async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>> {
+    async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Vec<Accumulator> {
         let due = AccumulatorFilter::Due(now);
-        self.find_accumulators(&due, limit).await
+        self.find_accumulators(&due, limit).await.unwrap()
     }
 
-    async fn accumulator_of(&self, batch: Id) -> Result<Option<Accumulator>> {
+    async fn accumulator_of(&self, batch: Id) -> Option<Accumulator> {
         let of = AccumulatorFilter::Of(batch);
-        Ok(self.find_accumulators(&of, 1).await?.pop())
+        self.find_accumulators(&of, 1).await.unwrap().pop()
     }
 
-    async fn follow(&self, follows: &[(FollowKey, UserId)]) -> Result<()> {
-        self.change_follows(FollowChange::Follow, follows).await
+    async fn follow(&self, follows: &[(FollowKey, UserId)]) {
+        self.change_follows(FollowChange::Follow, follows)
+            .await
+            .unwrap()
     }
 
     async fn followers(
@@ -186,9 +183,9 @@ pub trait Shorthand: Store {
         key: &FollowKey,
         after: Option<&UserId>,
         limit: usize,
-    ) -> Result<Vec<UserId>> {
+    ) -> Vec<UserId> {
         let of = PeopleFilter::Follow(key);
-        self.find_people(&of, after, limit).await
+        self.find_people(&of, after, limit).await.unwrap()
     }
 
     async fn near(
@@ -197,57 +194,57 @@ pub trait Shorthand: Store {
         km: f64,
         after: Option<&UserId>,
         limit: usize,
-    ) -> Result<Vec<UserId>> {
+    ) -> Vec<UserId> {
         let near = PeopleFilter::Near { point, km };
-        self.find_people(&near, after, limit).await
+        self.find_people(&near, after, limit).await.unwrap()
     }
 
     /// Writes a note, whether or not it exists.
-    async fn put_note(&self, name: &str, text: &str) -> Result<()> {
-        let read = self.note(name).await?;
-        let put = self.swap_note(name, read.as_deref(), Some(text)).await?;
+    async fn put_note(&self, name: &str, text: &str) {
+        let read = self.note(name).await.unwrap();
+        let put = self
+            .swap_note(name, read.as_deref(), Some(text))
+            .await
+            .unwrap();
         assert!(put, "nobody else writes the note {name}");
-        Ok(())
     }
 
     /// Drops the day in its current state.
-    async fn remove_day(&self, day: Day) -> Result<()> {
+    async fn remove_day(&self, day: Day) {
         let (mut sum, mut chunks) = (Summing::default(), self.export_day(day));
-        while let Some(lines) = chunks.try_next().await? {
+        while let Some(lines) = chunks.try_next().await.unwrap() {
             lines.iter().for_each(|line| sum.add(line));
         }
         drop(chunks);
-        let dropped = self.drop_day(day, Some(&sum.end())).await?;
+        let dropped = self.drop_day(day, Some(&sum.end())).await.unwrap();
         assert!(dropped, "nobody else writes to {day}");
-        Ok(())
     }
 
-    async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
-        let entries = self.journal(JournalQuery::Newest(limit)).await?.into_iter();
-        Ok(entries.map(|entry| entry.events).collect())
+    async fn newest(&self, limit: usize) -> Vec<Vec<Event>> {
+        let entries = self
+            .journal(JournalQuery::Newest(limit))
+            .await
+            .unwrap()
+            .into_iter();
+        entries.map(|entry| entry.events).collect()
     }
 
-    async fn unlease(&self, name: &str, owner: &str) -> Result<()> {
-        self.release(&Release::Lease { name, owner }).await
+    async fn unlease(&self, name: &str, owner: &str) {
+        self.release(&Release::Lease { name, owner }).await.unwrap()
     }
 
-    async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
+    async fn suppress(&self, suppressions: &[Suppression]) {
         let change = SuppressionChange::Suppress(suppressions);
-        self.change_suppressions(&change).await.map(drop)
+        self.change_suppressions(&change).await.unwrap();
     }
 
-    async fn lift(
-        &self,
-        address: &Address,
-        at: DateTime<Utc>,
-        expired: DateTime<Utc>,
-    ) -> Result<bool> {
+    async fn lift(&self, address: &Address, at: DateTime<Utc>, expired: DateTime<Utc>) -> bool {
         let change = SuppressionChange::Lift {
             address,
             at,
             expired,
         };
-        Ok(self.change_suppressions(&change).await? == 1)
+        self.change_suppressions(&change).await.unwrap() == 1
     }
 
     async fn soft_bounce(
@@ -256,24 +253,24 @@ pub trait Shorthand: Store {
         delivery: &DeliveryId,
         at: DateTime<Utc>,
         since: DateTime<Utc>,
-    ) -> Result<u64> {
+    ) -> u64 {
         let change = SuppressionChange::SoftBounce {
             address,
             delivery,
             at,
             since,
         };
-        self.change_suppressions(&change).await
+        self.change_suppressions(&change).await.unwrap()
     }
 
-    async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
-        let states = self.address_states(addresses).await?.into_iter();
-        Ok(states.map(|state| state.suppression).collect())
+    async fn suppressed(&self, addresses: &[Address]) -> Vec<Option<Suppression>> {
+        let states = self.address_states(addresses).await.unwrap().into_iter();
+        states.map(|state| state.suppression).collect()
     }
 
-    async fn lifts(&self, addresses: &[Address]) -> Result<Vec<Option<DateTime<Utc>>>> {
-        let states = self.address_states(addresses).await?.into_iter();
-        Ok(states.map(|state| state.lifted).collect())
+    async fn lifts(&self, addresses: &[Address]) -> Vec<Option<DateTime<Utc>>> {
+        let states = self.address_states(addresses).await.unwrap().into_iter();
+        states.map(|state| state.lifted).collect()
     }
 
     async fn sight(
@@ -281,17 +278,20 @@ pub trait Shorthand: Store {
         marks: &[(String, String)],
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-    ) -> Result<Vec<String>> {
-        let marks = self.webhook_receipts(marks, now, Some(until)).await?;
-        Ok(marks.into_iter().flatten().collect())
+    ) -> Vec<String> {
+        let marks = self
+            .webhook_receipts(marks, now, Some(until))
+            .await
+            .unwrap();
+        marks.into_iter().flatten().collect()
     }
 
-    async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
+    async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>> {
         let marks: Vec<_> = keys
             .iter()
             .map(|key| (key.clone(), String::new()))
             .collect();
-        self.webhook_receipts(&marks, now, None).await
+        self.webhook_receipts(&marks, now, None).await.unwrap()
     }
 }
 

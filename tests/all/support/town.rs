@@ -272,8 +272,7 @@ impl Town {
         ];
         town.store
             .follow(&follows.map(|(what, who)| (key(what), user(who))))
-            .await
-            .unwrap();
+            .await;
         town.put_works(&WORKS, |id| id != "a9").await;
         town
     }
@@ -495,7 +494,7 @@ impl Town {
     }
 
     pub async fn deliveries_of(&self, person: &str) -> Vec<Delivery> {
-        self.store.deliveries_of(&user(person), 100).await.unwrap()
+        self.store.deliveries_of(&user(person), 100).await
     }
 
     /// Changes the current record of a user.

@@ -116,11 +116,11 @@ async fn a_foreign_index_is_kept_beside_ours(fresh: Fresh) {
 async fn only_a_database_that_requires_a_newer_version_is_rejected(fresh: Fresh) {
     let store = open(&fresh).await;
     let note = |version: u32, least: u32| format!(r#"{{"version":{version},"for":{least}}}"#);
-    store.put_note("schema", &note(9, 2)).await.unwrap();
+    store.put_note("schema", &note(9, 2)).await;
     store.prepare().await.unwrap();
     let newer = store.schema().await.unwrap();
 
-    store.put_note("schema", &note(9, 9)).await.unwrap();
+    store.put_note("schema", &note(9, 9)).await;
     let refused = [
         store.prepare().await.unwrap_err().to_string(),
         store.schema().await.unwrap_err().to_string(),

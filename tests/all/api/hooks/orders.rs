@@ -50,7 +50,7 @@ async fn post_reports(api: &Api, mails: &[(DeliveryId, &str)], events: &[EventSp
     }
     let mut reports = Vec::new();
     for (delivery, _) in mails {
-        let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
+        let row = api.town.store.delivery(delivery).await.unwrap();
         let known = row
             .outcome
             .feedback
