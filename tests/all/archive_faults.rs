@@ -6,7 +6,6 @@ use bson::doc;
 use chrono::TimeDelta;
 use tidings::domain::Day;
 use tidings::engine::{Silent, archive};
-use tidings::store::Meeting;
 use tidings::store::mongo::MongoOptions;
 use tidings::wire::transfer::DayFate;
 
@@ -23,10 +22,7 @@ async fn an_export_continues_after_its_cursor_is_lost() {
         store.push_list_to_all(&people(3_500), events(1, 1)).await;
         let old = format!(r#"{{"_id":{{"$oid":"{}"}},"events":[]}}"#, id(5));
         let old = std::slice::from_ref(&old);
-        store
-            .restore_day(today(), old, Meeting::Same)
-            .await
-            .unwrap();
+        store.restore_stacks(today(), old).await;
         let whole = store.exported(today()).await;
         assert_eq!(whole.len(), 3_501);
         for fault in [

@@ -4,7 +4,7 @@
 use bson::doc;
 use tidings::domain::delivery::{Handover, Settlement, Transition};
 use tidings::domain::{Defect, Delivery, DeliveryState, UserId};
-use tidings::store::{Meeting, NewMarker, Pushed};
+use tidings::store::{NewMarker, Pushed};
 
 use crate::support::mongo::{Faulty, with_faults};
 use crate::support::*;
@@ -72,8 +72,7 @@ async fn many_sent_emails_are_counted_once_after_lost_replies(store: &Faulty) {
 async fn only_the_document_that_cannot_take_a_marker_is_reported(store: &Faulty) {
     let users = people(80);
     let broken = [r#"{"_id":"p00040","events":"none"}"#.to_owned()];
-    let restored = store.restore_day(today(), &broken, Meeting::Same);
-    restored.await.unwrap();
+    store.restore_stacks(today(), &broken).await;
     store.push_list_to_all(&users, events(2, 1)).await;
     let markers: Vec<NewMarker> = users
         .iter()
@@ -111,8 +110,7 @@ async fn a_range_push_with_lost_replies_stores_each_entry_once(store: &Faulty) {
 async fn only_the_document_that_cannot_take_entries_is_reported(store: &Faulty) {
     let users = people(600);
     let broken = [r#"{"_id":"p00040","events":"none"}"#.to_owned()];
-    let restored = store.restore_day(today(), &broken, Meeting::Same);
-    restored.await.unwrap();
+    store.restore_stacks(today(), &broken).await;
     create_stacks(store, &users).await;
 
     let pushes = push_to_all(&users, events(2, 4));

@@ -15,7 +15,7 @@ use tidings::domain::delivery::Settlement;
 use tidings::domain::{Defect, DeliveryState, Progress, User};
 use tidings::engine::archive::clean::Cleaner;
 use tidings::store::mongo::MongoOptions;
-use tidings::store::{Accepted, Error, Forgettable, Meeting};
+use tidings::store::{Accepted, Error, Forgettable};
 
 use crate::store_laws::batches::opened;
 use crate::support::mongo::{Faulty, faulty, with_faults};
@@ -81,8 +81,7 @@ async fn a_document_that_cannot_take_entries_affects_only_its_owner(store: &Faul
     let users = people(3);
     let broken = r#"{"_id":"p00001","events":"none"}"#.to_owned();
     let day = [broken];
-    let restored = store.restore_day(today(), &day, Meeting::Same);
-    restored.await.unwrap();
+    store.restore_stacks(today(), &day).await;
 
     for _ in 0..2 {
         let pushes = push_to_all(&users, events(2, 1));

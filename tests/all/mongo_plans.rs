@@ -9,7 +9,7 @@ use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::schedule::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
-use tidings::store::{Meeting, PeopleFilter};
+use tidings::store::PeopleFilter;
 
 use crate::store_laws::adding::joined_by;
 use crate::store_laws::batches::{WINDOW, item};
@@ -129,8 +129,7 @@ async fn object_ids_are_looked_up_only_on_days_that_contain_some(store: Fresh) {
 
     for (old, lookups, stacks) in [(None, 30, 30), (Some(old), 60, 31)] {
         let lines: Vec<String> = old.into_iter().collect();
-        let restored = store.restore_day(today(), &lines, Meeting::Same);
-        restored.await.unwrap();
+        store.restore_stacks(today(), &lines).await;
         let mut found = Vec::new();
         let profile = profiled(&store, "$cmd.aggregate", async {
             found = store.windows(window(), &requested).await.unwrap();

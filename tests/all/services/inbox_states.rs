@@ -15,12 +15,11 @@ use tidings::domain::inbox::{ItemState, Mark, StateFilter};
 use tidings::domain::{Day, ObjectId, Position, StackId, Window};
 use tidings::engine::Silent;
 use tidings::engine::feed::{MarksInput, Request};
-use tidings::store::Meeting;
 use tidings::wire::feed::Page;
 use tokio::sync::watch;
 
 use crate::support::town::{Town, on_both_stores, request, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, Shorthand, user};
 
 on_both_stores! {
     states_equal_the_model_under_concurrent_marks_and_writes
@@ -214,10 +213,7 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
             r#"{{"_id":{{"$oid":"{MARA}"}},"events":[{}]}}"#,
             events.join(",")
         );
-        town.store
-            .restore_day(day, &[document], Meeting::Same)
-            .await
-            .unwrap();
+        town.store.restore_stacks(day, &[document]).await;
         let before = positions(&fresh, &Window::ending(day, 7)).await;
 
         let tasks = (0..TASKS).map(|n| {

@@ -3,10 +3,9 @@
 
 use serde_json::Value;
 use tidings::domain::{Day, User};
-use tidings::store::Meeting;
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, Shorthand, user};
 
 on_both_stores! {
     documents_of_older_writers_give_the_right_feed
@@ -38,10 +37,7 @@ async fn put_original_documents(town: &Town) {
         ),
     ];
     for (day, documents) in days {
-        town.store
-            .restore_day(day, &documents, Meeting::Same)
-            .await
-            .unwrap();
+        town.store.restore_stacks(day, &documents).await;
     }
     let mara = User {
         confirmed: true,

@@ -67,15 +67,11 @@ pub async fn dropping_a_missing_day_keeps_other_days(store: Fresh) {
 pub async fn an_export_returns_exact_documents_text_ids_first(store: Fresh) {
     let ada = user("ada");
     store.push_list(&ada, vec![event("a\"1", 1)]).await;
-    store
-        .write_markers(&[new_marker(&ada, today(), id(90), 1)])
-        .await
-        .unwrap();
+    store.mark_stack(&ada, id(90), 1).await;
     let old = format!(r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"t":"T","o":"x"}}]}}"#);
     store
-        .restore_day(today(), std::slice::from_ref(&old), Meeting::Same)
-        .await
-        .unwrap();
+        .restore_stacks(today(), std::slice::from_ref(&old))
+        .await;
     store.push_list(&user("zoë"), events(1, 2)).await;
 
     let found = store.exported(today()).await;
@@ -106,18 +102,14 @@ pub async fn an_export_of_many_documents_is_complete(store: Fresh) {
 pub async fn a_restored_export_is_byte_exact(store: Fresh) {
     let users = people(1_500);
     store.push_list_to_all(&users, events(2, 1)).await;
-    store
-        .write_markers(&[new_marker(&users[3], today(), id(90), 2)])
-        .await
-        .unwrap();
+    store.mark_stack(&users[3], id(90), 2).await;
     let unusual = format!(
         r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"flushed":{{"$oid":"{HEX}"}}}},"x",null,{{"t":"T","o":{{"$oid":"{HEX}"}},"extra":[{{"$numberLong":"7"}},{{"$numberDouble":"1.5"}},{{"$date":{{"$numberLong":"1398124800000"}}}},true]}}]}}"#
     );
     let empty = r#"{"_id":"nothing yet","events":[]}"#.to_owned();
     store
-        .restore_day(today(), &[unusual.clone(), empty.clone()], Meeting::Same)
-        .await
-        .unwrap();
+        .restore_stacks(today(), &[unusual.clone(), empty.clone()])
+        .await;
     let before = store.exported(today()).await;
     assert!(
         before.contains(&unusual) && before.contains(&empty),
@@ -126,10 +118,7 @@ pub async fn a_restored_export_is_byte_exact(store: Fresh) {
     );
 
     store.remove_day(today()).await;
-    store
-        .restore_day(today(), &before, Meeting::Same)
-        .await
-        .unwrap();
+    store.restore_stacks(today(), &before).await;
 
     assert_eq!(store.exported(today()).await, before);
     let found = store.entries_of(&users[0], today()).await;
@@ -141,18 +130,9 @@ pub async fn a_restored_day_can_be_restored_again(store: Fresh) {
     let whole = store.exported(today()).await;
     store.remove_day(today()).await;
 
-    store
-        .restore_day(today(), &whole[..7], Meeting::Same)
-        .await
-        .unwrap();
-    store
-        .restore_day(today(), &whole, Meeting::Same)
-        .await
-        .unwrap();
-    store
-        .restore_day(today(), &whole, Meeting::Same)
-        .await
-        .unwrap();
+    store.restore_stacks(today(), &whole[..7]).await;
+    store.restore_stacks(today(), &whole).await;
+    store.restore_stacks(today(), &whole).await;
 
     assert_eq!(store.exported(today()).await, whole);
 }
@@ -264,17 +244,11 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
     store
         .push_list_to_all(&[ada.clone(), ben.clone()], events(2, 2))
         .await;
-    store
-        .write_markers(&[new_marker(&ada, today(), id(90), 1)])
-        .await
-        .unwrap();
+    store.mark_stack(&ada, id(90), 1).await;
     let second = store.exported(today()).await;
     store.remove_day(today()).await;
 
-    store
-        .restore_day(today(), &first, Meeting::Same)
-        .await
-        .unwrap();
+    store.restore_stacks(today(), &first).await;
     for _ in 0..2 {
         store
             .restore_day(today(), &second, Meeting::Append { is_expired: false })

@@ -179,18 +179,8 @@ pub async fn one_of_many_concurrent_openings_of_a_delivery_succeeds(store: Fresh
             .unwrap()[0]
     };
 
-    let wins = store
-        .at_once(16, same_id)
-        .await
-        .into_iter()
-        .filter(|won| *won)
-        .count();
-    let slots = store
-        .at_once(16, same_slot)
-        .await
-        .into_iter()
-        .filter(|won| *won)
-        .count();
+    let wins = store.wins(16, same_id).await;
+    let slots = store.wins(16, same_slot).await;
 
     assert_eq!((wins, slots), (1, 1));
     assert_eq!(store.deliveries_of(&user("bob"), 100).await.len(), 1);

@@ -77,8 +77,7 @@ pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
     let refused = matches!(restored_foreign, Err(Error::Unsupported(_)));
     assert!(refused || restored_foreign.is_ok(), "{restored_foreign:?}");
     let others = if refused { vec![old, bare] } else { vec![old] };
-    let restored = store.restore_day(today(), &others, Meeting::Same);
-    restored.await.unwrap();
+    store.restore_stacks(today(), &others).await;
 
     let mut stacks = Vec::new();
     for name in names {

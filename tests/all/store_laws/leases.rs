@@ -2,161 +2,65 @@
 
 use crate::support::*;
 
+/// Requests a lease at this minute after noon, until another one. Returns whether it was given.
+async fn request(store: &Fresh, name: &str, owner: &str, now: i64, until: i64) -> bool {
+    let wanted = lease(owner, noon() + minutes(until));
+    let given = store.lease(name, &wanted, noon() + minutes(now)).await;
+    given.unwrap()
+}
+
+/// Requests the lease `digests`, now until 12:05, as one of many.
+async fn request_as(store: Fresh, n: u32) -> bool {
+    request(&store, "digests", &format!("owner {n}"), 0, 5).await
+}
+
 pub async fn a_lease_is_exclusive(store: Fresh) {
-    let until = noon() + minutes(5);
+    assert!(request(&store, "digests", "one", 0, 5).await);
+    assert!(!request(&store.second(), "digests", "two", 1, 5).await);
 
-    assert!(
-        store
-            .lease("digests", &lease("one", until), noon())
-            .await
-            .unwrap()
-    );
-    assert!(
-        !store
-            .second()
-            .lease("digests", &lease("two", until), noon() + minutes(1))
-            .await
-            .unwrap()
-    );
-
-    assert!(
-        store
-            .lease("archive", &lease("two", until), noon())
-            .await
-            .unwrap(),
-        "another name"
-    );
+    assert!(request(&store, "archive", "two", 0, 5).await);
 }
 
 pub async fn an_expired_lease_is_free(store: Fresh) {
-    store
-        .lease("digests", &lease("one", noon() + minutes(5)), noon())
-        .await
-        .unwrap();
+    request(&store, "digests", "one", 0, 5).await;
 
-    let six = noon() + minutes(6);
-    assert!(
-        store
-            .lease("digests", &lease("two", six + minutes(5)), six)
-            .await
-            .unwrap()
-    );
-    assert!(
-        !store
-            .lease("digests", &lease("one", six + minutes(5)), six)
-            .await
-            .unwrap()
-    );
+    assert!(request(&store, "digests", "two", 6, 11).await);
+    assert!(!request(&store, "digests", "one", 6, 11).await);
 }
 
 pub async fn a_holder_extends_its_lease(store: Fresh) {
-    store
-        .lease("digests", &lease("one", noon() + minutes(5)), noon())
-        .await
-        .unwrap();
+    request(&store, "digests", "one", 0, 5).await;
 
-    assert!(
-        store
-            .lease(
-                "digests",
-                &lease("one", noon() + minutes(10)),
-                noon() + minutes(4)
-            )
-            .await
-            .unwrap()
-    );
+    assert!(request(&store, "digests", "one", 4, 10).await);
 
-    let later = noon() + minutes(7);
-    assert!(
-        !store
-            .lease("digests", &lease("two", later + minutes(5)), later)
-            .await
-            .unwrap()
-    );
+    assert!(!request(&store, "digests", "two", 7, 12).await);
 }
 
 pub async fn a_released_lease_is_free(store: Fresh) {
-    let until = noon() + minutes(5);
-    store
-        .lease("digests", &lease("one", until), noon())
-        .await
-        .unwrap();
+    request(&store, "digests", "one", 0, 5).await;
 
     store.unlease("digests", "two").await;
-    assert!(
-        !store
-            .lease("digests", &lease("two", until), noon())
-            .await
-            .unwrap(),
-        "only its holder gives it up"
-    );
+    let after_other = request(&store, "digests", "two", 0, 5).await;
     store.unlease("digests", "one").await;
     store.unlease("digests", "one").await;
 
-    assert!(
-        store
-            .lease("digests", &lease("two", until), noon())
-            .await
-            .unwrap()
-    );
+    assert!(!after_other, "only its holder releases it");
+    assert!(request(&store, "digests", "two", 0, 5).await);
 }
 
 pub async fn one_of_many_concurrent_requests_gets_the_lease(store: Fresh) {
-    let ask = |store: Fresh, n: u32| async move {
-        let wanted = lease(&format!("owner {n}"), noon() + minutes(5));
-        store.lease("digests", &wanted, noon()).await.unwrap()
-    };
-
-    let first = store
-        .at_once(16, ask)
-        .await
-        .into_iter()
-        .filter(|got| *got)
-        .count();
-
-    assert_eq!(first, 1);
+    assert_eq!(store.wins(16, request_as).await, 1);
 }
 
 pub async fn one_of_many_concurrent_requests_gets_an_expired_lease(store: Fresh) {
-    store
-        .lease(
-            "digests",
-            &lease("gone", noon() - minutes(1)),
-            noon() - minutes(9),
-        )
-        .await
-        .unwrap();
+    request(&store, "digests", "gone", -9, -1).await;
 
-    let ask = |store: Fresh, n: u32| async move {
-        let wanted = lease(&format!("owner {n}"), noon() + minutes(5));
-        store.lease("digests", &wanted, noon()).await.unwrap()
-    };
-    let got = store
-        .at_once(16, ask)
-        .await
-        .into_iter()
-        .filter(|got| *got)
-        .count();
-
-    assert_eq!(got, 1);
+    assert_eq!(store.wins(16, request_as).await, 1);
 }
 
 pub async fn unusual_names_can_be_leased(store: Fresh) {
-    let until = noon() + minutes(5);
     for name in ["0", "$ne", "a.b", "ü"] {
-        assert!(
-            store
-                .lease(name, &lease("one", until), noon())
-                .await
-                .unwrap(),
-            "{name}"
-        );
-        assert!(
-            !store
-                .lease(name, &lease("two", until), noon())
-                .await
-                .unwrap(),
-            "{name}"
-        );
+        assert!(request(&store, name, "one", 0, 5).await, "{name}");
+        assert!(!request(&store, name, "two", 0, 5).await, "{name}");
     }
 }

@@ -65,10 +65,7 @@ pub async fn concurrent_repeats_of_a_marker_store_it_once(store: Fresh) {
     store.push_list(&ada, events(2, 1)).await;
 
     let repeat = |store: Fresh, _| async move {
-        store
-            .write_markers(&[new_marker(&user("ada"), today(), id(90), 2)])
-            .await
-            .unwrap();
+        store.mark_stack(&user("ada"), id(90), 2).await;
     };
     store.at_once(16, repeat).await;
 
@@ -86,10 +83,7 @@ pub async fn markers_with_different_ids_or_watermarks_are_all_stored(store: Fres
         ])
         .await
         .unwrap();
-    store
-        .write_markers(&[new_marker(&ada, today(), id(90), 2)])
-        .await
-        .unwrap();
+    store.mark_stack(&ada, id(90), 2).await;
 
     let found = store.entries_of(&ada, today()).await;
     assert_eq!(found.len(), 5);
@@ -105,10 +99,7 @@ pub async fn a_marker_is_written_past_the_cap(store: Fresh) {
         .await
         .unwrap();
 
-    store
-        .write_markers(&[new_marker(&ada, today(), id(90), 3)])
-        .await
-        .unwrap();
+    store.mark_stack(&ada, id(90), 3).await;
 
     let found = store.entries_of(&ada, today()).await;
     assert_eq!(found.len(), 4);
@@ -188,10 +179,7 @@ pub async fn concurrent_markers_and_pushes_are_all_stored(store: Fresh) {
         if n.is_multiple_of(2) {
             store.push_list(&ada, vec![event("a", 1 + n)]).await;
         } else {
-            store
-                .write_markers(&[new_marker(&ada, today(), id(90 + n), 1)])
-                .await
-                .unwrap();
+            store.mark_stack(&ada, id(90 + n), 1).await;
         }
     };
     store.at_once(16, work).await;

@@ -4,7 +4,7 @@
 //! The tests restore them like an archive, so that both stores hold the same bytes.
 
 use tidings::domain::{Entry, Event, Form, Id, Marker, ObjectId, StackId, Watermarks};
-use tidings::store::{Meeting, NewMarker};
+use tidings::store::NewMarker;
 
 use crate::support::*;
 
@@ -39,9 +39,8 @@ fn document(id: &str, entries: &[&str]) -> String {
 
 async fn put(store: &Fresh, id: &str, entries: &[&str]) {
     store
-        .restore_day(today(), &[document(id, entries)], Meeting::Same)
-        .await
-        .unwrap();
+        .restore_stacks(today(), &[document(id, entries)])
+        .await;
 }
 
 pub async fn events_without_a_fan_out_id_are_read(store: Fresh) {

@@ -333,10 +333,7 @@ pub async fn markers_count_against_the_cap(store: Fresh) {
         .push(today(), 3, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
-    store
-        .write_markers(&[new_marker(&ada, today(), id(90), 1)])
-        .await
-        .unwrap();
+    store.mark_stack(&ada, id(90), 1).await;
 
     let pushed = store
         .push(today(), 3, &push_to(&ada, events(2, 2)))

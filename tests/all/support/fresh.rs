@@ -127,6 +127,15 @@ impl Fresh {
         answers
     }
 
+    /// Runs `count` tasks concurrently, as [`Self::at_once`] does. Returns how many were successful.
+    pub async fn wins<F>(&self, count: u32, task: impl Fn(Fresh, u32) -> F) -> usize
+    where
+        F: Future<Output = bool> + Send + 'static,
+    {
+        let won = self.at_once(count, task).await.into_iter();
+        won.filter(|won| *won).count()
+    }
+
     /// Returns the user's stacks in the window.
     pub async fn stacks_of(&self, person: &UserId) -> Vec<Stack> {
         let asked = std::slice::from_ref(person);

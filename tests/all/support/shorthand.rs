@@ -13,11 +13,11 @@ use tidings::domain::{
     Id, Point, Suppression, User, UserId,
 };
 use tidings::store::{
-    AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, PeopleFilter,
-    Release, Store, Summing, SuppressionChange,
+    AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, Meeting,
+    PeopleFilter, Release, Store, Summing, SuppressionChange,
 };
 
-use super::{push_to_all, today};
+use super::{new_marker, push_to_all, today};
 
 /// The size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +45,18 @@ pub trait Shorthand: Store {
     async fn push_list_to_all(&self, people: &[UserId], events: Vec<Event>) {
         let pushes = push_to_all(people, events);
         self.push(today(), 1_000, &pushes).await.unwrap();
+    }
+
+    /// Appends a marker to today's stack of a user. It covers the first `n` entries.
+    async fn mark_stack(&self, person: &UserId, marker: Id, n: u32) {
+        let marker = new_marker(person, today(), marker, n);
+        self.write_markers(&[marker]).await.unwrap();
+    }
+
+    /// Restores these documents of a day. Stored ones must be equal.
+    async fn restore_stacks(&self, day: Day, documents: &[String]) {
+        let restored = self.restore_day(day, documents, Meeting::Same).await;
+        restored.unwrap();
     }
 
     /// Returns the record of a user.
