@@ -129,16 +129,10 @@ async fn a_foreign_unique_index_affects_only_the_rejected_user(store: &Faulty) {
 
 async fn capped_entries_are_reported_after_a_lost_reply(store: &Faulty) {
     let ada = user("ada");
-    store
-        .push(today(), 4, &push_to(&ada, events(3, 1)))
-        .await
-        .unwrap();
+    store.push_capped(4, &ada, events(3, 1)).await;
     store.fails(3, lost_reply(PUSH)).await;
 
-    let pushed = store
-        .push(today(), 4, &push_to(&ada, events(3, 2)))
-        .await
-        .unwrap();
+    let pushed = store.push_capped(4, &ada, events(3, 2)).await;
 
     assert_eq!(pushed.capped, [(0, vec![1, 2])]);
     assert_eq!(store.entries_of(&ada, today()).await.len(), 4);

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use chrono::{DateTime, Utc};
 use tidings::domain::{Audience, Counts, Fanout, FanoutState, Point, Progress};
 use tidings::store::{AtMost, Release};
 
 use crate::support::*;
 
-pub(super) fn soon() -> chrono::DateTime<chrono::Utc> {
+pub(super) fn soon() -> DateTime<Utc> {
     noon() + minutes(1)
 }
 
@@ -21,8 +22,8 @@ pub(super) async fn accept(store: &Fresh, numbers: impl IntoIterator<Item = u32>
 pub(super) async fn claim(
     store: &Fresh,
     owner: &str,
-    now: chrono::DateTime<chrono::Utc>,
-    until: chrono::DateTime<chrono::Utc>,
+    now: DateTime<Utc>,
+    until: DateTime<Utc>,
     most: impl Into<AtMost>,
 ) -> Vec<Fanout> {
     let claimed = store.claim_fanouts(owner, now, until, most.into()).await;
@@ -43,6 +44,12 @@ pub(super) fn progress(cursor: &str, people: u64, done: bool) -> Progress {
         },
         done,
     }
+}
+
+/// Saves the progress of the nth fan-out, as the owner `one`. Returns whether it was saved.
+async fn save(store: &Fresh, until: DateTime<Utc>, n: u32, progress: Progress) -> Vec<bool> {
+    let saved = store.save_fanouts("one", until, &[(id(n), progress)]).await;
+    saved.unwrap()
 }
 
 pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
@@ -134,10 +141,7 @@ pub async fn progress_without_a_cursor_keeps_the_saved_cursor(store: Fresh) {
         cursor: None,
         ..progress("m", 5, true)
     };
-    store
-        .save_fanouts("one", soon(), &[(id(1), last)])
-        .await
-        .unwrap();
+    save(&store, soon(), 1, last).await;
 
     let saved = store.fanout(id(1)).await.unwrap().unwrap();
     assert_eq!(saved.progress, progress("m", 5, true));
@@ -186,10 +190,7 @@ pub async fn saving_progress_extends_the_lease(store: Fresh) {
     claim(&store, "one", noon(), soon(), 10).await;
 
     let until = noon() + minutes(30);
-    let saved = store
-        .save_fanouts("one", until, &[(id(2), progress("ü", 7, false))])
-        .await
-        .unwrap();
+    let saved = save(&store, until, 2, progress("ü", 7, false)).await;
 
     assert_eq!(saved, [true]);
     let expected = Fanout {
@@ -205,10 +206,7 @@ pub async fn saving_progress_extends_the_lease(store: Fresh) {
 pub async fn a_new_owner_continues_from_the_saved_progress(store: Fresh) {
     accept(&store, [1]).await;
     claim(&store, "one", noon(), soon(), 10).await;
-    store
-        .save_fanouts("one", soon(), &[(id(1), progress("m", 7, false))])
-        .await
-        .unwrap();
+    save(&store, soon(), 1, progress("m", 7, false)).await;
 
     let claimed = claim(&store, "two", noon() + minutes(5), noon() + minutes(9), 10).await;
 
@@ -270,10 +268,7 @@ pub async fn a_finished_fan_out_leaves_the_backlog_and_is_released(store: Fresh)
     accept(&store, [1, 2]).await;
     claim(&store, "one", noon(), soon(), 10).await;
 
-    store
-        .save_fanouts("one", soon(), &[(id(1), progress("z", 5, true))])
-        .await
-        .unwrap();
+    save(&store, soon(), 1, progress("z", 5, true)).await;
 
     assert_eq!(
         store.backlog().await,
@@ -286,10 +281,7 @@ pub async fn a_finished_fan_out_leaves_the_backlog_and_is_released(store: Fresh)
     assert_eq!((done.state, done.lease), (FanoutState::Done, None));
     let later = claim(&store, "two", noon() + minutes(5), noon() + minutes(9), 10).await;
     assert_eq!(ids(&later), [id(2)], "what is done is not claimed again");
-    let again = store
-        .save_fanouts("one", soon(), &[(id(1), progress("a", 0, false))])
-        .await
-        .unwrap();
+    let again = save(&store, soon(), 1, progress("a", 0, false)).await;
     assert_eq!(again, [false]);
     assert_eq!(
         store.fanout(id(1)).await.unwrap().unwrap().progress,
@@ -301,10 +293,7 @@ pub async fn a_released_fan_out_can_be_claimed_at_once(store: Fresh) {
     accept(&store, [1, 2, 3]).await;
     claim(&store, "two", noon(), soon(), 1).await;
     claim(&store, "one", noon(), soon(), 10).await;
-    store
-        .save_fanouts("one", soon(), &[(id(2), progress("m", 1, false))])
-        .await
-        .unwrap();
+    save(&store, soon(), 2, progress("m", 1, false)).await;
 
     store.release(&Release::Fanouts("one")).await.unwrap();
     store.release(&Release::Fanouts("nobody")).await.unwrap();

@@ -59,10 +59,7 @@ pub async fn a_merged_long_list_adds_only_missing_entries(store: Fresh) {
 pub async fn a_long_list_is_stored_up_to_the_cap(store: Fresh) {
     let users = people(3);
     for (person, stored) in users.iter().zip([10, 11, 60]) {
-        store
-            .push(today(), 60, &push_to(person, events(stored, 1)))
-            .await
-            .unwrap();
+        store.push_capped(60, person, events(stored, 1)).await;
     }
 
     for _ in 0..2 {

@@ -94,10 +94,7 @@ pub async fn markers_with_different_ids_or_watermarks_are_all_stored(store: Fres
 
 pub async fn a_marker_is_written_past_the_cap(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), 3, &push_to(&ada, events(3, 1)))
-        .await
-        .unwrap();
+    store.push_capped(3, &ada, events(3, 1)).await;
 
     store.mark_stack(&ada, id(90), 3).await;
 

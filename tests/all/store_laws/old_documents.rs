@@ -294,10 +294,7 @@ pub async fn a_push_onto_an_old_document_keeps_its_entries(store: Fresh) {
     put(&store, r#""ada""#, &old).await;
 
     for _ in 0..2 {
-        store
-            .push(today(), 4, &push_to(&user("ada"), events(3, 1)))
-            .await
-            .unwrap();
+        store.push_capped(4, &user("ada"), events(3, 1)).await;
     }
 
     let found = store.entries_of(&user("ada"), today()).await;

@@ -232,10 +232,7 @@ pub async fn unusual_user_ids_have_records(store: Fresh) {
 pub async fn deleting_a_user_record_keeps_stacks_and_deliveries(store: Fresh) {
     let ada = user("ada");
     store.put_users(&[full("ada"), full("adam")]).await.unwrap();
-    store
-        .push(today(), 10, &push_to(&ada, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_capped(10, &ada, events(1, 1)).await;
     store
         .open(&[delivery("ada", "2014-04-22", "one")])
         .await

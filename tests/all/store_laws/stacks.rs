@@ -18,10 +18,7 @@ pub async fn entries_keep_the_order_in_which_they_were_pushed(store: Fresh) {
     let second = vec![event("b", 2)];
 
     for list in [&first, &second] {
-        let pushed = store
-            .push(today(), LARGE_CAP, &push_to(&ada, list.clone()))
-            .await
-            .unwrap();
+        let pushed = store.push_list(&ada, list.clone()).await;
         assert_eq!(pushed, nothing_capped());
     }
 
@@ -66,10 +63,7 @@ pub async fn a_repeated_push_adds_nothing(store: Fresh) {
     let (ada, list) = (user("ada"), events(3, 1));
 
     for _ in 0..3 {
-        let pushed = store
-            .push(today(), LARGE_CAP, &push_to(&ada, list.clone()))
-            .await
-            .unwrap();
+        let pushed = store.push_list(&ada, list.clone()).await;
         assert_eq!(pushed, nothing_capped());
     }
     store.push_list(&ada, events(1, 2)).await;
@@ -147,10 +141,7 @@ pub async fn concurrent_first_pushes_of_a_day_lose_no_event(store: Fresh) {
 
     let push = |store: Fresh, n| async move {
         let list = vec![event("a", n)];
-        store
-            .push(today(), LARGE_CAP, &push_to(&user("ada"), list))
-            .await
-            .unwrap()
+        store.push_list(&user("ada"), list).await
     };
     let pushed = store.at_once(writers, push).await;
 
@@ -165,12 +156,8 @@ pub async fn concurrent_first_pushes_of_a_day_lose_no_event(store: Fresh) {
 
 pub async fn concurrent_repeats_of_a_push_add_no_duplicates(store: Fresh) {
     let users = people(50);
-    let push = |store: Fresh, _| async move {
-        store
-            .push(today(), LARGE_CAP, &push_to_all(&people(50), events(3, 1)))
-            .await
-            .unwrap()
-    };
+    let push =
+        |store: Fresh, _| async move { store.push_list_to_all(&people(50), events(3, 1)).await };
 
     store.at_once(16, push).await;
 
@@ -224,10 +211,7 @@ pub async fn a_long_list_is_stored_completely(store: Fresh) {
 
 pub async fn the_cap_is_exact_and_a_repeat_reports_the_same_overflow(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
-    store
-        .push(today(), 3, &push_to(&ada, events(2, 1)))
-        .await
-        .unwrap();
+    store.push_capped(3, &ada, events(2, 1)).await;
     let both = push_to_all(
         &[ada.clone(), bob.clone()],
         vec![event("b", 2), event("c", 2)],
@@ -247,19 +231,10 @@ pub async fn the_cap_is_exact_and_a_repeat_reports_the_same_overflow(store: Fres
 
 pub async fn a_full_stack_rejects_and_reports_every_entry(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), 4, &push_to(&ada, events(4, 1)))
-        .await
-        .unwrap();
+    store.push_capped(4, &ada, events(4, 1)).await;
 
-    let pushed = store
-        .push(today(), 4, &push_to(&ada, events(2, 2)))
-        .await
-        .unwrap();
-    let lower = store
-        .push(today(), 2, &push_to(&ada, events(2, 3)))
-        .await
-        .unwrap();
+    let pushed = store.push_capped(4, &ada, events(2, 2)).await;
+    let lower = store.push_capped(2, &ada, events(2, 3)).await;
 
     assert_eq!(pushed.capped, [(0, vec![0, 1])]);
     assert_eq!(
@@ -274,10 +249,7 @@ pub async fn the_entries_of_a_first_list_that_fit_are_stored_in_order(store: Fre
     let ada = user("ada");
 
     for _ in 0..2 {
-        let pushed = store
-            .push(today(), 5, &push_to(&ada, events(8, 1)))
-            .await
-            .unwrap();
+        let pushed = store.push_capped(5, &ada, events(8, 1)).await;
         assert_eq!(pushed.capped, [(0, vec![5, 6, 7])]);
     }
 
@@ -287,19 +259,13 @@ pub async fn the_entries_of_a_first_list_that_fit_are_stored_in_order(store: Fre
 pub async fn stored_entries_do_not_count_against_the_cap_again(store: Fresh) {
     let ada = user("ada");
     let stored = vec![event("b", 1), event("d", 1)];
-    store
-        .push(today(), 4, &push_to(&ada, stored.clone()))
-        .await
-        .unwrap();
+    store.push_capped(4, &ada, stored.clone()).await;
     let list = ["a", "b", "c", "d", "e"]
         .map(|object| event(object, 1))
         .to_vec();
 
     for _ in 0..2 {
-        let pushed = store
-            .push(today(), 4, &push_to(&ada, list.clone()))
-            .await
-            .unwrap();
+        let pushed = store.push_capped(4, &ada, list.clone()).await;
         assert_eq!(pushed.capped, [(0, vec![4])]);
     }
 
@@ -313,10 +279,7 @@ pub async fn capped_users_are_reported_by_their_index(store: Fresh) {
     let users = people(1_500);
     let full = [3, 700, 1_499];
     for n in full {
-        store
-            .push(today(), 2, &push_to(&users[n], events(2, 1)))
-            .await
-            .unwrap();
+        store.push_capped(2, &users[n], events(2, 1)).await;
     }
 
     let pushed = store
@@ -329,28 +292,18 @@ pub async fn capped_users_are_reported_by_their_index(store: Fresh) {
 
 pub async fn markers_count_against_the_cap(store: Fresh) {
     let ada = user("ada");
-    store
-        .push(today(), 3, &push_to(&ada, events(1, 1)))
-        .await
-        .unwrap();
+    store.push_capped(3, &ada, events(1, 1)).await;
     store.mark_stack(&ada, id(90), 1).await;
 
-    let pushed = store
-        .push(today(), 3, &push_to(&ada, events(2, 2)))
-        .await
-        .unwrap();
+    let pushed = store.push_capped(3, &ada, events(2, 2)).await;
 
     assert_eq!(pushed.capped, [(0, vec![1])]);
     assert_eq!(store.entries_of(&ada, today()).await.len(), 3);
 }
 
 pub async fn concurrent_pushes_never_grow_a_stack_past_its_cap(store: Fresh) {
-    let push = |store: Fresh, n| async move {
-        store
-            .push(today(), 5, &push_to(&user("ada"), events(2, n)))
-            .await
-            .unwrap()
-    };
+    let push =
+        |store: Fresh, n| async move { store.push_capped(5, &user("ada"), events(2, n)).await };
 
     let pushed = store.at_once(16, push).await;
 

@@ -36,15 +36,20 @@ pub struct BatchCounts {
 #[async_trait]
 pub trait Shorthand: Store {
     /// Pushes a list of today to a user. A stack holds up to 1,000 entries.
-    async fn push_list(&self, person: &UserId, events: Vec<Event>) {
-        self.push_list_to_all(std::slice::from_ref(person), events)
-            .await;
+    async fn push_list(&self, person: &UserId, events: Vec<Event>) -> Pushed {
+        self.push_capped(1_000, person, events).await
     }
 
     /// Pushes a list of today to each of these users. A stack holds up to 1,000 entries.
-    async fn push_list_to_all(&self, people: &[UserId], events: Vec<Event>) {
+    async fn push_list_to_all(&self, people: &[UserId], events: Vec<Event>) -> Pushed {
         let pushes = push_to_all(people, events);
-        self.push(today(), 1_000, &pushes).await.unwrap();
+        self.push(today(), 1_000, &pushes).await.unwrap()
+    }
+
+    /// Pushes a list of today to a user. A stack holds up to `cap` entries.
+    async fn push_capped(&self, cap: usize, person: &UserId, events: Vec<Event>) -> Pushed {
+        let pushes = push_to_all(std::slice::from_ref(person), events);
+        self.push(today(), cap, &pushes).await.unwrap()
     }
 
     /// Appends a marker to today's stack of a user. It covers the first `n` entries.
