@@ -39,6 +39,16 @@ pub(super) fn settlement(id: &DeliveryId, state: DeliveryState) -> Settlement {
     }
 }
 
+/// Settles a delivery of the owner `one`.
+pub(super) async fn settle(
+    store: &Fresh,
+    at: DateTime<Utc>,
+    id: &DeliveryId,
+    state: DeliveryState,
+) -> Vec<bool> {
+    store.settle("one", at, &[settlement(id, state)]).await
+}
+
 /// Marks each delivery `sending`, in a separate call.
 pub(super) async fn sending(
     store: &Fresh,
@@ -109,9 +119,7 @@ pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
 pub async fn a_delivery_is_opened_once_for_each_id(store: Fresh) {
     let first = delivery("ada", "2014-04-22", "one");
     store.open(std::slice::from_ref(&first)).await.unwrap();
-    store
-        .settle("one", noon(), &[settlement(&first.id, DeliveryState::Sent)])
-        .await;
+    settle(&store, noon(), &first.id, DeliveryState::Sent).await;
     store.close(std::slice::from_ref(&first.id)).await.unwrap();
 
     let again = delivery("ada", "2014-04-22", "two");
@@ -145,13 +153,7 @@ pub async fn a_slot_has_one_open_delivery(store: Fresh) {
     assert_eq!(store.open(&twice).await.unwrap(), [true, false]);
     assert_eq!(store.delivery(&tuesday.id).await, None);
 
-    store
-        .settle(
-            "one",
-            noon(),
-            &[settlement(&monday.id, DeliveryState::Sent)],
-        )
-        .await;
+    settle(&store, noon(), &monday.id, DeliveryState::Sent).await;
     assert_eq!(
         store.open(std::slice::from_ref(&tuesday)).await.unwrap(),
         [false],
@@ -168,15 +170,13 @@ pub async fn a_slot_has_one_open_delivery(store: Fresh) {
 pub async fn one_of_many_concurrent_openings_of_a_delivery_succeeds(store: Fresh) {
     let same_id = |store: Fresh, n: u32| async move {
         store
-            .open(&[delivery("ada", "2014-04-22", &format!("owner {n}"))])
+            .open_row(delivery("ada", "2014-04-22", &format!("owner {n}")))
             .await
-            .unwrap()[0]
     };
     let same_slot = |store: Fresh, n: u32| async move {
         store
-            .open(&[delivery("bob", &format!("2014-04-{n}"), "one")])
+            .open_row(delivery("bob", &format!("2014-04-{n}"), "one"))
             .await
-            .unwrap()[0]
     };
 
     let wins = store.wins(16, same_id).await;
@@ -239,13 +239,8 @@ pub async fn concurrent_claims_of_deliveries_never_overlap(store: Fresh) {
 
 pub async fn a_released_delivery_can_be_claimed_at_once(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
-    store
-        .open(&[delivery("eve", "2014-04-22", "two")])
-        .await
-        .unwrap();
-    store
-        .settle("one", later(1), &[settlement(&ids[1], DeliveryState::Sent)])
-        .await;
+    store.open_row(delivery("eve", "2014-04-22", "two")).await;
+    settle(&store, later(1), &ids[1], DeliveryState::Sent).await;
 
     store.release(&Release::Deliveries("one")).await.unwrap();
     store.release(&Release::Deliveries("nobody")).await.unwrap();
@@ -266,9 +261,7 @@ pub async fn the_deliveries_of_a_user_are_returned_newest_first(store: Fresh) {
             ..delivery("ada", &format!("2014-04-0{n}"), "one")
         };
         store.open(std::slice::from_ref(&row)).await.unwrap();
-        store
-            .settle("one", later(n), &[settlement(&row.id, DeliveryState::Sent)])
-            .await;
+        settle(&store, later(n), &row.id, DeliveryState::Sent).await;
         store.close(&[row.id]).await.unwrap();
     }
     open(&store, &["adam", "ad"]).await;

@@ -233,10 +233,7 @@ pub async fn deleting_a_user_record_keeps_stacks_and_deliveries(store: Fresh) {
     let ada = user("ada");
     store.put_users(&[full("ada"), full("adam")]).await.unwrap();
     store.push_capped(10, &ada, events(1, 1)).await;
-    store
-        .open(&[delivery("ada", "2014-04-22", "one")])
-        .await
-        .unwrap();
+    store.open_row(delivery("ada", "2014-04-22", "one")).await;
 
     assert!(store.delete_user(&ada).await.unwrap());
     assert!(

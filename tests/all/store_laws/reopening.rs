@@ -5,7 +5,7 @@ use tidings::domain::delivery::{Corrected, Correction, Deferral, Reopening, Sett
 use tidings::domain::{DeliveryId, DeliveryState, Feedback, ReportKind, StackId};
 use tidings::store::{DeliveryFilter, Release, Span};
 
-use super::deliveries::{later, open, row, sending, settlement, users};
+use super::deliveries::{later, open, row, sending, settle, settlement, users};
 use super::settling::{deferral, unknown};
 
 use crate::support::*;
@@ -162,8 +162,7 @@ pub async fn a_pending_delivery_is_canceled_even_if_it_is_leased(store: Fresh) {
 pub async fn only_a_pending_delivery_is_canceled(store: Fresh) {
     let sent = open(&store, &["ada"]).await;
     sending(&store, "one", later(20), &sent).await;
-    let settled = settlement(&sent[0], DeliveryState::Sent);
-    store.settle("one", later(1), &[settled]).await;
+    settle(&store, later(1), &sent[0], DeliveryState::Sent).await;
     let sending_now = open(&store, &["bob"]).await;
     sending(&store, "one", later(20), &sending_now).await;
     let ids = [
@@ -214,8 +213,7 @@ pub async fn deliveries_in_a_state_are_found_by_creation_time(store: Fresh) {
             "zoe" => DeliveryState::Sent,
             _ => DeliveryState::Failed,
         };
-        let ended = settlement(&row.id, state);
-        store.settle("one", later(4), &[ended]).await;
+        settle(&store, later(4), &row.id, state).await;
         store.close(&[row.id]).await.unwrap();
     }
 
@@ -236,8 +234,7 @@ pub async fn deliveries_in_a_state_are_found_by_span_and_feedback(store: Fresh) 
         let mut row = delivery(person, "2014-04-21", "one");
         row.created = later(minutes);
         store.open(std::slice::from_ref(&row)).await.unwrap();
-        let sent = settlement(&row.id, DeliveryState::Sent);
-        store.settle("one", later(4), &[sent]).await;
+        settle(&store, later(4), &row.id, DeliveryState::Sent).await;
     }
     let feedback = |news| Feedback { news, at: later(5) };
     let (bounced, delivered) = (ReportKind::Bounced, ReportKind::Delivered);

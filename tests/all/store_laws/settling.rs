@@ -7,7 +7,7 @@ use tidings::domain::delivery::{Corrected, Deferral, OperatorDecision, Settlemen
 use tidings::domain::{DeliveryId, DeliveryState};
 use tidings::store::{Forgettable, Release};
 
-use super::deliveries::{later, open, row, sending, settlement, users};
+use super::deliveries::{later, open, row, sending, settle, settlement, users};
 
 use crate::support::*;
 
@@ -78,21 +78,16 @@ pub async fn settling_as_sent_clears_the_reason_of_an_earlier_deferral(store: Fr
     store.defer("one", &[deferral]).await;
     store.take("one", later(2), later(9), 9).await;
 
-    let sent = settlement(&ids[0], DeliveryState::Sent);
-    store.settle("one", later(3), &[sent]).await;
+    settle(&store, later(3), &ids[0], DeliveryState::Sent).await;
 
     assert_eq!(row(&store, &ids[0]).await.outcome.reason, None);
 }
 
 pub async fn only_the_holder_extends_the_lease_of_a_delivery(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
-    let settled = settlement(&ids[2], DeliveryState::Sent);
-    store.settle("one", later(1), &[settled]).await;
+    settle(&store, later(1), &ids[2], DeliveryState::Sent).await;
     store.close(&ids[2..]).await.unwrap();
-    store
-        .open(&[delivery("zoe", "2014-04-22", "two")])
-        .await
-        .unwrap();
+    store.open_row(delivery("zoe", "2014-04-22", "two")).await;
     let zoes = delivery("zoe", "2014-04-22", "two").id;
 
     let requested = [ids[0].clone(), zoes, ids[2].clone(), ids[1].clone()];
@@ -160,8 +155,7 @@ pub async fn taking_over_a_call_leases_all_its_open_rows(store: Fresh) {
     let (own, other) = (calls[..3].to_vec(), handover(&ids[3], "y"));
     store.sending("one", noon(), later(5), &own).await;
     store.sending("one", noon(), later(5), &[other]).await;
-    let settled = settlement(&ids[1], DeliveryState::Sent);
-    store.settle("one", later(1), &[settled]).await;
+    settle(&store, later(1), &ids[1], DeliveryState::Sent).await;
     store.take("two", later(6), later(20), 1).await;
 
     let claimed = store.second().take_call("three", later(30), "x").await;
@@ -181,8 +175,7 @@ pub async fn taking_over_a_call_leases_all_its_open_rows(store: Fresh) {
 /// Creates a closed delivery in the state `unknown`.
 pub(super) async fn unknown(store: &Fresh, person: &str) -> DeliveryId {
     let id = open(store, &[person]).await.remove(0);
-    let unknown = settlement(&id, DeliveryState::Unknown);
-    store.settle("one", later(1), &[unknown]).await;
+    settle(store, later(1), &id, DeliveryState::Unknown).await;
     store.close(std::slice::from_ref(&id)).await.unwrap();
     id
 }
@@ -223,10 +216,7 @@ pub async fn an_unknown_delivery_can_be_resolved_as_sent_or_not_sent(store: Fres
 
 pub async fn only_a_closed_unknown_delivery_with_a_free_slot_is_resolved(store: Fresh) {
     let busy = unknown(&store, "ada").await;
-    store
-        .open(&[delivery("ada", "2014-04-23", "one")])
-        .await
-        .unwrap();
+    store.open_row(delivery("ada", "2014-04-23", "one")).await;
     let pending = open(&store, &["bob"]).await.remove(0);
     let missing = DeliveryId::stored("digest:zoe:daily:2014-04-22");
 
@@ -256,13 +246,7 @@ pub async fn the_former_holder_can_neither_send_nor_settle(store: Fresh) {
     store.take("two", later(10), later(20), 10).await;
 
     let moved = sending(&store, "one", later(30), &ids).await;
-    let settled = store
-        .settle(
-            "one",
-            later(11),
-            &[settlement(&ids[0], DeliveryState::Sent)],
-        )
-        .await;
+    let settled = settle(&store, later(11), &ids[0], DeliveryState::Sent).await;
 
     assert_eq!((moved, settled), (vec![false], vec![false]));
     let ada = row(&store, &ids[0]).await;
@@ -349,9 +333,7 @@ pub async fn a_settled_delivery_is_claimed_until_it_is_closed(store: Fresh) {
 pub async fn only_settled_deliveries_are_closed_and_closing_can_repeat(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
     sending(&store, "one", later(20), &ids[1..2]).await;
-    store
-        .settle("one", later(1), &[settlement(&ids[2], DeliveryState::Sent)])
-        .await;
+    settle(&store, later(1), &ids[2], DeliveryState::Sent).await;
 
     let unknown = DeliveryId::stored("digest:zoe:daily:2014-04-22");
     for _ in 0..2 {
@@ -422,9 +404,8 @@ pub async fn many_deliveries_are_sent_settled_and_closed_together(store: Fresh) 
     assert!(rows.iter().all(Option::is_some));
     assert!(
         !store
-            .open(&[delivery("p00007", "2014-04-22", "one")])
+            .open_row(delivery("p00007", "2014-04-22", "one"))
             .await
-            .unwrap()[0]
     );
 }
 
@@ -438,8 +419,7 @@ pub async fn old_closed_deliveries_are_removed_except_unknown_ones(store: Fresh)
         DeliveryState::Sent,
     ];
     for (minute, (id, state)) in (1..).zip(ids.iter().zip(ends)) {
-        let end = settlement(id, state);
-        store.settle("one", later(minute), &[end]).await;
+        settle(&store, later(minute), id, state).await;
     }
     // The fifth row is settled but not closed, and the sixth is not settled.
     store.close(&ids[..4]).await.unwrap();

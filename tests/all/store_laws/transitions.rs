@@ -3,7 +3,7 @@
 use tidings::domain::delivery::{Deferral, Handover, Settlement, Transition};
 use tidings::domain::{DeliveryId, DeliveryState};
 
-use super::deliveries::{later, open, row, sending, settlement};
+use super::deliveries::{later, open, row, sending, settle, settlement};
 use super::settling::deferral;
 use crate::support::*;
 
@@ -14,8 +14,7 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
     )
     .await;
     sending(&store, "one", later(20), &ids[1..3]).await;
-    let gus = settlement(&ids[6], DeliveryState::Sent);
-    store.settle("one", noon(), &[gus]).await;
+    settle(&store, noon(), &ids[6], DeliveryState::Sent).await;
     let unknown = DeliveryId::stored("digest:nobody:daily:2014-04-22");
     let deferral = |id: &DeliveryId| Deferral {
         id: id.clone(),
@@ -166,8 +165,7 @@ pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fr
 pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "cem", "dan", "eve"]).await;
     sending(&store, "one", later(20), &ids[1..]).await;
-    let failed = settlement(&ids[4], DeliveryState::Failed);
-    store.settle("one", noon(), &[failed]).await;
+    settle(&store, noon(), &ids[4], DeliveryState::Failed).await;
     let sent = |id: &DeliveryId| settlement(id, DeliveryState::Sent);
     let requested = [
         Transition::Conclude(sent(&ids[0])),

@@ -14,7 +14,7 @@ use tidings::domain::{
 };
 use tidings::store::{
     AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, Meeting,
-    PeopleFilter, Release, Store, Summing, SuppressionChange,
+    PeopleFilter, Pushed, Release, Store, Summing, SuppressionChange,
 };
 
 use super::{new_marker, push_to_all, today};
@@ -68,6 +68,10 @@ pub trait Shorthand: Store {
     async fn user_record(&self, id: &UserId) -> Option<User> {
         let ids = std::slice::from_ref(id);
         self.users(ids).await.unwrap().remove(0)
+    }
+
+    async fn open_row(&self, row: Delivery) -> bool {
+        self.open(&[row]).await.unwrap()[0]
     }
 
     async fn delivery(&self, id: &DeliveryId) -> Option<Delivery> {
