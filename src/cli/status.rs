@@ -29,16 +29,12 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Adds the steps of a pending upgrade, if there is one.
+/// Adds the pending upgrade, if there is one.
 fn add_upgrade(schema: &Schema, table: &mut Table) {
-    if schema.steps.is_empty() {
-        return;
-    }
-    let (from, to) = (schema.version, schema.known);
-    let next = "the next command that works with the store upgrades it to";
-    table.fact("schema", format!("{from}; {next} {to}:"));
-    for step in &schema.steps {
-        table.fact("", step.clone());
+    if schema.is_old() {
+        let (from, to) = (schema.version, schema.known);
+        let next = "the next command that works with the store upgrades it to";
+        table.fact("schema", format!("{from}; {next} {to}"));
     }
 }
 

@@ -138,7 +138,7 @@ pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     let schema = Sqlite::schema_of(path)
         .await
         .with_context(|| format!("opening {:?}", config.store))?;
-    Ok((!schema.steps.is_empty()).then_some(schema))
+    Ok(schema.is_old().then_some(schema))
 }
 
 /// The store is closed to this command.

@@ -465,9 +465,13 @@ pub struct Schema {
     pub version: u32,
     /// Version of this program.
     pub known: u32,
-    /// Steps that an upgrade will take; empty if the store is up to date.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<String>,
+}
+
+impl Schema {
+    /// Returns whether the next command that works with the store upgrades it.
+    pub fn is_old(&self) -> bool {
+        self.version < self.known
+    }
 }
 
 /// The condition of the database.

@@ -188,9 +188,9 @@ fn unreached(finding: Finding) -> Vec<Finding> {
 }
 
 fn judge_schema(schema: Schema) -> Option<Judgment> {
-    Some(match schema.steps.as_slice() {
-        [] => Judgment::ok(format!("number {}", schema.version)),
-        _ => judge_upgrade(&schema),
+    Some(match schema.is_old() {
+        false => Judgment::ok(format!("number {}", schema.version)),
+        true => judge_upgrade(&schema),
     })
 }
 
@@ -200,15 +200,11 @@ pub(super) fn upgrade(schema: &Schema) -> Finding {
 }
 
 fn judge_upgrade(schema: &Schema) -> Judgment {
-    let Schema {
-        version,
-        known,
-        steps,
-    } = schema;
-    let steps = steps.join("; ");
+    let Schema { version, known } = schema;
     Judgment::warning(
-        format!("number {version}, which this version upgrades to {known}: {steps}"),
-        "make a copy if you may want to go back; the next command that works with the store upgrades it",
+        format!("number {version}, which this version upgrades to {known}"),
+        "stop the processes of older versions, and make a copy if you may want to go back; the next \
+            command that works with the store upgrades it",
     )
 }
 

@@ -30,11 +30,6 @@ const FOR: u32 = 1;
 
 const NOTE: &str = "schema";
 
-/// Describes each step; the first one upgrades schema 1.
-const STEPS: [&str; VERSION as usize - 1] = [
-    "gives earlier deliveries the tag that providers name them by; drops the index deliveries(state)",
-];
-
 /// The content of the note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredSchema {
@@ -48,12 +43,8 @@ impl Mongo {
     /// Returns the schema of the database. It is an error if the database needs a newer program.
     pub async fn schema(&self) -> Result<Schema> {
         let version = self.stored_version().await?.unwrap_or(1);
-        let steps = STEPS.iter().skip(version.saturating_sub(1) as usize);
-        Ok(Schema {
-            version,
-            known: VERSION,
-            steps: steps.map(|step| (*step).to_owned()).collect(),
-        })
+        let known = VERSION;
+        Ok(Schema { version, known })
     }
 
     async fn stored_version(&self) -> Result<Option<u32>> {

@@ -14,7 +14,7 @@ use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema};
 use crate::domain::{BatchState, DeliveryState, FanoutState, Id};
 use crate::store::{
-    Condition, Counted, Diagnostics, Engine, Forgettable, Outstanding, Pile, Result, Retention,
+    Condition, Counted, Diagnostics, Engine, Forgettable, Outstanding, Pile, Result, Retention, Schema,
 };
 
 #[async_trait]
@@ -26,16 +26,16 @@ impl Diagnostics for Sqlite {
                 version: text("SELECT sqlite_version()")?,
                 journal: text("PRAGMA journal_mode")?,
             };
-            let there = schema::indexes(transaction)?;
-            let mut missing = schema::wanted_indexes()?;
-            missing.retain(|index| !there.contains(index));
             Ok(Condition {
                 engine,
                 time: None,
                 age: Duration::ZERO,
                 // Opening the file has already upgraded it.
-                schema: Ok(schema::schema(schema::VERSION)),
-                missing_indexes: Ok(missing),
+                schema: Ok(Schema {
+                    version: super::SCHEMA,
+                    known: super::SCHEMA,
+                }),
+                missing_indexes: Ok(schema::missing_indexes(transaction)?),
             })
         })
         .await

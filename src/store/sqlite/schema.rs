@@ -1,6 +1,6 @@
 //! The tables, and how a file is created or upgraded.
 //!
-//! Opening a file upgrades an earlier schema in one transaction ([`STEPS`]), and rejects a newer
+//! Opening a file upgrades an earlier schema in one transaction ([`upgrade`]), and rejects a newer
 //! one. Tables (`schema.sql`) are named after the MongoDB collections. Times are milliseconds since
 //! 1970; ids of fan-outs and markers are 24 hexadecimal digits. Day tables come and go with their
 //! days: see [`day_table`].
@@ -16,125 +16,22 @@ use crate::store::{Error, Schema};
 /// "tdng": identifies the file as ours in its header, for other programs and for `file`.
 const APPLICATION: i32 = 0x7464_6E67;
 
-/// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 1 + STEPS.len() as i32;
+/// The schema that this code reads and writes. It grows with each release that changes a table.
+pub(super) const VERSION: i32 = 15;
 
-/// What each version after the first adds: a description, and columns as table, name and
-/// declaration. Missing tables and indexes are created afterward.
-///
-/// A released step never changes. New columns have defaults, so that running processes of the
-/// previous version keep working. If that is impossible, the description warns about it.
-const STEPS: [(&str, &[[&str; 3]]); 14] = [
-    (
-        "adds the table notes (pauses, secrets of links, results of runs)",
-        &[],
-    ),
-    (
-        "adds to each delivery its call to the provider, and to each user their revision and when \
-            they unsubscribed",
-        &[
-            ["deliveries", "call", "TEXT"],
-            ["deliveries", "tried", "INTEGER"],
-            ["users", "unsubscribed", "INTEGER"],
-            ["users", "rev", "INTEGER NOT NULL DEFAULT 1"],
-        ],
-    ),
-    (
-        "adds to each delivery the tag that identifies it in reports of providers, and adds the \
-            tables of suppressed addresses",
-        &[
-            // Files of schema 3 from between two releases may lack the columns of users.
-            ["users", "unsubscribed", "INTEGER"],
-            ["users", "rev", "INTEGER NOT NULL DEFAULT 1"],
-            ["deliveries", "tag", "TEXT NOT NULL DEFAULT ''"],
-            ["deliveries", "feedback", "TEXT"],
-            ["deliveries", "feedback_at", "INTEGER"],
-        ],
-    ),
-    (
-        "adds the tables of batches, and creates the table deliveries again",
-        &[
-            ["fanouts", "batch_key", "TEXT"],
-            ["deliveries", "batch", "TEXT"],
-            ["deliveries", "turn", "INTEGER"],
-        ],
-    ),
-    (
-        "adds to each delivery when its digest fell due, and how often it was refused",
-        &[
-            ["deliveries", "due_on", "TEXT"],
-            ["deliveries", "refusals", "INTEGER NOT NULL DEFAULT 0"],
-        ],
-    ),
-    (
-        "adds to each delivery how often it was tried again after it had failed",
-        &[["deliveries", "reopened", "INTEGER NOT NULL DEFAULT 0"]],
-    ),
-    (
-        "adds the tables of what is said of events, and of what people have seen of their feeds, and of pokes",
-        &[],
-    ),
-    (
-        "adds the table retractions (events that were taken back)",
-        &[],
-    ),
-    (
-        "adds the index users_by_schedule (whose digests fall due in an hour)",
-        &[],
-    ),
-    (
-        "writes the ids of what joined a batch shorter, which processes of the version before \
-            cannot read: stop them first",
-        &[],
-    ),
-    (
-        "adds to each user their brand, what they muted and their quiet hours, which processes of the \
-            version before forget when they change a user: stop them first",
-        &[
-            ["users", "brand", "TEXT"],
-            ["users", "mutes", "TEXT"],
-            ["users", "quiet", "TEXT"],
-        ],
-    ),
-    (
-        "adds to each suppressed address when it was last lifted, which processes of the version \
-            before do not heed: stop them first",
-        &[["suppressions", "lifted", "INTEGER"]],
-    ),
-    (
-        "adds to each user where their record begins, if an earlier user had their id, which \
-            processes of the version before forget when they change a user: stop them first",
-        &[["users", "start", "TEXT"]],
-    ),
-    (
-        "adds one column for all future preferences of users",
-        &[["users", "preferences", "TEXT"]],
-    ),
-];
-
-/// Returns the schema of this version, with the steps that it still needs.
-pub(super) fn schema(version: i32) -> Schema {
-    let steps = STEPS.iter().skip((version - 1).unsigned_abs() as usize);
-    Schema {
-        version: version.unsigned_abs(),
-        known: VERSION.unsigned_abs(),
-        steps: steps.map(|(does, _)| (*does).to_owned()).collect(),
-    }
-}
-
-/// Upgrades a file of this schema to the current one.
+/// Upgrades a file of this schema to the current one: adds all tables, columns and indexes that it
+/// lacks. A column that is added to a table later needs a default or must allow `NULL`.
 fn upgrade(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
-    // Files from between two releases may have some of the columns. The first schemas lack some of
-    // the tables, which are created below with all columns.
-    let steps = STEPS.iter().skip((from - 1).unsigned_abs() as usize);
-    for [table, column, declaration] in steps.flat_map(|(_, columns)| *columns) {
+    // Files from between two releases may have some of the columns. A table that does not exist yet
+    // is created below with all of them.
+    for [table, column, declaration] in columns(&new_file()?)? {
         let sql = "SELECT count(*) > 0 AND count(*) FILTER (WHERE name = ?2) = 0
                    FROM pragma_table_info(?1)";
-        let is_missing: bool = transaction.query_row(sql, [table, column], |row| row.get(0))?;
+        let is_missing: bool =
+            transaction.query_row(sql, [&table, &column], |row| row.get(0))?;
         if is_missing {
-            transaction.execute_batch(&format!(
-                "ALTER TABLE {table} ADD COLUMN {column} {declaration}"
-            ))?;
+            let add = format!("ALTER TABLE {table} ADD COLUMN {column} {declaration}");
+            transaction.execute_batch(&add)?;
         }
     }
     if from < 4 {
@@ -144,6 +41,23 @@ fn upgrade(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
         recreate_deliveries(transaction)?;
     }
     Ok(transaction.execute_batch(TABLES)?)
+}
+
+/// Returns the columns of all tables: table, name and declaration.
+fn columns(file: &Connection) -> Answer<Vec<[String; 3]>> {
+    let sql = "SELECT tables.name, columns.name, columns.type
+                   || iif(columns.\"notnull\", ' NOT NULL', '')
+                   || coalesce(' DEFAULT ' || columns.dflt_value, '')
+               FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
+               WHERE tables.type = 'table'";
+    file.all(sql, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))
+}
+
+/// Returns a new file in memory.
+fn new_file() -> rusqlite::Result<Connection> {
+    let file = Connection::open_in_memory()?;
+    file.execute_batch(TABLES)?;
+    Ok(file)
 }
 
 /// Gives a tag to each delivery of the first three schemas.
@@ -233,7 +147,10 @@ pub(super) fn of(connection: &mut Connection, path: &Path) -> Answer<Schema> {
         State::Old(version) => version,
         State::Empty | State::Current => VERSION,
     };
-    Ok(schema(version))
+    Ok(Schema {
+        version: version.unsigned_abs(),
+        known: VERSION.unsigned_abs(),
+    })
 }
 
 /// The state of a file.
@@ -246,19 +163,19 @@ enum State {
     Current,
 }
 
-/// Returns the existing indexes, each as `deliveries(deliveries_by_tag)`.
-pub(super) fn indexes(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let listed = "SELECT tbl_name || '(' || name || ')' FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1";
-    let mut query = connection.prepare(listed)?;
-    let names = query.query_map([], |row| row.get(0))?;
-    names.collect()
+fn indexes(file: &Connection) -> Answer<Vec<String>> {
+    let sql = "SELECT tbl_name || '(' || name || ')' FROM sqlite_schema
+               WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1";
+    file.all(sql, [], |row| row.get(0))
 }
 
-/// Returns the indexes of a newly created file.
-pub(super) fn wanted_indexes() -> rusqlite::Result<Vec<String>> {
-    let made = Connection::open_in_memory()?;
-    made.execute_batch(TABLES)?;
-    indexes(&made)
+/// Returns the indexes of a new file that this one does not have, such as
+/// `deliveries(deliveries_by_tag)`.
+pub(super) fn missing_indexes(transaction: &Transaction<'_>) -> Answer<Vec<String>> {
+    let stored = indexes(transaction)?;
+    let mut missing = indexes(&new_file()?)?;
+    missing.retain(|index| !stored.contains(index));
+    Ok(missing)
 }
 
 /// Returns the state of the file, or an error if it is not ours. Requires a transaction, so that

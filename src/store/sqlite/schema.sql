@@ -1,5 +1,5 @@
--- All tables except day tables. Existing ones are not changed, so this completes a file of any
--- version once its columns have been upgraded (schema.rs).
+-- All tables except day tables. Opening an older file adds the tables, columns and indexes that it
+-- lacks (schema.rs). New columns need a default, or allow NULL.
 
 CREATE TABLE IF NOT EXISTS users (
     id           TEXT PRIMARY KEY NOT NULL,
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS users (
     mutes        TEXT,              -- {subject: [at, until or null, title or null]}
     quiet        TEXT,              -- {from, to}
     start        TEXT,              -- where it begins: erased, id and entries (domain/start.rs)
-    rev          INTEGER NOT NULL,  -- how often the record was put
+    rev          INTEGER NOT NULL DEFAULT 1, -- how often the record was put
     preferences  TEXT               -- JSON of the fields without a column
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
@@ -174,7 +174,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
     reason      TEXT,
     call        TEXT,
     tried       INTEGER,
-    tag         TEXT NOT NULL,      -- what providers name the mail by in their reports
+    tag         TEXT NOT NULL DEFAULT '', -- what providers name the mail by in their reports
     feedback    TEXT,
     feedback_at INTEGER,
     due_on      TEXT,               -- the local date on which a digest fell due

@@ -39,7 +39,7 @@ async fn a_file_of_each_schema_version_can_be_used() {
         let store = Arc::new(Sqlite::open(&path).await.unwrap());
 
         assert_eq!(schema.version, n);
-        assert_eq!(schema.steps.len(), (schema.known - n) as usize);
+        assert!(schema.is_old(), "schema {n}");
         let story = Story {
             batch: n >= 5,
             pushed: false,
@@ -80,9 +80,8 @@ fn status_and_doctor_describe_an_upgrade_without_applying_it() {
     let status = run(&["status"]);
     let doctor = run(&["doctor", "--offline"]);
 
-    for output in [&status, &doctor] {
-        assert!(output.contains("adds the tables of batches"), "{output}");
-    }
+    assert!(status.contains("upgrades it to 15"), "{status}");
+    assert!(doctor.contains("number 3"), "{doctor}");
     assert!(status.contains("Copy the file first"), "{status}");
     let version = |path| {
         let file = rusqlite::Connection::open(path).unwrap();
