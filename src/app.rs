@@ -27,7 +27,7 @@ use crate::wire::event::Unknown;
 mod measured;
 mod services;
 
-use measured::{MeasuredMailer, MeasuredStore};
+use measured::MeasuredStore;
 
 pub use crate::engine::delivery::identity::{Mailers, TemplateUse, Themes};
 pub use crate::operate::open::Access;
@@ -114,13 +114,10 @@ impl App {
             metrics: metrics.clone(),
             clock: clock.clone(),
         });
-        let mailers = mailers.map(|inner| -> Arc<dyn Mailer> {
-            let metrics = metrics.clone();
-            Arc::new(MeasuredMailer { inner, metrics })
-        });
         let identities = Identities::new(&config, &store, themes, mailers);
         let feed_cache = Arc::new(FeedCache::new(clock.clone(), config.feed.fresh));
-        let context = Arc::new(Context::new(config, store, clock, ids));
+        let context = Context::new(config, store, clock, ids, metrics.clone());
+        let context = Arc::new(context);
         Self {
             config: context.config.clone(),
             identities: Arc::new(identities),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::clock::{Clock, Ids};
 use crate::config::Config;
 use crate::domain::Policies;
+use crate::metrics::Metrics;
 use crate::store::Store;
 
 /// The shared parts of a process.
@@ -22,6 +23,8 @@ pub struct Context {
     pub policies: Arc<Policies>,
     /// The name of this process in leases.
     pub owner: String,
+    /// Counts the work of this process.
+    pub metrics: Metrics,
 }
 
 impl Context {
@@ -31,6 +34,7 @@ impl Context {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
+        metrics: Metrics,
     ) -> Self {
         Self {
             policies: Arc::new(config.policies.clone()),
@@ -39,6 +43,7 @@ impl Context {
             clock,
             owner: ids.owner(),
             ids,
+            metrics,
         }
     }
 }

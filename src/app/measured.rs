@@ -1,21 +1,18 @@
-//! Counts and times the calls from the engine to the store and the mailer.
+//! Counts and times the calls from the engine to the store.
 //!
 //! Arguments and results pass through unchanged. Work is counted when a call reports success, so a
 //! lost reply makes a counter too low. The log names a delivery by its tag, because its id contains
 //! the user's id.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use crate::clock::Clock;
 use crate::domain::delivery::{Cause, Transition};
 use crate::domain::{Delivery, DeliveryId, Fanout, Feedback, Id, Progress, User};
-use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer};
 use crate::metrics::Metrics;
 use crate::store::{Accepted, Call, Intercept, Result, Store};
 
@@ -132,8 +129,7 @@ impl MeasuredStore {
             Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                 let state = settlement.state.as_str();
                 let cause = settlement.cause.map_or("", Cause::as_str);
-                self.metrics
-                    .settled(occasion, state, cause, settlement.items);
+                self.metrics.settled(occasion, state, cause);
                 let delivery = settlement.id.tag();
                 tracing::debug!(%delivery, occasion, state, "a delivery ended");
             }
@@ -156,66 +152,5 @@ fn occasion(id: &DeliveryId) -> &'static str {
     match id.as_str().starts_with("batch:") {
         true => "batch",
         false => "digest",
-    }
-}
-
-/// Wraps a mailer.
-pub(super) struct MeasuredMailer {
-    pub(super) inner: Arc<dyn Mailer>,
-    pub(super) metrics: Metrics,
-}
-
-fn name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Accepted { .. } => "accepted",
-        Outcome::Refused { .. } => "refused",
-        Outcome::Unsendable { .. } => "unsendable",
-        Outcome::RefusedTogether { .. } => "refused_together",
-        Outcome::Undeliverable { .. } => "undeliverable",
-        Outcome::Unreachable { .. } => "unreachable",
-        Outcome::TryLater { .. } => "try_later",
-        Outcome::Deferred { .. } => "deferred",
-        Outcome::Withheld { .. } => "withheld",
-        Outcome::Stop { .. } => "stop",
-        Outcome::Unknown { .. } => "unknown",
-    }
-}
-
-#[async_trait]
-impl Mailer for MeasuredMailer {
-    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        self.inner.calls(messages)
-    }
-
-    async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
-        let began = Instant::now();
-        let outcomes = self.inner.send(reference, messages, permit).await;
-        self.metrics
-            .called(began.elapsed(), outcomes.iter().map(name));
-        outcomes
-    }
-
-    fn certainty(&self) -> Certainty {
-        self.inner.certainty()
-    }
-
-    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
-        self.inner.ask(reference, deliveries).await
-    }
-
-    async fn check(&self) -> Checked {
-        self.inner.check().await
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn outbox(&self) -> Option<&Path> {
-        self.inner.outbox()
-    }
-
-    fn account(&self) -> String {
-        self.inner.account()
     }
 }

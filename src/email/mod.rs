@@ -184,6 +184,23 @@ impl Outcome {
     pub fn is_shown(&self) -> bool {
         !matches!(self, Self::Unsendable { .. } | Self::Withheld { .. })
     }
+
+    /// Returns the name in metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Accepted { .. } => "accepted",
+            Self::Refused { .. } => "refused",
+            Self::Unsendable { .. } => "unsendable",
+            Self::RefusedTogether { .. } => "refused_together",
+            Self::Undeliverable { .. } => "undeliverable",
+            Self::Unreachable { .. } => "unreachable",
+            Self::TryLater { .. } => "try_later",
+            Self::Deferred { .. } => "deferred",
+            Self::Withheld { .. } => "withheld",
+            Self::Stop { .. } => "stop",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
 }
 
 /// How a caller can resolve an unknown outcome (P5).

@@ -112,11 +112,11 @@ fn everything() -> String {
     metrics.accepted("Comment");
     metrics.repeated();
     metrics.fanned_out(some, 1, 1, 1);
-    metrics.fed(FeedAnswer::Known);
+    metrics.fed("known");
     metrics.stored("accept", some, false);
     metrics.unreadable("user", "tz");
     metrics.opened("digest");
-    metrics.settled("digest", "sent", "", 3);
+    metrics.settled("digest", "sent", "");
     metrics.deferred("digest");
     metrics.called(some, ["accepted"]);
     metrics.reported("bounced");

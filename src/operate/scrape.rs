@@ -116,7 +116,6 @@ impl Scrape {
         let expired_blocked = last_run.given_up_blocked.events;
         let state = StoreState {
             at: self.context.clock.now(),
-            most: MOST,
             outstanding,
             oldest_backlog: backlog.older.first().map(|old| old.day.start()),
             backlog_events: last_run.events,

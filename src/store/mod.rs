@@ -7,6 +7,7 @@
 
 mod contract;
 mod days;
+mod entry;
 mod error;
 mod extjson;
 mod mark;

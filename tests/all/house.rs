@@ -15,10 +15,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     // From `email`, only the table of providers, which declares their options.
     ("config", &["domain", "email"]),
     ("store", &["domain", "private"]),
-    ("context", &["domain", "clock", "config", "store"]),
+    ("metrics", &["store"]),
+    ("context", &["domain", "clock", "config", "store", "metrics"]),
     ("email", &["domain", "private"]),
     ("render", &["domain"]),
-    ("metrics", &["store"]),
     ("wire", &["domain", "store"]),
     (
         "engine",

@@ -52,15 +52,6 @@ impl<T> PerBrand<T> {
             brands: brands.collect::<Result<_, E>>()?,
         })
     }
-
-    /// Applies a function to each value.
-    pub(crate) fn map<U>(self, f: impl Fn(T) -> U) -> PerBrand<U> {
-        let brands = self.brands.into_iter();
-        PerBrand {
-            default: f(self.default),
-            brands: brands.map(|(name, value)| (name, f(value))).collect(),
-        }
-    }
 }
 
 impl Mailers {

@@ -22,7 +22,6 @@ use crate::domain::{Invalid, UserId, feed};
 use crate::engine::Error;
 use crate::engine::feed::cache::Tag;
 use crate::engine::feed::{Answer, MarksInput, Request};
-use crate::metrics::FeedAnswer;
 
 routes! {ROUTES under "/v1":
     "/users/{id}/feed" => {get read own [
@@ -142,7 +141,7 @@ async fn polled(
     let known = KnownTags::of(&call.req);
     let cached = (!known.is_empty()).then(|| cache.tag(user, question));
     if let Some(tag) = cached.flatten().filter(|tag| known.contain(tag)) {
-        app.metrics.fed(FeedAnswer::Known);
+        app.metrics.fed("known");
         return Ok(with_headers(HttpResponse::NotModified(), app, user, &tag).finish());
     }
     let (before, began) = (cache.version_of_user(user), Instant::now());
@@ -158,10 +157,10 @@ async fn polled(
         cache.put_tag(user, question, tag, before, &about, as_of);
     }
     if known.contain(&tag) {
-        app.metrics.fed(FeedAnswer::Unchanged);
+        app.metrics.fed("unchanged");
         return Ok(with_headers(HttpResponse::NotModified(), app, user, &tag).finish());
     }
-    app.metrics.fed(FeedAnswer::Made);
+    app.metrics.fed("made");
     let mut response = with_headers(HttpResponse::Ok(), app, user, &tag);
     response.content_type("application/json");
     if body.len() < WORTH_COMPRESSING || !accepts_gzip(&call.req) {

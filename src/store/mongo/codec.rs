@@ -11,9 +11,10 @@ use bson::RawDocumentBuf;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::spec::ElementType;
 
-use crate::domain::{
-    Defect, Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, Stack, StackId, UserId,
-};
+use crate::domain::{Defect, Entry, Event, Form, Id, Mailed, Stack, StackId, UserId};
+use crate::store::entry::{Malformed, count_of, id_of, read_entry};
+
+type Result<T> = std::result::Result<T, Malformed>;
 
 /// The maximum number of statements per command. More are not faster.
 pub(super) const STATEMENTS: usize = 1_000;
@@ -185,35 +186,6 @@ pub(super) fn mailed_document(mailed: &Mailed) -> RawDocumentBuf {
     writer.finish()
 }
 
-/// The bytes are not valid BSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("malformed BSON")]
-pub(super) struct Malformed;
-
-impl From<bson::error::Error> for Malformed {
-    fn from(_: bson::error::Error) -> Self {
-        Self
-    }
-}
-
-type Result<T> = std::result::Result<T, Malformed>;
-
-fn id_of(value: RawBsonRef<'_>) -> Option<Id> {
-    value.as_object_id().map(|id| Id::from_bytes(id.bytes()))
-}
-
-/// Reads a count from any number type. Negative numbers become 0.
-fn count_of(value: RawBsonRef<'_>) -> Option<u32> {
-    let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
-    match value {
-        RawBsonRef::Int32(n) => Some(clamp(n.into())),
-        RawBsonRef::Int64(n) => Some(clamp(n)),
-        // `as` saturates, and converts NaN to 0.
-        RawBsonRef::Double(n) => Some(n as u32),
-        _ => None,
-    }
-}
-
 /// MongoDB's maximum document size.
 const LARGEST: usize = 16 << 20;
 /// A document this close to the maximum is full: this leaves room for markers and concurrent
@@ -347,56 +319,7 @@ fn entries(array: &RawArray) -> Result<Vec<Entry>> {
 }
 
 fn entry(document: &RawDocument) -> Result<Entry> {
-    with_any_names(document, entry_of)
-}
-
-fn entry_of(document: &RawDocument) -> Result<Entry> {
-    let (mut t, mut o, mut i) = (None, None, None);
-    let (mut flushed, mut n) = (None, None);
-    let (mut mailed, mut fanouts) = (None, None);
-    for field in document.iter_elements() {
-        let field = field?;
-        // Text that is not UTF-8 counts as missing: one bad document must not break the digests of
-        // other users.
-        let value = || field.value().ok();
-        match field.key().as_str() {
-            "t" => t = value().and_then(|t| t.as_str().map(EventType::stored)),
-            "o" => {
-                o = value().and_then(|o| match o {
-                    RawBsonRef::String(text) => Some(ObjectId::stored(text)),
-                    other => id_of(other).map(|id| ObjectId::stored(id.to_string())),
-                });
-            }
-            "i" => match value() {
-                Some(RawBsonRef::Array(array)) => fanouts = ids(array)?,
-                value => i = value.and_then(id_of),
-            },
-            "mailed" => mailed = value().and_then(id_of),
-            "flushed" => flushed = Some(value().and_then(id_of)),
-            "n" => n = value().and_then(count_of),
-            _ => {}
-        }
-    }
-    Ok(match (flushed, t, o) {
-        (Some(id), ..) => Entry::Marker(Marker { id, n }),
-        (None, Some(t), Some(o)) => Entry::Event(Event { t, o, i }),
-        _ => match (mailed, fanouts) {
-            (Some(id), Some(fanouts)) => Entry::Mailed(Mailed { id, fanouts }),
-            _ => Entry::Other,
-        },
-    })
-}
-
-/// Returns the ids in an array; `None` if it has any other element.
-fn ids(array: &RawArray) -> Result<Option<Vec<Id>>> {
-    let mut ids = Vec::new();
-    for element in array.iter_elements() {
-        match element?.value().ok().and_then(id_of) {
-            Some(id) => ids.push(id),
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(ids))
+    with_any_names(document, read_entry)
 }
 
 #[cfg(test)]

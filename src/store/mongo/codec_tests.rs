@@ -5,6 +5,7 @@ use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
 
 use super::*;
+use crate::domain::{EventType, Marker, ObjectId};
 
 fn bytes(document: &Document) -> Vec<u8> {
     bson::serialize_to_vec(document).unwrap()

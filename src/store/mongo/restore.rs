@@ -2,15 +2,14 @@
 //!
 //! The documents must be equal, or each entry is appended once (see [`entries_to_append`]).
 
-use std::collections::HashSet;
-
 use bson::{Bson, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
 use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
 use super::{Mongo, codec};
-use crate::domain::{Day, Entry, Event, Marker};
-use crate::store::days::{Append, Exported, entries_to_append};
+use crate::domain::{Day, Entry, Mailed};
+use crate::store::days::{StoredEntry, entries_to_append};
+use crate::store::entry::with_coverage;
 use crate::store::{Error, Meeting, Result, extjson};
 
 /// How often to retry after a concurrent write.
@@ -44,25 +43,9 @@ impl Mongo {
             if rest != our_rest {
                 break;
             }
-            let is_at = |from: usize| {
-                let moved = ours.iter().map(|entry| moved(entry, |n| n + from));
-                moved.eq(before[from..from + ours.len()].iter().cloned().map(Some))
-            };
-            // This may be a later export: the stored entries, followed by new ones.
-            let new = match ours.strip_prefix(&before[..]) {
-                Some(new) => new.to_vec(),
-                None => {
-                    let has_room = before.len() >= ours.len();
-                    if has_room && (0..=before.len() - ours.len()).any(is_at) {
-                        return Ok(());
-                    }
-                    let Some(new) = entries_behind(&before, &ours, is_expired) else {
-                        let user = name_in(document);
-                        return Err(Error::Pending { user, day });
-                    };
-                    let new: Option<Vec<RawBson>> = new.into_iter().collect();
-                    new.ok_or_else(|| conflict(day, document))?
-                }
+            let Some(new) = entries_to_append(&before, &ours, is_expired) else {
+                let user = name_in(document);
+                return Err(Error::Pending { user, day });
             };
             if new.is_empty() || self.append(day, document, before.len(), new).await? {
                 return Ok(());
@@ -147,68 +130,24 @@ fn parts(document: &RawDocument) -> Option<Parts<'_>> {
     Some((events?, rest))
 }
 
-fn decoded(entry: &RawBson) -> Entry {
-    match entry {
-        RawBson::Document(entry) => codec::element(entry),
-        _ => Entry::Other,
-    }
-}
-
-/// Returns the identity of an entry: a marker's id, or all of its bytes. An event or a marker
-/// without an id has none: it may occur twice.
-fn identity(entry: &RawBson) -> Option<Vec<u8>> {
-    match decoded(entry) {
-        Entry::Marker(Marker { id, .. }) => id.map(|id| id.bytes().to_vec()),
-        Entry::Event(Event { i: None, .. }) => None,
-        Entry::Event(_) | Entry::Mailed(_) | Entry::Other => {
-            Some(rawdoc! {"entry": entry.clone()}.into_bytes())
+impl StoredEntry for RawBson {
+    fn entry(&self) -> Entry {
+        match self {
+            Self::Document(entry) => codec::element(entry),
+            _ => Entry::Other,
         }
     }
-}
 
-/// Returns the entries to append to `before`, so that it has `ours` once; `None` if that is
-/// refused. An entry is `None` if a marker cannot be read.
-fn entries_behind(
-    before: &[RawBson],
-    ours: &[RawBson],
-    is_expired: bool,
-) -> Option<Vec<Option<RawBson>>> {
-    let stored: HashSet<Vec<u8>> = before.iter().filter_map(identity).collect();
-    let exported = |entry: &RawBson| Exported {
-        is_stored: identity(entry).is_some_and(|identity| stored.contains(&identity)),
-        entry: decoded(entry),
-    };
-    let exported: Vec<Exported> = ours.iter().map(exported).collect();
-    let before: Vec<Entry> = before.iter().map(decoded).collect();
-    let append = entries_to_append(&before, &exported, is_expired)?.into_iter();
-    let entry = |append| match append {
-        Append::Entry(index) => Some(ours[index].clone()),
-        Append::Marker(index, covers) => moved(&ours[index], |_| covers),
-        Append::Note(note) => Some(RawBson::Document(codec::mailed_document(&note))),
-    };
-    Some(append.map(entry).collect())
-}
-
-/// Returns the entry for another position in a list. A marker that covered `n` entries covers
-/// `covers(n)` there. `None` if a field of a marker cannot be read.
-fn moved(entry: &RawBson, covers: impl Fn(usize) -> usize) -> Option<RawBson> {
-    let (RawBson::Document(marker), Entry::Marker(read)) = (entry, decoded(entry)) else {
-        return Some(entry.clone());
-    };
-    let mut moved = RawDocumentBuf::new();
-    for field in marker {
-        let (name, value) = field.ok()?;
-        let covered = read.n.filter(|_| name.as_str() == "n");
-        let covered = covered.map(|n| (n as usize, covers(n as usize)));
-        match covered.filter(|(was, is)| was != is) {
-            Some((_, n)) => match i32::try_from(n) {
-                Ok(n) => moved.append(name, n),
-                Err(_) => moved.append(name, n as i64),
-            },
-            None => moved.append(name, value),
+    fn covering(&self, n: usize) -> Option<Self> {
+        match self {
+            Self::Document(marker) => with_coverage(marker, n).map(Self::Document),
+            _ => None,
         }
     }
-    Some(RawBson::Document(moved))
+
+    fn mailed(mailed: &Mailed) -> Self {
+        Self::Document(codec::mailed_document(mailed))
+    }
 }
 
 #[cfg(test)]
@@ -220,14 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn moving_a_marker_shifts_only_its_count() {
+    fn a_marker_for_another_place_differs_only_in_its_count() {
         let marker = |n: Bson| entry(doc! {"flushed": true, "n": n, "x": 1});
-        let moved = |entry: &RawBson, by: usize| super::moved(entry, |n| n + by).unwrap();
-        assert_eq!(moved(&marker(2.into()), 5), marker(7.into()));
-        assert_eq!(moved(&marker(2_i64.into()), 5), marker(7.into()));
-        let bare = entry(doc! {"flushed": true});
-        assert_eq!(moved(&bare, 5), bare);
-        let event = entry(doc! {"t": "T", "o": "1", "n": 3});
-        assert_eq!(moved(&event, 5), event);
+        assert_eq!(marker(2.into()).covering(7), Some(marker(7.into())));
+        assert_eq!(marker(2_i64.into()).covering(7), Some(marker(7.into())));
     }
 }

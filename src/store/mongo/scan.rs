@@ -10,11 +10,12 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 
-use super::codec::{Malformed, RawStack};
+use super::codec::RawStack;
 use super::patience::Failure;
 use super::reads::Resuming;
 use super::{Mongo, oid};
 use crate::domain::{Form, Id, PersonStacks, Stack, StackId, UserId, Window};
+use crate::store::entry::Malformed;
 use crate::store::{Error, Result};
 
 /// Documents per batch. The server also ends a batch at 16 MB.

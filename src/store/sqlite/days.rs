@@ -1,19 +1,17 @@
 //! Whole days: listing, dropping, exporting and restoring them.
 //!
 //! A day is exported and restored byte for byte. Before a drop, it is compared without blocking
-//! writers, and the drop checks that it has not changed since. A row that has no exact document is
-//! exported as its columns ([`super::odd_rows`]). A document that only MongoDB can store exactly is
-//! rejected.
+//! writers, and the drop checks that it has not changed since. A row that has no exact document
+//! stops the export. A document that only MongoDB can store exactly is rejected.
 
 use async_trait::async_trait;
-use bson::{Bson, Document, RawArrayBuf};
+use bson::{Bson, Document, RawArrayBuf, RawDocument};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 
 use super::answer::{Answer, Statements as _};
-use super::odd_rows::{Column, OddRow};
 use super::{Sqlite, entries, schema};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId};
@@ -38,14 +36,14 @@ impl Days for Sqlite {
         loop {
             // This takes as long as reading the whole day, but does not block writers.
             let compared = self.read(format!("comparing {day}"), move |transaction| {
-                Ok((sum_of(transaction, day)?, DaySize::of(transaction, day)?))
+                Ok((sum_of(transaction, day)?, size_of(transaction, day)?))
             });
             let (found, size) = compared.await?;
             if found != *sum {
                 return Ok(false);
             }
             let dropped = self.write(format!("dropping {day}"), move |transaction| {
-                let same = DaySize::of(transaction, day)? == size;
+                let same = size_of(transaction, day)? == size;
                 if same {
                     let sql = format!("DROP TABLE IF EXISTS {}", day.collection());
                     transaction.execute_batch(&sql)?;
@@ -93,37 +91,21 @@ impl Days for Sqlite {
     }
 }
 
-/// Detects changes of a day without reading its rows.
+/// Returns the schema version, the rows of a day and their bytes, which detect changes of a day
+/// without reading its rows.
 ///
 /// Rows only grow, so each push, marker or append makes the day longer, and restoring adds rows. If
 /// the day is dropped and created again in between, its length may be the same, but the schema
 /// version has changed.
-#[derive(Debug, PartialEq, Eq)]
-struct DaySize {
-    schema: i64,
-    rows: i64,
-    bytes: i64,
-}
-
-impl DaySize {
-    fn of(transaction: &Transaction<'_>, day: Day) -> Answer<Self> {
-        let schema = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
-        let (rows, bytes) = match has_day(transaction, day)? {
-            // `octet_length` reads the length from the row header. `length` would read the whole
-            // text.
-            true => {
-                let sql = "SELECT count(*), coalesce(sum(octet_length(events)), 0) FROM";
-                let sql = format!("{sql} {}", day.collection());
-                transaction.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?
-            }
-            false => (0, 0),
-        };
-        Ok(Self {
-            schema,
-            rows,
-            bytes,
-        })
+fn size_of(transaction: &Transaction<'_>, day: Day) -> Answer<[i64; 3]> {
+    let schema = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
+    if !has_day(transaction, day)? {
+        return Ok([schema, 0, 0]);
     }
+    // `octet_length` reads the length from the row header. `length` would read the whole text.
+    let sql = "SELECT count(*), coalesce(sum(octet_length(events)), 0) FROM";
+    let sql = format!("{sql} {}", day.collection());
+    Ok(transaction.query_row(&sql, [], |row| Ok([schema, row.get(0)?, row.get(1)?]))?)
 }
 
 /// Computes the checksum of a day's documents.
@@ -139,7 +121,7 @@ fn sum_of(transaction: &Transaction<'_>, day: Day) -> Answer<DaySum> {
 /// The position of an export.
 enum Position {
     Start,
-    After(Column),
+    After(Value),
     End,
 }
 
@@ -228,7 +210,7 @@ fn export(
     let (condition, after) = match position {
         Position::Start if !has_day(transaction, day)? => return Ok(None),
         // No id sorts before this.
-        Position::Start => (">=", Column::LEAST),
+        Position::Start => (">=", Value::Real(f64::NEG_INFINITY)),
         Position::After(last) => (">", last),
         Position::End => return Ok(None),
     };
@@ -241,7 +223,7 @@ fn export(
     let (mut lines, mut last) = (Vec::new(), None);
     while let Some(row) = rows.next()? {
         lines.push(line(row, day)?);
-        last = Some(Column::of(row.get_ref(0)?));
+        last = Some(row.get(0)?);
     }
     Ok(match last {
         None => None,
@@ -250,18 +232,19 @@ fn export(
     })
 }
 
-/// Returns a row as a document, if that is exact; otherwise as its columns.
+/// Returns the document of a row, which becomes the same row again.
 fn line(row: &Row<'_>, day: Day) -> Answer<RawStack> {
-    if let Ok(id) = row_id(row.get_ref(0)?, day)
-        && let (ValueRef::Integer(n), Ok(events)) = (row.get_ref(1)?, row.get_ref(2)?.as_str())
-    {
-        let line = document_line(&id, events);
-        let same = |read: Stored| read.id == id && read.n == n && read.events == events;
-        if read(day, &line).is_ok_and(same) {
-            return Ok(line);
+    let id = row_id(row.get_ref(0)?, day)?;
+    let (n, events): (i64, String) = (row.get(1)?, row.get(2)?);
+    let line = document_line(&id, &events);
+    let same = |read: Stored| read.id == id && read.n == n && read.events == events;
+    match read(day, &line).is_ok_and(same) {
+        true => Ok(line),
+        false => {
+            let what = format!("the stack of {} on {day}", id.into_user());
+            Err(Error::corrupt(what, "its entries have no exact form in JSON").into())
         }
     }
-    Ok(OddRow::of(row)?.line())
 }
 
 /// Returns the document of a row.
@@ -292,13 +275,6 @@ struct Stored {
 
 fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting) -> Answer<()> {
     let table = day.collection();
-    if let Some(odd) = OddRow::read(line) {
-        let odd = odd.map_err(|why| Error::corrupt(format!("a line of {day}"), why))?;
-        return match odd.restore(transaction, &table)? {
-            true => Ok(()),
-            false => Err(conflict("somebody", day).into()),
-        };
-    }
     let stored = read(day, line)?;
     let insert =
         format!("INSERT INTO {table} (id, n, events) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING");
@@ -313,7 +289,8 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
     }
     let current = String::from_utf8(current).ok();
     let (Meeting::Append { is_expired }, Some(current)) = (meeting, current) else {
-        return Err(conflict(stored.id.into_user(), day).into());
+        let what = format!("the stack of {} on {day}", stored.id.into_user());
+        return Err(Error::Conflict { what }.into());
     };
     let Some(lines) = entries::lines_to_append(&current, &stored.events, is_expired) else {
         let user = stored.id.into_user().to_string();
@@ -326,67 +303,51 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
         .map(drop)
 }
 
-fn conflict(user: impl std::fmt::Display, day: Day) -> Error {
-    let what = format!("the stack of {user} on {day}");
-    Error::Conflict { what }
-}
-
 /// Reads a line of an export. It writes the entries in canonical form, so that all spellings of a
 /// document become the same row.
 fn read(day: Day, line: &str) -> Result<Stored> {
     let corrupt = |why: extjson::Unreadable| Error::corrupt(format!("a line of {day}"), why);
+    let refused = |whose: &str, why: String| {
+        let stack = format!("the stack of {whose} on {day}");
+        Err(Error::Unsupported(format!("{stack} cannot be kept in SQLite: {why}")))
+    };
     let raw = extjson::from_line(line).map_err(corrupt)?;
     let Ok(mut document) = Document::try_from(&*raw) else {
-        let why =
-            format!("a stack of {day} cannot be kept in SQLite: not all of its text is UTF-8");
-        return Err(Error::Unsupported(why));
+        return refused("a user", "not all of its text is UTF-8".to_owned());
     };
     let id = match document.remove("_id") {
         Some(Bson::String(text)) => RowId::Text(UserId::stored(text)),
         Some(Bson::ObjectId(id)) => RowId::ObjectId(Id::from_bytes(id.bytes())),
         Some(other) => {
-            let why = format!(
-                "a stack of {day} cannot be kept in SQLite: its _id is {other}, not text or ObjectId"
-            );
-            return Err(Error::Unsupported(why));
+            return refused("a user", format!("its _id is {other}, not text or ObjectId"));
         }
         None => return Err(corrupt("it has no _id".into())),
     };
+    let user = id.clone().into_user();
     let Some(Bson::Array(array)) = document.remove("events") else {
-        return Err(corrupt(
-            format!("{} has no array of events", id.into_user()).into(),
-        ));
+        return Err(corrupt(format!("{user} has no array of events").into()));
     };
     if !document.is_empty() {
         let more: Vec<_> = document.keys().map(String::as_str).collect();
-        let (user, more) = (id.into_user(), more.join(", "));
-        let why = format!(
-            "the stack of {user} on {day} cannot be kept in SQLite: it has more than events: {more}"
-        );
-        return Err(Error::Unsupported(why));
+        let why = format!("it has more than events: {}", more.join(", "));
+        return refused(user.as_str(), why);
     }
     let n = array.len() as i64;
     let array = RawArrayBuf::try_from(array).map_err(|why| corrupt(why.into()))?;
     let mut events = String::with_capacity(line.len());
     for entry in &array {
-        extjson::write_value(&mut events, entry.map_err(|why| corrupt(why.into()))?)
-            .map_err(corrupt)?;
+        let entry = entry.map_err(|why| corrupt(why.into()))?;
+        extjson::write_value(&mut events, entry).map_err(corrupt)?;
         events.push('\n');
     }
     let stored = Stored { id, n, events };
     // If Extended JSON has no exact form of an entry, the text form has none either.
     let again = extjson::from_line(&document_line(&stored.id, &stored.events)).map_err(corrupt)?;
-    let exact = raw.get_array("events").ok().map(|events| events.as_bytes())
-        == again
-            .get_array("events")
-            .ok()
-            .map(|events| events.as_bytes());
-    if !exact {
-        let user = stored.id.into_user();
-        let why = format!("the stack of {user} on {day} cannot be kept exactly in SQLite");
-        return Err(Error::Unsupported(why));
+    let bytes = |stack: &RawDocument| Some(stack.get_array("events").ok()?.as_bytes().to_vec());
+    match bytes(&raw) == bytes(&again) {
+        true => Ok(stored),
+        false => refused(user.as_str(), "an entry has no exact form in JSON".to_owned()),
     }
-    Ok(stored)
 }
 
 #[cfg(test)]

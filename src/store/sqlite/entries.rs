@@ -4,14 +4,14 @@
 //! positions count lines. Lines of other writers mean the same as on MongoDB.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use rusqlite::types::ValueRef;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
-use crate::store::days::{Append, Exported, entries_to_append};
+use crate::domain::{Entry, Event, EventType, Id, Mailed, ObjectId};
+use crate::store::days::{StoredEntry, entries_to_append};
+use crate::store::entry::{read_entry, with_coverage};
+use crate::store::extjson;
 
 /// An event in our own spelling.
 #[derive(Serialize, Deserialize)]
@@ -113,73 +113,41 @@ pub(super) fn read_line(line: &str) -> Entry {
             i: i.map(|i| i.id),
         });
     }
-    match serde_json::from_str(line) {
-        Ok(Value::Object(fields)) => read_fields(&fields),
-        // Anything else is not an event. One bad line must not stop the digests of all users.
-        Ok(_) | Err(_) => Entry::Other,
-    }
+    let document = extjson::from_line(line).ok();
+    let entry = document.and_then(|document| read_entry(&document).ok());
+    entry.unwrap_or(Entry::Other)
 }
 
 /// Returns the lines to append to the stored ones, so that each entry of an exported stack is there
 /// once (see [`entries_to_append`]). Returns `None` if that cannot be done.
 pub(super) fn lines_to_append(stored: &str, ours: &str, is_expired: bool) -> Option<String> {
-    if let Some(new) = ours.strip_prefix(stored) {
-        return Some(new.to_owned());
-    }
-    let before: Vec<&str> = stored.lines().collect();
-    let moved_by = |by: usize| ours.lines().map(move |line| moved(line, |n| n + by));
-    let count = ours.lines().count();
-    let stand_at = |from: usize| moved_by(from).eq(before[from..from + count].iter().copied());
-    if before.len() >= count && (0..=before.len() - count).any(stand_at) {
-        return Some(String::new());
-    }
-    let stored: HashSet<Cow<'_, str>> = before.iter().filter_map(|line| name_of(line)).collect();
-    let before: Vec<Entry> = before.into_iter().map(read_line).collect();
-    let ours: Vec<&str> = ours.lines().collect();
-    let exported = |line: &&str| Exported {
-        is_stored: name_of(line).is_some_and(|name| stored.contains(&name)),
-        entry: read_line(line),
-    };
-    let list: Vec<Exported> = ours.iter().map(exported).collect();
-    let mut lines = String::new();
-    for append in entries_to_append(&before, &list, is_expired)? {
-        match append {
-            Append::Entry(index) => lines.push_str(ours[index]),
-            Append::Marker(index, covers) => lines.push_str(&moved(ours[index], |_| covers)),
-            Append::Note(note) => {
-                lines.push_str(&mailed_line(&note));
-                continue;
-            }
-        }
-        lines.push('\n');
-    }
-    Some(lines)
+    let lines = |text: &str| text.lines().map(Line::from).collect::<Vec<_>>();
+    let append = entries_to_append(&lines(stored), &lines(ours), is_expired)?;
+    Some(append.iter().map(|Line(line)| format!("{line}\n")).collect())
 }
 
-/// Returns the identity of an entry: a marker's id, or otherwise the whole line. An event without
-/// an id has no identity, because it may occur twice.
-fn name_of(line: &str) -> Option<Cow<'_, str>> {
-    match read_line(line) {
-        Entry::Marker(Marker { id: Some(id), .. }) => Some(Cow::Owned(id.to_string())),
-        Entry::Event(Event { i: Some(_), .. }) | Entry::Mailed(_) | Entry::Other => {
-            Some(Cow::Borrowed(line))
-        }
-        Entry::Event(_) | Entry::Marker(_) => None,
+/// An entry, without its line end.
+#[derive(Clone, PartialEq)]
+struct Line(String);
+
+impl From<&str> for Line {
+    fn from(line: &str) -> Self {
+        Self(line.to_owned())
     }
 }
 
-/// Returns the line for another place in a list. `covers` maps the number of entries that a marker
-/// covers.
-fn moved(line: &str, covers: impl Fn(usize) -> usize) -> Cow<'_, str> {
-    match read_line(line) {
-        Entry::Marker(Marker {
-            id: Some(id),
-            n: Some(n),
-        }) if covers(n as usize) != n as usize => {
-            let n = u32::try_from(covers(n as usize)).unwrap_or(u32::MAX);
-            Cow::Owned(marker_line(id, n).trim_end().to_owned())
-        }
-        _ => Cow::Borrowed(line),
+impl StoredEntry for Line {
+    fn entry(&self) -> Entry {
+        read_line(&self.0)
+    }
+
+    fn covering(&self, n: usize) -> Option<Self> {
+        let marker = extjson::from_line(&self.0).ok()?;
+        Some(Self(extjson::to_line(&with_coverage(&marker, n)?)))
+    }
+
+    fn mailed(mailed: &Mailed) -> Self {
+        Self::from(mailed_line(mailed).trim_end())
     }
 }
 
@@ -196,60 +164,10 @@ pub(super) fn our_id(line: &str) -> Option<Id> {
     }
 }
 
-fn read_fields(fields: &serde_json::Map<String, Value>) -> Entry {
-    let text = |name: &str| fields.get(name).and_then(Value::as_str);
-    let id = |name: &str| fields.get(name).and_then(object_id);
-    if fields.contains_key("flushed") {
-        return Entry::Marker(Marker {
-            id: id("flushed"),
-            n: fields.get("n").and_then(count),
-        });
-    }
-    let object = text("o")
-        .map(ObjectId::stored)
-        .or_else(|| id("o").map(|id| ObjectId::stored(id.to_string())));
-    match (text("t"), object) {
-        (Some(t), Some(o)) => Entry::Event(Event {
-            t: EventType::stored(t),
-            o,
-            i: id("i"),
-        }),
-        _ => mailed(fields).map_or(Entry::Other, Entry::Mailed),
-    }
-}
-
-fn mailed(fields: &serde_json::Map<String, Value>) -> Option<Mailed> {
-    let fanouts = fields.get("i")?.as_array()?;
-    Some(Mailed {
-        id: object_id(fields.get("mailed")?)?,
-        fanouts: fanouts.iter().map(object_id).collect::<Option<_>>()?,
-    })
-}
-
-fn object_id(value: &Value) -> Option<Id> {
-    Id::from_hex(value.get("$oid")?.as_str()?)
-}
-
-/// Reads a count of any number type. Negative numbers read as 0.
-fn count(value: &Value) -> Option<u32> {
-    let number = |name: &str| value.get(name).and_then(Value::as_str);
-    let whole = || {
-        number("$numberInt")
-            .or_else(|| number("$numberLong"))?
-            .parse::<i64>()
-            .ok()
-    };
-    let double = || number("$numberDouble")?.parse::<f64>().ok();
-    match whole() {
-        Some(n) => Some(u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
-        // `as` saturates, and converts NaN to 0.
-        None => double().map(|n| n as u32),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::Marker;
 
     const HEX: &str = "5334647b139b2165160000d8";
 

@@ -18,7 +18,6 @@ mod merge;
 mod near;
 mod notes;
 mod objects;
-mod odd_rows;
 mod rows;
 mod schema;
 mod stacks;

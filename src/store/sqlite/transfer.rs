@@ -2,10 +2,10 @@
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use rusqlite::types::Value;
 use rusqlite::{Row, Transaction, params_from_iter};
 
 use super::answer::Answer;
-use super::odd_rows::Column;
 use super::rows::{Conflict, Fields, Table};
 use super::{Sqlite, batches, deliveries, directory, journal, objects, suppressions};
 use crate::store::transfer::{NO_REVISION, with_record};
@@ -46,7 +46,7 @@ fn table(kind: Kind) -> (&'static Table, usize) {
 impl Sqlite {
     /// Exports the records of a kind.
     pub(super) fn export_records(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
-        let next = move |after: Vec<Column>| async move {
+        let next = move |after: Vec<Value>| async move {
             let read = move |transaction: &Transaction<'_>| page(transaction, kind, &after);
             let doing = format!("exporting {}", kind.as_str());
             self.read(doing, read).await
@@ -69,8 +69,8 @@ impl Sqlite {
 fn page(
     transaction: &Transaction<'_>,
     kind: Kind,
-    after: &[Column],
-) -> Answer<Option<(Page, Vec<Column>)>> {
+    after: &[Value],
+) -> Answer<Option<(Page, Vec<Value>)>> {
     let (table, columns) = table(kind);
     let key: Vec<&str> = table.names().take(columns).collect();
     let names = key.join(", ");
@@ -98,7 +98,7 @@ fn page(
         }
         read += 1;
         bytes += page.lines.last().map_or(0, String::len);
-        let columns = key.iter().map(|name| row.get_ref(*name).map(Column::of));
+        let columns = key.iter().map(|name| row.get(*name));
         last = Some(columns.collect::<rusqlite::Result<_>>()?);
     }
     Ok(last.map(|last| (page, last)))

@@ -337,7 +337,13 @@ impl Sender {
                 self.gate.account.wait_for_rate().await;
             }
             match self.gate.before_send(permit).await {
-                Ok(()) => (self.mailer.send(reference, &messages, permit).await, None),
+                Ok(()) => {
+                    let began = Instant::now();
+                    let outcomes = self.mailer.send(reference, &messages, permit).await;
+                    let names = outcomes.iter().map(Outcome::as_str);
+                    self.context.metrics.called(began.elapsed(), names);
+                    (outcomes, None)
+                }
                 Err((reason, until)) => (vec![Outcome::Withheld { reason }; messages.len()], until),
             }
         };

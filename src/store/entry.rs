@@ -1,0 +1,101 @@
+//! Reads the entries of stacks, as tidings, its earlier versions and other programs write them.
+//!
+//! An entry that is neither an event nor a marker still takes up its position. One bad entry must
+//! not stop the digests of other users.
+
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document};
+
+use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
+
+/// The bytes are not valid BSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed BSON")]
+pub(super) struct Malformed;
+
+impl From<bson::error::Error> for Malformed {
+    fn from(_: bson::error::Error) -> Self {
+        Self
+    }
+}
+
+type Result<T> = std::result::Result<T, Malformed>;
+
+/// Returns the id in an ObjectId.
+pub(super) fn id_of(value: RawBsonRef<'_>) -> Option<Id> {
+    value.as_object_id().map(|id| Id::from_bytes(id.bytes()))
+}
+
+/// Reads a count from any number type. Negative numbers become 0.
+pub(super) fn count_of(value: RawBsonRef<'_>) -> Option<u32> {
+    let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
+    match value {
+        RawBsonRef::Int32(n) => Some(clamp(n.into())),
+        RawBsonRef::Int64(n) => Some(clamp(n)),
+        // `as` saturates, and converts NaN to 0.
+        RawBsonRef::Double(n) => Some(n as u32),
+        _ => None,
+    }
+}
+
+/// Reads an element of `events`, in the form of any writer.
+pub(super) fn read_entry(document: &RawDocument) -> Result<Entry> {
+    let (mut t, mut o, mut i) = (None, None, None);
+    let (mut flushed, mut n) = (None, None);
+    let (mut mailed, mut fanouts) = (None, None);
+    for field in document.iter_elements() {
+        let field = field?;
+        // Text that is not UTF-8 counts as missing: one bad document must not break the digests of
+        // other users.
+        let value = || field.value().ok();
+        match field.key().as_str() {
+            "t" => t = value().and_then(|t| t.as_str().map(EventType::stored)),
+            "o" => {
+                o = value().and_then(|o| match o {
+                    RawBsonRef::String(text) => Some(ObjectId::stored(text)),
+                    other => id_of(other).map(|id| ObjectId::stored(id.to_string())),
+                });
+            }
+            "i" => match value() {
+                Some(RawBsonRef::Array(array)) => fanouts = ids(array)?,
+                value => i = value.and_then(id_of),
+            },
+            "mailed" => mailed = value().and_then(id_of),
+            "flushed" => flushed = Some(value().and_then(id_of)),
+            "n" => n = value().and_then(count_of),
+            _ => {}
+        }
+    }
+    Ok(match (flushed, t, o) {
+        (Some(id), ..) => Entry::Marker(Marker { id, n }),
+        (None, Some(t), Some(o)) => Entry::Event(Event { t, o, i }),
+        _ => match (mailed, fanouts) {
+            (Some(id), Some(fanouts)) => Entry::Mailed(Mailed { id, fanouts }),
+            _ => Entry::Other,
+        },
+    })
+}
+
+/// Returns the ids in an array; `None` if it has any other element.
+fn ids(array: &RawArray) -> Result<Option<Vec<Id>>> {
+    let mut ids = Vec::new();
+    for element in array.iter_elements() {
+        match element?.value().ok().and_then(id_of) {
+            Some(id) => ids.push(id),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(ids))
+}
+
+/// Returns a marker `{flushed, n}` with this number of covered entries. `None` if a field of it
+/// cannot be read.
+pub(super) fn with_coverage(marker: &RawDocument, covers: usize) -> Option<RawDocumentBuf> {
+    let mut fields = Document::try_from(marker).ok()?;
+    let n = match i32::try_from(covers) {
+        Ok(n) => Bson::Int32(n),
+        Err(_) => Bson::Int64(covers as i64),
+    };
+    fields.insert("n", n);
+    RawDocumentBuf::try_from(&fields).ok()
+}
