@@ -149,7 +149,7 @@ impl AnyRecord {
             Self::Sighting(sighting) => json(sighting),
             Self::Fanout(fanout) => json(&FanoutRecord::whole(fanout, 0)),
             Self::Accumulator(kept) => json(&AccumulatorRecord::row(kept, NO_REVISION)),
-            Self::Batch(batch) => json(&BatchRecord::row(batch)),
+            Self::Batch(batch) => json(&BatchRecord::filed(batch)),
             Self::Delivery(delivery) => {
                 let mut lasting = (**delivery).clone();
                 if !lasting.open {

@@ -1,8 +1,9 @@
 //! Records of accumulators and batches.
 //!
 //! An accumulator `{_id: {u, k}, open, ended, memories, …}` contains its open batch. A batch that
-//! left it ("filed") is in `batches`, in the same shape with an `_id` of its own. In JSON the
-//! events of a batch are in a field of their own (`contents`), and an item is a list.
+//! left it ("filed") is in `batches`, in the same shape with an `_id` of its own. In JSON, older
+//! versions wrote the events of a batch as a field of their own (`contents`), and each item as a
+//! list of its fields.
 
 use chrono::DateTime;
 use compact_str::CompactString;
@@ -13,19 +14,19 @@ use super::{Record, needs, of};
 use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Lead, Memory};
 use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};
 
-listed! {
+record! {
     /// An event that a batch keeps.
-    ItemRecord { i: Oid, t: CompactString, o: CompactString } [t, o, i]
+    ItemRecord of Item { i: Oid, t: CompactString, o: CompactString; }
+    extra(_item) {}
+    odd(record) {}
 }
 
-by_field!(ItemRecord of Item { i, t, o });
-
-listed! {
+record! {
     /// The fan-outs of a filed batch, and when it was filed.
-    MemoryRecord { at: Time, joined: Oids } [at, joined]
+    MemoryRecord of Memory { at: Time, joined: Oids; }
+    extra(_memory) {}
+    odd(record) {}
 }
-
-by_field!(MemoryRecord of Memory { at, joined });
 
 /// The events of a batch, or of its lead.
 #[derive(Serialize, Deserialize)]
@@ -69,7 +70,7 @@ record! {
         count: Count<u64> = Some(Count(batch.contents.count)),
         items: Vec<ItemRecord> = Some(As::from_value(&batch.contents.items)),
         joined: Oids = Some(As::from_value(&batch.joined)),
-        // `contents` exists only in JSON, in place of the three fields above.
+        // Older versions wrote it to JSON, in place of the three fields above.
         contents: BatchContents = None,
         lead: BatchContents = match &batch.lead {
             Lead::Waiting { contents, joined } => Some(BatchContents::of(contents, joined)),
@@ -124,22 +125,6 @@ impl BatchRecord {
             id: None,
             ..Self::from_value(batch)
         }
-    }
-
-    /// Moves the events to `contents`, as in JSON.
-    fn apart(self, batch: &Batch) -> Self {
-        Self {
-            contents: Some(BatchContents::of(&batch.contents, &batch.joined)),
-            count: None,
-            items: None,
-            joined: None,
-            ..self
-        }
-    }
-
-    /// Returns the record for columns.
-    pub(in crate::store) fn row(batch: &Batch) -> Self {
-        Self::filed(batch).apart(batch)
     }
 
     /// Converts a batch that is embedded in this accumulator.
@@ -226,15 +211,13 @@ impl AccumulatorRecord {
 
     /// Returns the record for columns, with this revision.
     pub(in crate::store) fn row(accumulator: &Accumulator, revision: Id) -> Self {
-        let batch = |batch: &Batch| BatchRecord::from_value(batch).apart(batch);
         Self {
             id: Some(AccumulatorIdRecord {
                 u: As::from_value(&accumulator.id.user),
                 k: As::from_value(&accumulator.id.key),
             }),
             stamp: Some(Oid(revision)),
-            open: accumulator.open.as_ref().map(batch),
-            ended: Some(accumulator.ended.iter().map(batch).collect()),
+            ended: Some(As::from_value(&accumulator.ended)),
             memories: Some(As::from_value(&accumulator.memories)),
             ..Self::from_value(accumulator)
         }

@@ -102,9 +102,11 @@ record! {
     odd(record) {}
 }
 
-listed! {
-    /// The number of entries of a stack that an email covers.
-    CoverRecord { s: Text<StackId>, n: Count<u32> } [s, n]
+/// The number of entries of a stack that an email covers. Older versions wrote a list to JSON.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(in crate::store) struct CoverRecord {
+    s: Text<StackId>,
+    n: Count<u32>,
 }
 
 impl As<(StackId, u32)> for CoverRecord {

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use bson::oid;
 use bson::{Bson, RawBsonRef};
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, Utc, Weekday};
 use chrono_tz::Tz;
 use compact_str::CompactString;
 use serde::de::{Error as _, SeqAccess, Visitor};
@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::needs;
 use crate::domain::{
     BatchKey, BatchState, BrandName, Cadence, Day, DeliveryId, DeliveryState, EventType,
-    FanoutState, FollowKey, Id, Lease, ObjectId, ObjectKey, Point, Reason, ReportKind, Route,
-    UserId,
+    FanoutState, FollowKey, Id, Lease, ObjectId, ObjectKey, Point, Quiet, Reason, ReportKind, Route,
+    Start, UserId,
 };
 
 /// Deserializes a value of one BSON type.
@@ -178,6 +178,33 @@ impl<'de, T: TryFrom<u64>> Deserialize<'de> for Count<T> {
     }
 }
 
+/// A local hour, 0 to 23.
+#[derive(Serialize)]
+pub(in crate::store) struct Hour(pub u8);
+
+impl<'de> Deserialize<'de> for Hour {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Count::deserialize(from)?.0 {
+            hour @ 0..24 => Ok(Self(hour)),
+            hour => Err(D::Error::custom(format!("hour {hour} is not 0 to 23"))),
+        }
+    }
+}
+
+/// A weekday; in lower case in BSON.
+#[derive(Deserialize)]
+pub(in crate::store) struct DayOfWeek(pub Weekday);
+
+impl Serialize for DayOfWeek {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let name = self.0.to_string();
+        match to.is_human_readable() {
+            true => name.serialize(to),
+            false => name.to_lowercase().serialize(to),
+        }
+    }
+}
+
 /// A place: GeoJSON in BSON, otherwise `{lng, lat}`.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Place(pub Point);
@@ -331,6 +358,8 @@ forms! {
     DateTime<Utc> as Time: |time| Time(*time), |time| time.0;
     Id as Oid: |id| Oid(*id), |id| id.0;
     Point as Place: |point| Place(*point), |place| place.0;
+    u8 as Hour: |hour| Hour(*hour), |hour| hour.0;
+    Weekday as DayOfWeek: |day| DayOfWeek(*day), |day| day.0;
     BatchKey as Text<BatchKey>: |key| Text(key.clone()), |key| key.0;
     UserId as CompactString: |name| name.as_str().into(), UserId::stored;
     EventType as CompactString: |name| name.as_str().into(), EventType::stored;
@@ -353,7 +382,8 @@ macro_rules! own_forms {
 }
 
 own_forms! {
-    Cadence, DeliveryState, FanoutState, BatchState, ReportKind, Reason, Route, Day, NaiveDate, Tz
+    Cadence, DeliveryState, FanoutState, BatchState, ReportKind, Reason, Route, Day, NaiveDate, Tz,
+    Quiet, Start
 }
 
 /// Returns the time of a BSON date.

@@ -87,48 +87,6 @@ macro_rules! record {
     };
 }
 
-/// Declares a record that is a list in JSON and a map in BSON. The last list is the field order in
-/// BSON.
-macro_rules! listed {
-    (
-        $(#[$doc:meta])* $name:ident { $($field:ident: $form:ty),* }
-        [$($bson:ident),*]
-    ) => {
-        $(#[$doc])*
-        #[derive(serde::Deserialize)]
-        pub(in crate::store) struct $name {
-            $($field: $form,)*
-        }
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                use serde::ser::SerializeMap as _;
-                if to.is_human_readable() {
-                    return ($(&self.$field,)*).serialize(to);
-                }
-                let mut fields = to.serialize_map(None)?;
-                $(fields.serialize_entry(stringify!($bson), &self.$bson)?;)*
-                fields.end()
-            }
-        }
-    };
-}
-
-/// Converts between a record and a value that have the same fields.
-macro_rules! by_field {
-    ($name:ident of $value:ident { $($field:ident),* }) => {
-        impl As<$value> for $name {
-            fn from_value(value: &$value) -> Self {
-                Self { $($field: As::from_value(&value.$field)),* }
-            }
-
-            fn into_value(self) -> Result<$value, String> {
-                Ok($value { $($field: of(stringify!($field), self.$field.into_value())?),* })
-            }
-        }
-    };
-}
-
 pub(super) mod batch;
 pub(super) mod delivery;
 pub(super) mod fallback;

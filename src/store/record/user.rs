@@ -1,23 +1,21 @@
 //! The record of a user.
 //!
 //! [`super::fallback`] gives unreadable fields their defaults and names them. Choices of types and
-//! mutes are stored by name: an object in JSON, a list in BSON, where the name is a field of each
-//! element because field names cannot hold every dot and dollar. Documents of other programs may
-//! have an object there, too.
+//! mutes are lists. The name is a field of each element, because field names cannot hold every dot
+//! and dollar. Documents of other programs and rows of older versions may have an object there.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 use bson::RawBsonRef;
-use chrono::{DateTime, TimeDelta, Utc, Weekday};
+use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use compact_str::CompactString;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::json;
 
-use super::fields::{As, Count, Place, Time, date, typed};
+use super::fields::{As, DayOfWeek, Hour, Place, Time, date, typed};
 use super::{needs, of};
 use crate::domain::preferences::Title;
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
@@ -29,7 +27,8 @@ record! {
     /// See [`User`].
     UserRecord of User as "user" {
         id = "_id": CompactString, confirmed: Option<bool>;
-        name: String, tz: Tz, locale: String, brand: CompactString, loc: Place, unsubscribed: Time
+        name: String, tz: Tz, locale: String, brand: CompactString, loc: Place,
+        unsubscribed: Time, quiet: Quiet, start: Start
     }
     extra(user) {
         email: Email = user.email.clone().map(|email| Email(Some(email))),
@@ -38,8 +37,6 @@ record! {
         mutes: ByName<MuteRecord> = Some(&user.mutes)
             .filter(|mutes| !mutes.is_empty())
             .map(As::from_value),
-        quiet: Quiet = user.quiet,
-        start: Start = user.start,
         suppressed: Since = user.suppressed.map(|since| Since(Some(since))),
         // Each store sets it.
         rev: i64 = None,
@@ -49,8 +46,6 @@ record! {
         digest: of("digest", record.digest.map_or_else(|| Ok(DigestPreference::default()), As::into_value))?,
         types: As::into_value(record.types)?.unwrap_or_default(),
         mutes: As::into_value(record.mutes)?.unwrap_or_default(),
-        quiet: record.quiet,
-        start: record.start,
         suppressed: record.suppressed.and_then(|since| since.0),
         unreadable: Vec::new(),
         revision: Revision(record.rev.unwrap_or_default() as u64),
@@ -58,42 +53,12 @@ record! {
 }
 
 record! {
-    DigestRecord of DigestPreference { ; cadence: Cadence, since: Time }
-    extra(digest) {
-        weekday: DayOfWeek = digest.weekday.map(DayOfWeek),
-        hour: Hour = digest.hour.map(Hour),
+    DigestRecord of DigestPreference {
+        ;
+        cadence: Cadence, since: Time, weekday: DayOfWeek, hour: Hour
     }
-    odd(record) {
-        weekday: record.weekday.map(|day| day.0),
-        hour: record.hour.map(|hour| hour.0),
-    }
-}
-
-/// A local hour, 0 to 23.
-#[derive(Serialize)]
-pub(in crate::store) struct Hour(u8);
-
-impl<'de> Deserialize<'de> for Hour {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match Count::deserialize(from)?.0 {
-            hour @ 0..24 => Ok(Self(hour)),
-            hour => Err(D::Error::custom(format!("hour {hour} is not 0 to 23"))),
-        }
-    }
-}
-
-/// A weekday; in lower case in BSON.
-#[derive(Deserialize)]
-pub(in crate::store) struct DayOfWeek(Weekday);
-
-impl Serialize for DayOfWeek {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let name = self.0.to_string();
-        match to.is_human_readable() {
-            true => name.serialize(to),
-            false => name.to_lowercase().serialize(to),
-        }
-    }
+    extra(_digest) {}
+    odd(record) {}
 }
 
 /// An address. In a document, which other programs may write, an invalid one counts as none.
@@ -137,7 +102,7 @@ impl<'de> Deserialize<'de> for Since {
     }
 }
 
-/// See [`TypePreference`]. In JSON it is `[route, since]` or `[route, since, window]`.
+/// See [`TypePreference`]. Older versions wrote a list of the fields to JSON.
 #[derive(Serialize, Deserialize)]
 pub(in crate::store) struct TypeRecord {
     route: Route,
@@ -173,12 +138,6 @@ impl Keyed for TypeRecord {
     fn take_name(&mut self) -> Option<CompactString> {
         self.t.take()
     }
-
-    fn listed(&self) -> impl Serialize {
-        let window = self.window.map(|window| json!(window));
-        let fields = [Some(json!(self.route)), Some(json!(self.since)), window];
-        fields.into_iter().flatten().collect::<Vec<_>>()
-    }
 }
 
 impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
@@ -209,7 +168,7 @@ impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
     }
 }
 
-/// See [`Mute`]. In JSON it is `[at, until, title]`.
+/// See [`Mute`]. Older versions wrote a list of the fields to JSON.
 #[derive(Serialize, Deserialize)]
 pub(in crate::store) struct MuteRecord {
     at: Time,
@@ -227,10 +186,6 @@ impl Keyed for MuteRecord {
 
     fn take_name(&mut self) -> Option<CompactString> {
         self.s.take()
-    }
-
-    fn listed(&self) -> impl Serialize {
-        (self.at, self.until, &self.title)
     }
 }
 
@@ -262,16 +217,13 @@ impl As<Mutes> for ByName<MuteRecord> {
     }
 }
 
-/// A value that holds its name in BSON.
+/// A value that holds its name.
 pub(in crate::store) trait Keyed: Serialize + DeserializeOwned {
     /// The field of the name.
     const KEY: &'static str;
 
     /// Removes the name.
     fn take_name(&mut self) -> Option<CompactString>;
-
-    /// The value in JSON: a list of the fields, in the order of their declaration.
-    fn listed(&self) -> impl Serialize;
 }
 
 /// Values by name.
@@ -279,10 +231,7 @@ pub(in crate::store) struct ByName<V>(pub Vec<(CompactString, V)>);
 
 impl<V: Keyed> Serialize for ByName<V> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match to.is_human_readable() {
-            true => to.collect_map(self.0.iter().map(|(name, value)| (name, value.listed()))),
-            false => to.collect_seq(self.0.iter().map(|(_, value)| value)),
-        }
+        to.collect_seq(self.0.iter().map(|(_, value)| value))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Tests of user records.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use chrono::TimeDelta;
+use chrono::{TimeDelta, Weekday};
+use serde_json::json;
 
 use super::*;
 use crate::domain::{Point, UserId};
@@ -138,13 +139,19 @@ fn the_stored_form_of_a_user_is_unchanged() {
         assert_eq!(document.get(field), Some(value), "{field}");
     }
     let json = serde_json::to_value(&record).unwrap();
-    let chosen = serde_json::json!(["batch", 1_398_124_800_123_i64, "90m"]);
-    assert_eq!(json["types"], serde_json::json!({"$a.b": chosen}));
     let at = 1_398_124_800_123_i64;
-    let muted = serde_json::json!({"$a.b": [at, at, "Budget"], "artist:7": [at, null, null]});
-    assert_eq!(json["mutes"], muted);
+    let chosen = json!({"t": "$a.b", "route": "batch", "since": at, "window": "90m"});
+    assert_eq!(json["types"], json!([chosen]));
+    let budget = json!({"at": at, "until": at, "title": "Budget", "s": "$a.b"});
+    assert_eq!(json["mutes"], json!([budget, {"at": at, "s": "artist:7"}]));
     assert_eq!(json["digest"]["weekday"], "Wed");
     assert_eq!(json["suppressed"], 1_398_124_800_123_i64);
+
+    let mut older = json;
+    older["types"] = json!({"$a.b": ["batch", at, "90m"]});
+    older["mutes"] = json!({"$a.b": [at, at, "Budget"], "artist:7": [at, null, null]});
+    let record: UserRecord = serde_json::from_value(older).unwrap();
+    assert_eq!(record.value().unwrap(), user);
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Batches for Sqlite {
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         self.change_each("filing batches", batches, |transaction, batch| {
-            let fields = fields(&BatchRecord::row(batch))?;
+            let fields = fields(&BatchRecord::filed(batch))?;
             if BATCHES.insert(transaction, Conflict::Keep, &fields)? == 1 {
                 return Ok(true);
             }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::answer::Answer;
 use crate::domain::user::UnreadableField;
 use crate::store::Error;
-use crate::store::record::fallback::{careful, read_with_defaults};
+use crate::store::record::fallback::{StoredFields, read_with_defaults};
 use crate::store::record::{Record, read, shown_text, value_of};
 
 /// A table whose rows are records.
@@ -146,13 +146,17 @@ impl Table {
         row: &Row<'_>,
         unreadable: &mut Vec<UnreadableField>,
     ) -> Answer<Option<R::Value>> {
+        let mut broken = Vec::new();
         let fields = self.fields(row, Fields::new(), |column, why| {
-            let field = column.path.to_owned();
-            let careful = careful(column.path);
-            unreadable.push(UnreadableField { field, why });
-            Ok(careful)
+            broken.push((column.path.to_owned(), why));
+            Ok(None)
         })?;
-        let read = read_with_defaults::<R, _>(Value::Object(fields), unreadable, |fields| {
+        let stored = StoredFields {
+            fields: fields.into(),
+            epoch: 0.into(),
+            broken,
+        };
+        let read = read_with_defaults::<R>(stored, unreadable, |fields| {
             serde_path_to_error::deserialize(fields)
                 .map_err(|error| (Some(error.path().clone()), error.into_inner().to_string()))
         });

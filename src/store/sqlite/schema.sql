@@ -16,10 +16,10 @@ CREATE TABLE IF NOT EXISTS users (
     weekday      TEXT,
     hour         INTEGER,
     digest_since INTEGER,
-    types        TEXT NOT NULL,     -- {type: [route, since] or [route, since, window]}
+    types        TEXT NOT NULL,     -- [{t: type, route, since, window}]
     suppressed   INTEGER,
     unsubscribed INTEGER,
-    mutes        TEXT,              -- {subject: [at, until or null, title or null]}
+    mutes        TEXT,              -- [{s: subject, at, until, title}]
     quiet        TEXT,              -- {from, to}
     start        TEXT,              -- where it begins: erased, id and entries (domain/start.rs)
     rev          INTEGER NOT NULL DEFAULT 1, -- how often the record was put
@@ -162,7 +162,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
     state       TEXT NOT NULL,
     open        INTEGER NOT NULL,
     slot        TEXT NOT NULL,
-    covers      TEXT NOT NULL,      -- [[stack, n], …]
+    covers      TEXT NOT NULL,      -- [{s: stack, n}]
     marker      TEXT NOT NULL,
     owner       TEXT,
     until       INTEGER,
