@@ -360,10 +360,10 @@ contract! {
         /// Returns the fan-out with this id, if it exists.
         fn fanout(id: Id) -> Option<Fanout>;
 
-        /// Returns parts of the selected fan-outs. Unreadable ones are omitted.
+        /// Returns the events of the selected fan-outs. Unreadable ones are omitted.
         fn journal(which: JournalQuery<'_>) -> Vec<JournalEntry>
             as match which {
-                JournalQuery::Details(_) => "details",
+                JournalQuery::Ids(_) => "details",
                 JournalQuery::Newest(_) => "newest",
             };
 
@@ -376,7 +376,7 @@ contract! {
         async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
             let found = match ids {
                 [] => Vec::new(),
-                ids => self.journal(JournalQuery::Details(ids)).await?,
+                ids => self.journal(JournalQuery::Ids(ids)).await?,
             };
             let found = in_order_of(ids, found, |entry| &entry.id).into_iter();
             Ok(found.map(|entry| entry?.details).collect())

@@ -310,23 +310,23 @@ pub enum UserField {
     Locale,
 }
 
-/// Selects fan-outs, and what to read of them.
+/// Selects fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalQuery<'a> {
-    /// The details of these fan-outs, in any order.
-    Details(&'a [Id]),
-    /// The events of this number of the newest fan-outs, newest first.
+    /// These fan-outs, in any order.
+    Ids(&'a [Id]),
+    /// This number of the newest fan-outs, newest first.
     Newest(usize),
 }
 
-/// Parts of a fan-out.
+/// The events of a fan-out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JournalEntry {
     /// Id of the fan-out.
     pub id: Id,
-    /// Its events, if they were selected.
+    /// Its events.
     pub events: Vec<Event>,
-    /// The details of its events, if they were selected.
+    /// The details of its events, if there are any.
     pub details: Option<Details>,
 }
 

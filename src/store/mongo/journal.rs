@@ -21,7 +21,7 @@ use super::{AUDIENCES, FANOUTS, Mongo, date, in_order, oid, put};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{ChangeNotice, Counts, Day, Fanout, Id, Progress, Selector, UserId};
-use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
+use crate::store::record::fanout::{EventsRecord, FanoutRecord};
 use crate::store::record::fields::Oid;
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{
@@ -132,24 +132,17 @@ impl Journal for Mongo {
     }
 
     async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
-        let doing = "reading parts of fan-outs";
-        let (filter, options) = match which {
-            JournalQuery::Details(ids) => {
+        let doing = "reading events";
+        let (filter, mut options) = match which {
+            JournalQuery::Ids(ids) => {
                 let ids: Vec<Bson> = ids.iter().map(|id| oid(*id)).collect();
-                let options = FindOptions::builder().projection(doc! {"details": 1});
-                (doc! {"_id": {"$in": ids}}, options.build())
+                (doc! {"_id": {"$in": ids}}, FindOptions::default())
             }
-            JournalQuery::Newest(limit) => {
-                let mut options = in_order(doc! {"_id": -1}, limit);
-                options.projection = Some(doc! {"type": 1, "objects": 1});
-                (doc! {}, options)
-            }
+            JournalQuery::Newest(limit) => (doc! {}, in_order(doc! {"_id": -1}, limit)),
         };
+        options.projection = Some(doc! {"type": 1, "objects": 1, "details": 1});
         let found = self.find_raw(doing, FANOUTS, &filter, options).await?;
-        let read = |raw: &RawDocumentBuf| match which {
-            JournalQuery::Details(_) => if_readable(read_bson::<DetailsOf>(raw)),
-            JournalQuery::Newest(_) => if_readable(read_bson::<EventsRecord>(raw)),
-        };
+        let read = |raw: &RawDocumentBuf| if_readable(read_bson::<EventsRecord>(raw));
         Ok(found.iter().filter_map(read).collect())
     }
 

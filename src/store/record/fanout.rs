@@ -160,13 +160,14 @@ impl Record for FanoutRecord {
     }
 }
 
-/// The events of a fan-out.
+/// The events of a fan-out, with their details.
 #[derive(serde::Deserialize)]
 pub(in crate::store) struct EventsRecord {
     #[serde(rename = "_id")]
     id: Oid,
     r#type: CompactString,
     objects: Vec<CompactString>,
+    details: Option<DetailsRecord>,
 }
 
 impl Record for EventsRecord {
@@ -183,28 +184,7 @@ impl Record for EventsRecord {
         Ok(JournalEntry {
             id,
             events: events.collect::<Result<_, String>>()?,
-            details: None,
-        })
-    }
-}
-
-/// The details of a fan-out.
-#[derive(serde::Deserialize)]
-pub(in crate::store) struct DetailsOf {
-    #[serde(rename = "_id")]
-    id: Oid,
-    details: Option<DetailsRecord>,
-}
-
-impl Record for DetailsOf {
-    const WHAT: &'static str = "fan-out";
-    type Value = JournalEntry;
-
-    fn value(self) -> Result<JournalEntry, String> {
-        Ok(JournalEntry {
-            id: self.id.0,
-            events: Vec::new(),
-            details: self.details.into_value()?,
+            details: of("details", self.details.into_value())?,
         })
     }
 }

@@ -13,7 +13,7 @@ use super::Sqlite;
 use super::answer::{Answer, Statements as _, readable};
 use super::rows::{Conflict, Fields, Table, fields, json, millis, to_json};
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{Audience, Day, Details, Fanout, Id, Progress, UserId};
+use crate::domain::{Audience, Day, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
 use crate::store::{
@@ -29,9 +29,13 @@ pub(super) const FANOUTS: Table = Table {
 
 /// The columns that describe the events of a fan-out.
 const EVENTS: Table = Table {
-    name: "fanouts JOIN audiences ON fanout = id",
-    columns: "id=_id type objects:json",
+    name: "fanouts",
+    columns: "id=_id type objects:json details:json",
 };
+
+/// Fan-outs with their audiences and details.
+const WITH_PARTS: &str = "fanouts JOIN audiences ON audiences.fanout = id
+     LEFT JOIN details ON details.fanout = id";
 
 #[async_trait]
 impl Journal for Sqlite {
@@ -114,27 +118,20 @@ impl Journal for Sqlite {
     }
 
     async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
-        let (sql, value) = match which {
-            JournalQuery::Details(ids) => {
+        let (condition, value) = match which {
+            JournalQuery::Ids(ids) => {
                 let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
-                let ids = serde_json::Value::from(ids).to_string();
-                let sql = "SELECT fanout, details FROM details WHERE fanout IN (SELECT value FROM json_each(?1))";
-                (sql, Sql::from(ids))
+                let named = "WHERE id IN (SELECT value FROM json_each(?1))";
+                (named, Sql::from(json!(ids).to_string()))
             }
-            JournalQuery::Newest(limit) => {
-                let sql = "SELECT id, type, objects FROM fanouts JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
-                (sql, Sql::from(limit as i64))
-            }
+            JournalQuery::Newest(limit) => ("ORDER BY id DESC LIMIT ?1", Sql::from(limit as i64)),
         };
-        let is_newest = matches!(which, JournalQuery::Newest(_));
-        self.read("reading parts of fan-outs", move |transaction| {
-            let mut statement = transaction.prepare_cached(sql)?;
+        let sql = format!("SELECT id, type, objects, details FROM {WITH_PARTS} {condition}");
+        self.read("reading events", move |transaction| {
+            let mut statement = transaction.prepare_cached(&sql)?;
             let (mut rows, mut found) = (statement.query([value])?, Vec::new());
             while let Some(row) = rows.next()? {
-                let entry = match is_newest {
-                    true => EVENTS.read::<EventsRecord>(row, Fields::new()),
-                    false => details_entry(row),
-                };
+                let entry = EVENTS.read::<EventsRecord>(row, Fields::new());
                 found.extend(readable(entry.map(Some))?);
             }
             Ok(found)
@@ -254,11 +251,7 @@ fn free_fanouts(
 
 /// Returns the fan-out with this text in a unique column.
 fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Answer<Option<Fanout>> {
-    let sql = format!(
-        "SELECT fanouts.*, objects, audience, details
-         FROM fanouts JOIN audiences ON audiences.fanout = id LEFT JOIN details ON details.fanout = id
-         WHERE {column} = ?1"
-    );
+    let sql = format!("SELECT * FROM {WITH_PARTS} WHERE {column} = ?1");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query([text])?;
     rows.next()?.map(read).transpose()
@@ -269,32 +262,9 @@ pub(super) fn read(row: &Row<'_>) -> Answer<Fanout> {
     let mut apart = Fields::new();
     apart.insert("objects".to_owned(), json(row, "objects", "fan-out")?);
     apart.insert("audience".to_owned(), json!({"parts": 1}));
+    if row.get_ref("details")? != ValueRef::Null {
+        apart.insert("details".to_owned(), json(row, "details", "fan-out")?);
+    }
     let (fanout, _) = FANOUTS.read::<FanoutRecord>(row, apart)?;
-    let details = details_of(row)?;
-    Ok(Fanout {
-        audience,
-        details,
-        ..fanout
-    })
-}
-
-/// Reads a row of details.
-fn details_entry(row: &Row<'_>) -> Answer<JournalEntry> {
-    let id: String = row.get(0)?;
-    let corrupt = |why: crate::domain::Invalid| Error::corrupt("the id of details", why);
-    Ok(JournalEntry {
-        id: id.parse().map_err(corrupt)?,
-        events: Vec::new(),
-        details: details_of(row)?,
-    })
-}
-
-/// Returns the details of an event, if it has any.
-fn details_of(row: &Row<'_>) -> Answer<Option<Details>> {
-    let details: Option<DetailsRecord> = match row.get_ref("details")? {
-        ValueRef::Null => None,
-        _ => Some(json(row, "details", "fan-out")?),
-    };
-    let corrupt = |why| Error::corrupt("details of fan-out", why);
-    Ok(details.into_value().map_err(corrupt)?)
+    Ok(Fanout { audience, ..fanout })
 }

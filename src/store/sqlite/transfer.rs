@@ -80,12 +80,12 @@ fn page(
     };
     let rows = match kind {
         Kind::Fanouts => {
-            "fanouts.*, objects, audience, details FROM fanouts
-             LEFT JOIN audiences ON audiences.fanout = id LEFT JOIN details ON details.fanout = id"
+            "fanouts LEFT JOIN audiences ON audiences.fanout = id
+             LEFT JOIN details ON details.fanout = id"
         }
-        _ => &format!("* FROM {}", table.name),
+        _ => table.name,
     };
-    let sql = format!("SELECT {rows} {condition} ORDER BY {names}");
+    let sql = format!("SELECT * FROM {rows} {condition} ORDER BY {names}");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(after))?;
     let (mut page, mut last, mut read, mut bytes) = (Page::default(), None, 0, 0);
