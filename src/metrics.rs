@@ -172,16 +172,29 @@ counters! {
 fn store_gauges(gauges: &Gauges) -> Registry {
     let mut registry = Registry::with_prefix("tidings");
     let up = ConstGauge::new(u64::from(gauges.up));
-    register(&mut registry, "store_up", "Whether the store answered this scrape in time", up);
+    register(
+        &mut registry,
+        "store_up",
+        "Whether the store answered this scrape in time",
+        up,
+    );
     let Some(state) = &gauges.state else {
         return registry;
     };
     let work = &state.outstanding;
     let (others, blocked) = state.expired_events;
     for (name, help, count) in [
-        ("fanouts_pending", "Accepted events that are not fully fanned out", work.fanouts.count),
+        (
+            "fanouts_pending",
+            "Accepted events that are not fully fanned out",
+            work.fanouts.count,
+        ),
         ("batches_open", "Open batches", work.batches_open),
-        ("batches_due", "Batches that should have closed", work.batches_due.count),
+        (
+            "batches_due",
+            "Batches that should have closed",
+            work.batches_due.count,
+        ),
         ("leases", "Held named leases", work.leases),
         (
             "backlog_events",
@@ -193,7 +206,11 @@ fn store_gauges(gauges: &Gauges) -> Registry {
             "Events of days before the window whose users cannot be emailed",
             state.blocked_events,
         ),
-        ("paused", "Whether sending is paused", u64::from(state.paused)),
+        (
+            "paused",
+            "Whether sending is paused",
+            u64::from(state.paused),
+        ),
     ] {
         register(&mut registry, name, help, ConstGauge::new(count));
     }
@@ -237,7 +254,12 @@ fn store_gauges(gauges: &Gauges) -> Registry {
     register(&mut registry, "deliveries", help, counts("state", &piles));
     let expired = [("reachable", others), ("blocked", blocked)];
     let help = "Events that expired, by whether their users could be emailed";
-    register(&mut registry, "expired_events", help, counts("users", &expired));
+    register(
+        &mut registry,
+        "expired_events",
+        help,
+        counts("users", &expired),
+    );
     let ages = Family::<Labels, Gauge<f64, AtomicU64>>::default();
     for (state, pile) in [("pending", work.pending), ("sending", work.sending)] {
         let gauge = ages.get_or_create(&vec![("state", state.into())]);
@@ -257,7 +279,11 @@ impl Metrics {
             ("store", build.store.to_owned()),
             ("provider", build.provider.clone()),
         ];
-        registry.register("build", "This program and its parts", Info::new(labels.to_vec()));
+        registry.register(
+            "build",
+            "This program and its parts",
+            Info::new(labels.to_vec()),
+        );
         Self {
             counters: Arc::new(Counters::registered(&mut registry)),
             registry: Arc::new(registry),
@@ -308,7 +334,11 @@ impl Metrics {
 
     /// Records a call of the store.
     pub fn stored(&self, verb: &'static str, took: Duration, is_ok: bool) {
-        time(&self.counters.store_time, &vec![("verb", verb.into())], took);
+        time(
+            &self.counters.store_time,
+            &vec![("verb", verb.into())],
+            took,
+        );
         if !is_ok {
             count(&self.counters.store_errors, "verb", verb);
         }
@@ -316,7 +346,10 @@ impl Metrics {
 
     /// Counts a stored field that cannot be read and was replaced by its default.
     pub fn unreadable(&self, record: &'static str, field: &str) {
-        let labels = vec![("record", record.into()), ("field", field.to_owned().into())];
+        let labels = vec![
+            ("record", record.into()),
+            ("field", field.to_owned().into()),
+        ];
         self.counters.unreadable.get_or_create(&labels).inc();
     }
 

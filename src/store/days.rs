@@ -239,7 +239,12 @@ mod tests {
         let marked_again = [three.clone(), marked(Some(1))];
         assert_eq!(append(&marked_again), [three.clone(), marked(Some(4))]);
         let new_marker = |n| marker(Some(id(8)), n);
-        let some_of_both = [one.clone(), three.clone(), new_marker(Some(2)), four.clone()];
+        let some_of_both = [
+            one.clone(),
+            three.clone(),
+            new_marker(Some(2)),
+            four.clone(),
+        ];
         let rest = [three, new_marker(Some(4)), four];
         assert_eq!(append(&some_of_both), rest);
         let bare = [one.clone(), marked(None), one];

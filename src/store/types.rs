@@ -8,7 +8,6 @@ use chrono::{DateTime, Utc};
 
 use super::error::Result;
 use crate::domain::batch::AccumulatorId;
-use crate::domain::delivery::{Correction, Transition};
 use crate::domain::feedback::Suppression;
 use crate::domain::{
     Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryId, DeliveryState, Details,
@@ -374,26 +373,6 @@ pub enum DeliveryFilter<'a> {
     Tags(&'a [Tag]),
     /// Rows with these provider ids. Rows share an id if one call sent several emails.
     ProviderIds(&'a [String]),
-}
-
-/// Describes these transitions in an error, by the first of them.
-pub(super) fn doing(transitions: &[Transition]) -> &'static str {
-    match transitions.first() {
-        Some(Transition::HandOver(_)) => "handing over deliveries",
-        Some(Transition::Recall(_)) => "recalling deliveries",
-        Some(Transition::Hold(_)) => "holding deliveries",
-        Some(Transition::Defer(_)) => "deferring deliveries",
-        Some(Transition::Settle(_) | Transition::Conclude(_)) | None => "settling deliveries",
-    }
-}
-
-/// Describes these corrections in an error, by the first of them.
-pub(super) fn correcting(corrections: &[Correction]) -> &'static str {
-    match corrections.first() {
-        Some(Correction::Judge { .. }) => "judging deliveries",
-        Some(Correction::Cancel { .. }) => "canceling deliveries",
-        Some(Correction::Reopen(_)) | None => "opening deliveries again",
-    }
 }
 
 /// Returns the more severe of two suppressions.

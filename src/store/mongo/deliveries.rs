@@ -21,7 +21,6 @@ use crate::domain::delivery::{
 };
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
 use crate::store::record::delivery::DeliveryRecord;
-use crate::store::types::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 
 /// The number of rows that are corrected at the same time.
@@ -159,7 +158,7 @@ impl Deliveries for Mongo {
             }
             (Bson::from(transition.id().as_str()), change)
         };
-        self.change_each(doing(transitions), DELIVERIES, transitions, change)
+        self.change_each("changing deliveries", DELIVERIES, transitions, change)
             .await
     }
 
@@ -310,7 +309,7 @@ impl Mongo {
         let before = doc! {"state": from.as_str(), "slot": {"$exists": is_open}};
         let which = [before, doc! {"stamp": revision}];
         let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
-        let doing = correcting(std::slice::from_ref(correction));
+        let doing = "correcting deliveries";
         let updated = self.update_one(doing, DELIVERIES, &which, &update, false);
         Ok(match updated.await? {
             Some(1) => Corrected::Done,

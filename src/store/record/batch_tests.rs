@@ -225,8 +225,10 @@ fn lists_of_older_versions_are_readable() {
     json["memories"] = json!([[0, [hex(5)]]]);
     let open = json["open"].as_object_mut().unwrap();
     let contents = ["count", "items", "joined"].map(|name| (name, open.remove(name).unwrap()));
-    let mut contents: serde_json::Map<_, _> =
-        contents.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+    let mut contents: serde_json::Map<_, _> = contents
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect();
     contents["items"] = json!([[hex(1), "T", "$o.1"]]);
     open.insert("contents".to_owned(), contents.into());
     for place in [

@@ -109,7 +109,9 @@ fn replace(
         fields.insert(key.clone(), value);
         return Some(key.clone());
     }
-    let nested = fields.get_mut(key).filter(|_| NESTED.contains(&key.as_str()));
+    let nested = fields
+        .get_mut(key)
+        .filter(|_| NESTED.contains(&key.as_str()));
     let (name, removed) = match (nested, segments.next()) {
         (Some(Value::Object(parts)), Some(Segment::Map { key: name })) => {
             (Some(name.clone()), parts.remove(name))
@@ -117,7 +119,10 @@ fn replace(
         (Some(Value::Array(parts)), Some(Segment::Seq { index })) if *index < parts.len() => {
             let part = parts.remove(*index);
             let name = part["t"].as_str().or(part["s"].as_str());
-            (Some(name.map_or_else(|| format!("[{index}]"), str::to_owned)), Some(part))
+            (
+                Some(name.map_or_else(|| format!("[{index}]"), str::to_owned)),
+                Some(part),
+            )
         }
         _ => (None, None),
     };

@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::needs;
 use crate::domain::{
     BatchKey, BatchState, BrandName, Cadence, Day, DeliveryId, DeliveryState, EventType,
-    FanoutState, FollowKey, Id, Lease, ObjectId, ObjectKey, Point, Quiet, Reason, ReportKind, Route,
-    Start, UserId,
+    FanoutState, FollowKey, Id, Lease, ObjectId, ObjectKey, Point, Quiet, Reason, ReportKind,
+    Route, Start, UserId,
 };
 
 /// Deserializes a value of one BSON type.

@@ -101,11 +101,13 @@ impl Failure {
             Self::Sqlite(cause) => cause.to_string(),
         }
     }
+}
 
-    pub(super) fn while_doing(self, doing: impl Into<String>) -> Error {
-        match self {
-            Self::Sqlite(cause) => Error::database(doing, cause),
-            Self::Store(error) => error,
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Sqlite(cause) => Self::database("using the SQLite file", cause),
+            Failure::Store(error) => error,
         }
     }
 }
@@ -116,8 +118,8 @@ pub(super) fn readable<T>(found: Answer<Option<T>>) -> Answer<Option<T>> {
         if !failure.is_unreadable() {
             return Err(failure);
         }
-        let error = failure.while_doing("reading a row");
-        tracing::warn!(%error, "a row cannot be read, and is passed over");
+        let error = failure.message();
+        tracing::warn!(error, "a row cannot be read, and is skipped");
         Ok(None)
     })
 }

@@ -36,8 +36,7 @@ impl Batches for Sqlite {
         accumulators: &[Accumulator],
         revision: Id,
     ) -> Result<Vec<bool>> {
-        let doing = "putting accumulators";
-        self.change_each(doing, accumulators, move |transaction, accumulator| {
+        self.change_each(accumulators, move |transaction, accumulator| {
             put(transaction, accumulator, revision)
         })
         .await
@@ -93,14 +92,12 @@ impl Batches for Sqlite {
             }
         };
         values.insert(0, limit.into());
-        self.read("looking for accumulators", move |transaction| {
-            accumulators(transaction, which, params_from_iter(values))
-        })
-        .await
+        self.read(move |transaction| accumulators(transaction, which, params_from_iter(values)))
+            .await
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
-        self.change_each("filing batches", batches, |transaction, batch| {
+        self.change_each(batches, |transaction, batch| {
             let fields = fields(&BatchRecord::filed(batch))?;
             if BATCHES.insert(transaction, Conflict::Keep, &fields)? == 1 {
                 return Ok(true);
@@ -112,8 +109,7 @@ impl Batches for Sqlite {
     }
 
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
-        let doing = "settling batches";
-        self.change_each(doing, settled, move |transaction, (id, state)| {
+        self.change_each(settled, move |transaction, (id, state)| {
             let sql =
                 "UPDATE batches SET state = ?2, settled = ?3 WHERE id = ?1 AND state = 'closing'";
             transaction.run(sql, (id.to_string(), state.as_str(), millis(now)))
@@ -127,7 +123,7 @@ impl Batches for Sqlite {
             BatchQuery::Filed(ids) => {
                 let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
                 let ids = serde_json::Value::from(ids).to_string();
-                self.read("reading batches", move |transaction| {
+                self.read(move |transaction| {
                     let named = "id IN (SELECT value FROM json_each(?1)) ORDER BY id DESC";
                     filed(transaction, named, [ids])
                 })
@@ -135,10 +131,8 @@ impl Batches for Sqlite {
             }
             BatchQuery::Matching(filter, before) => {
                 let filter = filter.clone();
-                self.read("looking for batches", move |transaction| {
-                    find(transaction, &filter, before, limit)
-                })
-                .await
+                self.read(move |transaction| find(transaction, &filter, before, limit))
+                    .await
             }
         }
     }

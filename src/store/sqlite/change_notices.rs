@@ -32,7 +32,7 @@ struct Listener {
 #[async_trait]
 impl ChangeNotices for Sqlite {
     async fn change_notices(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
-        let newest = self.read("subscribing to change notices", |transaction| {
+        let newest = self.read(|transaction| {
             let sql = "SELECT coalesce(max(id), 0) FROM pokes";
             Ok(transaction.query_row(sql, [], |row| row.get(0))?)
         });
@@ -46,7 +46,7 @@ impl ChangeNotices for Sqlite {
                 tokio::time::sleep(PAUSE).await;
                 let last = listener.last;
                 let read = move |transaction: &Transaction<'_>| since(transaction, last);
-                let read = listener.store.read("reading change notices", read);
+                let read = listener.store.read(read);
                 let (last, received) = read.await?;
                 listener.last = last;
                 listener.received.extend(received);

@@ -14,13 +14,14 @@ use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema};
 use crate::domain::{BatchState, DeliveryState, FanoutState, Id};
 use crate::store::{
-    Condition, Counted, Diagnostics, Engine, Forgettable, Outstanding, Pile, Result, Retention, Schema,
+    Condition, Counted, Diagnostics, Engine, Forgettable, Outstanding, Pile, Result, Retention,
+    Schema,
 };
 
 #[async_trait]
 impl Diagnostics for Sqlite {
     async fn condition(&self) -> Result<Condition> {
-        self.read("looking at the file", |transaction| {
+        self.read(|transaction| {
             let text = |sql| transaction.query_row(sql, [], |row| row.get::<_, String>(0));
             let engine = Engine::Sqlite {
                 version: text("SELECT sqlite_version()")?,
@@ -42,17 +43,13 @@ impl Diagnostics for Sqlite {
     }
 
     async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
-        self.read("counting outstanding work", move |transaction| {
-            outstanding(transaction, now, most)
-        })
-        .await
+        self.read(move |transaction| outstanding(transaction, now, most))
+            .await
     }
 
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
-        self.read_each("counting", what, |transaction, what| {
-            count(transaction, *what)
-        })
-        .await
+        self.read_each(what, |transaction, what| count(transaction, *what))
+            .await
     }
 }
 
@@ -85,7 +82,7 @@ impl Retention for Sqlite {
             }
             _ => millis(before).into(),
         };
-        self.write("removing old records", move |transaction| {
+        self.write(move |transaction| {
             let (mut gone, last) = (0, sets.len() - 1);
             for set in sets {
                 let named = if *set == sets[last] { key } else { "fanout" };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::answer::Answer;
 use super::schema;
@@ -33,34 +33,51 @@ const READER_CACHE: i64 = 4;
 /// two for each method.
 const STATEMENTS: usize = 128;
 
-#[derive(Debug)]
-pub(super) struct Connections {
+/// A store in one file. While it is open, SQLite keeps two more beside it: the write-ahead log and
+/// its index.
+#[derive(Debug, Clone)]
+pub struct Sqlite {
     path: PathBuf,
     writer: Arc<AsyncMutex<Connection>>,
     turns: Arc<Semaphore>,
     readers: Arc<Mutex<Vec<Connection>>>,
 }
 
-impl Connections {
-    pub(super) async fn open(path: PathBuf) -> Result<Self> {
-        let writer = open_patiently(&path).await?;
+impl Sqlite {
+    /// Opens the file, and creates it and its tables as needed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if the file belongs to another program or to a newer tidings. Such a
+    /// file is not changed.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_owned();
         Ok(Self {
-            path,
-            writer: Arc::new(AsyncMutex::new(writer)),
+            writer: Arc::new(AsyncMutex::new(open_patiently(&path).await?)),
             turns: Arc::new(Semaphore::new(READERS)),
             readers: Arc::default(),
+            path,
         })
+    }
+
+    /// Returns the schema of a file without upgrading it.
+    pub async fn schema_of(path: impl AsRef<Path>) -> Result<Schema> {
+        let path = path.as_ref().to_owned();
+        blocking(move || {
+            let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            schema::of(&mut connection, &path)
+        })
+        .await
     }
 
     /// Runs `work` in a transaction, which is committed durably if it succeeds and rolled back if
     /// not.
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        doing: impl Into<String>,
         work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.writer.clone().lock_owned();
-        in_turn(doing, turn, move |mut writer| {
+        in_turn(turn, move |mut writer| {
             let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let answer = work(&transaction)?;
             slow_disk();
@@ -73,27 +90,50 @@ impl Connections {
     /// Runs `work` on one snapshot of the store.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        doing: impl Into<String>,
         work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turns.clone().acquire_owned();
         let (readers, path) = (self.readers.clone(), self.path.clone());
-        in_turn(doing, turn, move |turn| {
-            let turn = turn.expect("nobody closes this semaphore");
-            let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let mut reader = match idle {
-                Some(reader) => reader,
-                None => open_reader(&path)?,
-            };
+        in_turn(turn, move |turn| {
+            let _turn = turn.expect("the semaphore is never closed");
+            let readers = || readers.lock().unwrap_or_else(PoisonError::into_inner);
+            let idle = readers().pop();
+            let mut reader = idle.map_or_else(|| open_reader(&path), Ok)?;
             let answer = work(&reader.transaction()?)?;
-            readers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(reader);
-            drop(turn);
+            readers().push(reader);
             Ok(answer)
         })
         .await
+    }
+
+    /// Applies one change for each item, in one transaction. Returns the results in the order of
+    /// the items.
+    pub(super) async fn change_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
+        &self,
+        items: &[T],
+        change: impl Fn(&Transaction<'_>, &T) -> Answer<A> + Send + 'static,
+    ) -> Result<Vec<A>> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let items = items.to_vec();
+        self.write(move |transaction| items.iter().map(|item| change(transaction, item)).collect())
+            .await
+    }
+
+    /// Runs one query for each item, in one snapshot. Returns the results in the order of the
+    /// items.
+    pub(super) async fn read_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
+        &self,
+        items: &[T],
+        find: impl Fn(&Transaction<'_>, &T) -> Answer<A> + Send + 'static,
+    ) -> Result<Vec<A>> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let items = items.to_vec();
+        self.read(move |transaction| items.iter().map(|item| find(transaction, item)).collect())
+            .await
     }
 }
 
@@ -102,23 +142,21 @@ impl Connections {
 ///
 /// If the caller drops the future, running work completes, but waiting work is not started.
 async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
-    doing: impl Into<String>,
     turn: impl Future<Output = Turn> + Send + 'static,
     work: impl FnOnce(Turn) -> Answer<T> + Send + 'static,
 ) -> Result<T> {
-    let doing = doing.into();
-    let task = tokio::spawn({
-        let doing = doing.clone();
-        async move {
-            let turn = turn.await;
-            blocking(doing, move || work(turn)).await
-        }
+    let task = tokio::spawn(async move {
+        let turn = turn.await;
+        blocking(move || work(turn)).await
     });
     let mut task = WhileWanted(task);
-    match (&mut task.0).await {
-        Ok(answer) => answer,
-        Err(stopped) => Err(Error::database(doing, stopped)),
-    }
+    (&mut task.0)
+        .await
+        .unwrap_or_else(|stopped| Err(panicked(stopped)))
+}
+
+fn panicked(error: JoinError) -> Error {
+    Error::database("using the SQLite file", error)
 }
 
 /// Delays each commit by `TIDINGS_SLOW_COMMITS` milliseconds, to simulate a slow disk in tests.
@@ -147,13 +185,10 @@ impl<T> Drop for WhileWanted<T> {
 
 /// Runs `work` on a blocking thread. It completes even if the caller drops the future.
 async fn blocking<T: Send + 'static>(
-    doing: impl Into<String>,
     work: impl FnOnce() -> Answer<T> + Send + 'static,
 ) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(answer) => answer.map_err(|failure| failure.while_doing(doing)),
-        Err(panicked) => Err(Error::database(doing, panicked)),
-    }
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(panicked)??)
 }
 
 /// Opens the writer, and retries while the file is locked. SQLite's busy timeout does not apply
@@ -167,7 +202,11 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
             opened => opened.map(Some),
         };
         let doing = format!("opening {}", path.display());
-        if let Some(connection) = blocking(&doing, attempt).await? {
+        let opened = blocking(attempt).await.map_err(|error| match error {
+            Error::Database { cause, .. } => Error::database(&doing, cause),
+            other => other,
+        });
+        if let Some(connection) = opened? {
             return Ok(connection);
         }
         if waited >= PATIENCE {
@@ -194,15 +233,6 @@ fn open_writer(path: &Path) -> Answer<Connection> {
     // A long read can delay checkpoints and make the log grow. This shrinks it afterward.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)
-}
-
-/// Returns the schema of the file without upgrading it.
-pub(super) async fn schema_of(path: PathBuf) -> Result<Schema> {
-    let look = move || {
-        let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        schema::of(&mut connection, &path)
-    };
-    blocking("looking at the schema of the file", look).await
 }
 
 fn open_reader(path: &Path) -> Answer<Connection> {

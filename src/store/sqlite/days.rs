@@ -25,7 +25,7 @@ const CHUNK: usize = 1_000;
 #[async_trait]
 impl Days for Sqlite {
     async fn days(&self) -> Result<Vec<Day>> {
-        self.read("listing days", days).await
+        self.read(days).await
     }
 
     async fn drop_day(&self, day: Day, sum: Option<&DaySum>) -> Result<bool> {
@@ -35,14 +35,14 @@ impl Days for Sqlite {
         };
         loop {
             // This takes as long as reading the whole day, but does not block writers.
-            let compared = self.read(format!("comparing {day}"), move |transaction| {
+            let compared = self.read(move |transaction| {
                 Ok((sum_of(transaction, day)?, size_of(transaction, day)?))
             });
             let (found, size) = compared.await?;
             if found != *sum {
                 return Ok(false);
             }
-            let dropped = self.write(format!("dropping {day}"), move |transaction| {
+            let dropped = self.write(move |transaction| {
                 let same = size_of(transaction, day)? == size;
                 if same {
                     let sql = format!("DROP TABLE IF EXISTS {}", day.collection());
@@ -69,7 +69,7 @@ impl Days for Sqlite {
                             (Page { lines, bad }, next)
                         }))
                     };
-                    self.read(format!("exporting {day}"), export).await
+                    self.read(export).await
                 };
                 stream::try_unfold(Position::Start, next).boxed()
             }
@@ -83,7 +83,7 @@ impl Days for Sqlite {
             Import::Day(day, meeting) => (day, meeting),
         };
         let lines = lines.to_vec();
-        self.write(format!("restoring {day}"), move |transaction| {
+        self.write(move |transaction| {
             create_day(transaction, day)?;
             (lines.iter()).try_for_each(|line| restore(transaction, day, line, meeting))
         })
@@ -309,7 +309,9 @@ fn read(day: Day, line: &str) -> Result<Stored> {
     let corrupt = |why: extjson::Unreadable| Error::corrupt(format!("a line of {day}"), why);
     let refused = |whose: &str, why: String| {
         let stack = format!("the stack of {whose} on {day}");
-        Err(Error::Unsupported(format!("{stack} cannot be kept in SQLite: {why}")))
+        Err(Error::Unsupported(format!(
+            "{stack} cannot be kept in SQLite: {why}"
+        )))
     };
     let raw = extjson::from_line(line).map_err(corrupt)?;
     let Ok(mut document) = Document::try_from(&*raw) else {
@@ -319,7 +321,10 @@ fn read(day: Day, line: &str) -> Result<Stored> {
         Some(Bson::String(text)) => RowId::Text(UserId::stored(text)),
         Some(Bson::ObjectId(id)) => RowId::ObjectId(Id::from_bytes(id.bytes())),
         Some(other) => {
-            return refused("a user", format!("its _id is {other}, not text or ObjectId"));
+            return refused(
+                "a user",
+                format!("its _id is {other}, not text or ObjectId"),
+            );
         }
         None => return Err(corrupt("it has no _id".into())),
     };
@@ -346,7 +351,10 @@ fn read(day: Day, line: &str) -> Result<Stored> {
     let bytes = |stack: &RawDocument| Some(stack.get_array("events").ok()?.as_bytes().to_vec());
     match bytes(&raw) == bytes(&again) {
         true => Ok(stored),
-        false => refused(user.as_str(), "an entry has no exact form in JSON".to_owned()),
+        false => refused(
+            user.as_str(),
+            "an entry has no exact form in JSON".to_owned(),
+        ),
     }
 }
 

@@ -17,7 +17,6 @@ use crate::domain::delivery::{
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
 use crate::store::record::fields::As;
-use crate::store::types::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
 
 pub(super) const DELIVERIES: Table = Table {
@@ -48,7 +47,7 @@ const CLOSED: &str = "open = 0, owner = NULL, until = NULL";
 #[async_trait]
 impl Deliveries for Sqlite {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
-        self.change_each("opening deliveries", rows, |transaction, row| {
+        self.change_each(rows, |transaction, row| {
             let fields = fields(&DeliveryRecord::row(row))?;
             Ok(DELIVERIES.insert(transaction, Conflict::Keep, &fields)? == 1)
         })
@@ -70,7 +69,7 @@ impl Deliveries for Sqlite {
             Claim::Call(call) => (OF_CALL, vec![call.to_owned().into()]),
         };
         let owner = owner.to_owned();
-        self.write("claiming deliveries", move |transaction| {
+        self.write(move |transaction| {
             let ids = transaction.all(sql, params_from_iter(values), |row| row.get(0))?;
             let mut claimed = Vec::with_capacity(ids.len());
             for id in ids {
@@ -144,12 +143,11 @@ impl Deliveries for Sqlite {
             }?;
             Ok(applied == 1)
         };
-        self.change_each(doing(transitions), transitions, apply)
-            .await
+        self.change_each(transitions, apply).await
     }
 
     async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
-        self.change_each("closing deliveries", ids, |transaction, id| {
+        self.change_each(ids, |transaction, id| {
             let sql = format!(
                 "UPDATE deliveries SET {CLOSED}
                  WHERE id = ?1 AND open AND state NOT IN ('pending', 'sending')"
@@ -165,8 +163,7 @@ impl Deliveries for Sqlite {
         now: DateTime<Utc>,
         corrections: &[Correction],
     ) -> Result<Vec<Corrected>> {
-        let doing = correcting(corrections);
-        self.change_each(doing, corrections, move |transaction, one| {
+        self.change_each(corrections, move |transaction, one| {
             correct(transaction, now, one)
         })
         .await
@@ -215,18 +212,15 @@ impl Deliveries for Sqlite {
         };
         let (values, limit) = (values.to_string(), i64::try_from(limit).unwrap_or(i64::MAX));
         let newest = format!("{which} ORDER BY created DESC, id DESC LIMIT ?2");
-        self.read("looking for deliveries", move |transaction| {
-            rows(transaction, &newest, (values, limit))
-        })
-        .await
+        self.read(move |transaction| rows(transaction, &newest, (values, limit)))
+            .await
     }
 }
 
 #[async_trait]
 impl Feedbacks for Sqlite {
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
-        let doing = "recording reports";
-        self.change_each(doing, feedback, |transaction, (id, report)| {
+        self.change_each(feedback, |transaction, (id, report)| {
             let Some(row) = rows(transaction, "id = ?1", [id.as_str()])?.pop() else {
                 return Ok(0);
             };
@@ -245,7 +239,7 @@ impl Feedbacks for Sqlite {
     }
 
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
-        self.read("counting reports", move |transaction| {
+        self.read(move |transaction| {
             let sql = "SELECT state, feedback, count(*) FROM deliveries WHERE settled >= ?1 GROUP BY state, feedback";
             let counts = transaction.all(sql, [millis(since)], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))

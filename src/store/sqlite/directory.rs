@@ -24,16 +24,16 @@ pub(super) const USERS: Table = Table {
 #[async_trait]
 impl Directory for Sqlite {
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
-        self.change_each("putting users", users, put).await
+        self.change_each(users, put).await
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
-        self.read_each("reading users", ids, find).await
+        self.read_each(ids, find).await
     }
 
     async fn delete_user(&self, id: &UserId) -> Result<bool> {
         let id = id.as_str().to_owned();
-        self.write("deleting a user", move |transaction| {
+        self.write(move |transaction| {
             transaction.run("DELETE FROM follows WHERE u = ?1", [&id])?;
             transaction.run("DELETE FROM inboxes WHERE user = ?1", [&id])?;
             notify(transaction, &ChangeNotice::people([id.as_str()]))?;
@@ -55,11 +55,9 @@ impl Directory for Sqlite {
             }
             FollowChange::Unfollow => "DELETE FROM follows WHERE k = ?1 AND u = ?2",
         };
-        self.change_each(
-            "changing follows",
-            follows,
-            move |transaction, (key, user)| transaction.run(sql, (key.as_str(), user.as_str())),
-        )
+        self.change_each(follows, move |transaction, (key, user)| {
+            transaction.run(sql, (key.as_str(), user.as_str()))
+        })
         .await
         .map(drop)
     }
@@ -71,24 +69,22 @@ impl Directory for Sqlite {
         limit: usize,
     ) -> Result<Vec<UserId>> {
         let after = after.map(|after| after.as_str().to_owned());
-        let (doing, selected, of) = match *filter {
-            PeopleFilter::All => ("listing users", "SELECT id FROM users WHERE id", vec![None]),
+        let (selected, of) = match *filter {
+            PeopleFilter::All => ("SELECT id FROM users WHERE id", vec![None]),
             PeopleFilter::Follow(key) => (
-                "reading followers",
                 "SELECT u FROM follows WHERE k = ?3 AND u",
                 vec![Some(key.as_str().to_owned())],
             ),
             PeopleFilter::Address(address) => {
                 let spellings = address.spellings().into_iter();
                 (
-                    "looking for users by their address",
                     "SELECT id FROM users WHERE email = ?3 COLLATE NOCASE AND id",
                     spellings.map(|one| Some(one.reveal().to_owned())).collect(),
                 )
             }
             PeopleFilter::Near { point, km } => {
                 return self
-                    .read("looking for people near a point", move |transaction| {
+                    .read(move |transaction| {
                         near::find(transaction, point, km, after.as_deref(), limit)
                     })
                     .await;
@@ -96,13 +92,11 @@ impl Directory for Sqlite {
             PeopleFilter::Chose(choices) => {
                 let choices = choices.clone();
                 return self
-                    .read("looking for people by their choices", move |transaction| {
-                        chose(transaction, &choices, after.as_deref(), limit)
-                    })
+                    .read(move |transaction| chose(transaction, &choices, after.as_deref(), limit))
                     .await;
             }
         };
-        self.read(doing, move |transaction| {
+        self.read(move |transaction| {
             let mut found = Vec::new();
             for of in &of {
                 let (of, after) = (of.as_deref(), after.as_deref());
@@ -126,17 +120,15 @@ impl Directory for Sqlite {
             }
             UserField::Locale => "SELECT DISTINCT locale FROM users WHERE locale IS NOT NULL",
         };
-        self.read("reading a field of all users", move |transaction| {
-            transaction.all(sql, [], |row| row.get(0))
-        })
-        .await
+        self.read(move |transaction| transaction.all(sql, [], |row| row.get(0)))
+            .await
     }
 
     async fn find_follows(&self, which: FollowFilter<'_>) -> Result<Vec<(FollowKey, UserId)>> {
         match which {
             FollowFilter::Of { user, after, limit } => {
                 let (of, after) = (user.as_str().to_owned(), after.cloned());
-                let keys = self.read("reading follows", move |transaction| {
+                let keys = self.read(move |transaction| {
                     let keys = "SELECT k FROM follows WHERE u = ?3 AND k";
                     let after = after.as_ref().map(FollowKey::as_str);
                     names(transaction, keys, Some(&of), after, limit)
@@ -147,7 +139,7 @@ impl Directory for Sqlite {
                     .collect())
             }
             FollowFilter::Each(follows) => {
-                let found = self.read_each("reading follows", follows, |transaction, follow| {
+                let found = self.read_each(follows, |transaction, follow| {
                     let sql = "SELECT 1 FROM follows WHERE k = ?1 AND u = ?2";
                     let (key, user) = follow;
                     let mut statement = transaction.prepare_cached(sql)?;

@@ -123,7 +123,12 @@ pub(super) fn read_line(line: &str) -> Entry {
 pub(super) fn lines_to_append(stored: &str, ours: &str, is_expired: bool) -> Option<String> {
     let lines = |text: &str| text.lines().map(Line::from).collect::<Vec<_>>();
     let append = entries_to_append(&lines(stored), &lines(ours), is_expired)?;
-    Some(append.iter().map(|Line(line)| format!("{line}\n")).collect())
+    Some(
+        append
+            .iter()
+            .map(|Line(line)| format!("{line}\n"))
+            .collect(),
+    )
 }
 
 /// An entry, without its line end.

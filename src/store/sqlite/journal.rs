@@ -40,7 +40,7 @@ const WITH_PARTS: &str = "fanouts JOIN audiences ON audiences.fanout = id
 #[async_trait]
 impl Journal for Sqlite {
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
-        self.change_each("accepting events", fanouts, accept).await
+        self.change_each(fanouts, accept).await
     }
 
     async fn claim_fanouts(
@@ -51,7 +51,7 @@ impl Journal for Sqlite {
         most: AtMost,
     ) -> Result<Claimed> {
         let owner = owner.to_owned();
-        self.write("claiming fan-outs", move |transaction| {
+        self.write(move |transaction| {
             let mut claimed = Claimed::default();
             for id in free_fanouts(transaction, now, most)? {
                 let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
@@ -79,42 +79,36 @@ impl Journal for Sqlite {
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>> {
         let owner = owner.to_owned();
-        self.change_each(
-            "saving fan-outs",
-            progress,
-            move |transaction, (id, progress)| {
-                let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
+        self.change_each(progress, move |transaction, (id, progress)| {
+            let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
                            people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
                        WHERE id = ?1 AND owner = ?2";
-                let (state, lease) = match progress.done {
-                    true => ("done", None),
-                    false => ("pending", Some((&owner, millis(until)))),
-                };
-                let saved = transaction.run(
-                    sql,
-                    params![
-                        id.to_string(),
-                        owner,
-                        state,
-                        progress.cursor.as_ref().map(UserId::as_str),
-                        progress.counts.people as i64,
-                        progress.counts.pushed as i64,
-                        progress.counts.capped as i64,
-                        lease.map(|(owner, _)| owner),
-                        lease.map(|(_, until)| until),
-                    ],
-                )?;
-                Ok(saved == 1)
-            },
-        )
+            let (state, lease) = match progress.done {
+                true => ("done", None),
+                false => ("pending", Some((&owner, millis(until)))),
+            };
+            let saved = transaction.run(
+                sql,
+                params![
+                    id.to_string(),
+                    owner,
+                    state,
+                    progress.cursor.as_ref().map(UserId::as_str),
+                    progress.counts.people as i64,
+                    progress.counts.pushed as i64,
+                    progress.counts.capped as i64,
+                    lease.map(|(owner, _)| owner),
+                    lease.map(|(_, until)| until),
+                ],
+            )?;
+            Ok(saved == 1)
+        })
         .await
     }
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
-        self.read("reading a fan-out", move |transaction| {
-            find(transaction, "id", &id.to_string())
-        })
-        .await
+        self.read(move |transaction| find(transaction, "id", &id.to_string()))
+            .await
     }
 
     async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
@@ -127,7 +121,7 @@ impl Journal for Sqlite {
             JournalQuery::Newest(limit) => ("ORDER BY id DESC LIMIT ?1", Sql::from(limit as i64)),
         };
         let sql = format!("SELECT id, type, objects, details FROM {WITH_PARTS} {condition}");
-        self.read("reading events", move |transaction| {
+        self.read(move |transaction| {
             let mut statement = transaction.prepare_cached(&sql)?;
             let (mut rows, mut found) = (statement.query([value])?, Vec::new());
             while let Some(row) = rows.next()? {
@@ -141,7 +135,7 @@ impl Journal for Sqlite {
 
     async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let found = self.read("reading pending fan-outs", move |transaction| {
+        let found = self.read(move |transaction| {
             let sql = "SELECT day, min(id) FROM (SELECT day, id FROM fanouts
                            WHERE state = 'pending' ORDER BY at, id LIMIT ?1) GROUP BY day";
             transaction.all(sql, [limit], |row| {

@@ -24,7 +24,7 @@ impl Notes for Sqlite {
                 vec![prefix.to_owned(), format!("{prefix}{}", char::MAX)],
             ),
         };
-        self.read("reading notes", move |transaction| {
+        self.read(move |transaction| {
             let sql = format!("SELECT name, text FROM notes WHERE {condition} ORDER BY name");
             transaction.all(&sql, params_from_iter(values), |row| {
                 Ok((row.get(0)?, row.get(1)?))
@@ -34,10 +34,9 @@ impl Notes for Sqlite {
     }
 
     async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
-        let doing = format!("changing the note {name}");
         let text_of = |text: Option<&str>| text.map(str::to_owned);
         let (name, read, text) = (name.to_owned(), text_of(read), text_of(text));
-        self.write(doing, move |transaction| {
+        self.write(move |transaction| {
             let changed = match (read, text) {
                 (None, None) => 0,
                 (None, Some(text)) => transaction.run(
@@ -72,13 +71,12 @@ impl Leases for Sqlite {
             millis(now),
             millis(furthest_lease_of(name, now)),
         );
-        let doing = format!("leasing {name}");
         let lease = move |transaction: &rusqlite::Transaction<'_>| transaction.run(sql, row);
-        Ok(self.write(doing, lease).await? == 1)
+        Ok(self.write(lease).await? == 1)
     }
 
     async fn release(&self, which: &Release<'_>) -> Result<()> {
-        let (doing, sql, values): (_, _, Vec<Value>) = match *which {
+        let (sql, values): (_, Vec<Value>) = match *which {
             Release::Lease { name, owner } => (
                 "releasing a lease",
                 "DELETE FROM leases WHERE name = ?1 AND owner = ?2",
@@ -101,10 +99,8 @@ impl Leases for Sqlite {
                 vec![millis(now).into()],
             ),
         };
-        self.write(doing, move |transaction| {
-            transaction.run(sql, params_from_iter(values)).map(drop)
-        })
-        .await
+        self.write(move |transaction| transaction.run(sql, params_from_iter(values)).map(drop))
+            .await
     }
 }
 
@@ -119,20 +115,16 @@ impl SeenReports for Sqlite {
         let Some(until) = until else {
             let find = "SELECT mark FROM sightings WHERE key = ?1 AND until > ?2";
             return self
-                .read_each(
-                    "reading webhook ids",
-                    marks,
-                    move |transaction, (key, _)| {
-                        transaction.first(find, (key, millis(now)), |row| row.get(0))
-                    },
-                )
+                .read_each(marks, move |transaction, (key, _)| {
+                    transaction.first(find, (key, millis(now)), |row| row.get(0))
+                })
                 .await;
         };
         if marks.is_empty() {
             return Ok(Vec::new());
         }
         let marks = marks.to_vec();
-        self.write("recording webhook ids", move |transaction| {
+        self.write(move |transaction| {
             transaction.run("DELETE FROM sightings WHERE until <= ?1", [millis(now)])?;
             // Of a mark that expires in the past, nothing is found, and the new one is returned.
             let sql = "INSERT INTO sightings (key, mark, until) VALUES (?1, ?2, ?3)

@@ -33,7 +33,7 @@ impl Objects for Sqlite {
             return Ok(());
         }
         let objects = objects.to_vec();
-        self.write("putting objects", move |transaction| {
+        self.write(move |transaction| {
             for object in &objects {
                 put_object(transaction, object)?;
             }
@@ -44,13 +44,13 @@ impl Objects for Sqlite {
     }
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
-        self.read_each("reading objects", keys, |transaction, key| {
+        self.read_each(keys, |transaction, key| {
             match find_object(transaction, key) {
                 // One unreadable record must not block the emails of all users, so it counts as not
                 // notifiable.
                 Err(failure) if failure.is_unreadable() => {
-                    let error = failure.while_doing("reading an object");
-                    tracing::warn!(%error, "an object cannot be read, and does not apply");
+                    let error = failure.message();
+                    tracing::warn!(error, "an object cannot be read, and does not apply");
                     Ok(Some(Object {
                         notifiable: false,
                         ..Object::bare(key.clone())
@@ -99,7 +99,7 @@ impl Retractions for Sqlite {
             return Ok(());
         }
         let (retractions, about) = (retractions.to_vec(), about.clone());
-        self.write("retracting events", move |transaction| {
+        self.write(move |transaction| {
             for Retraction { t, o, at } in &retractions {
                 let sql = "INSERT INTO retractions (type, object, at) VALUES (?1, ?2, ?3)
                            ON CONFLICT DO UPDATE SET at = excluded.at WHERE at < excluded.at";
@@ -111,20 +111,16 @@ impl Retractions for Sqlite {
     }
 
     async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
-        self.read_each(
-            "reading retractions",
-            events,
-            |transaction, Event { t, o, .. }| {
-                let sql = "SELECT at FROM retractions WHERE type = ?1 AND object = ?2";
-                let at = transaction.first(sql, (t.as_str(), o.as_str()), |row| row.get(0))?;
-                Ok(at.map(|at: String| {
-                    at.parse().unwrap_or_else(|_| {
+        self.read_each(events, |transaction, Event { t, o, .. }| {
+            let sql = "SELECT at FROM retractions WHERE type = ?1 AND object = ?2";
+            let at = transaction.first(sql, (t.as_str(), o.as_str()), |row| row.get(0))?;
+            Ok(at.map(|at: String| {
+                at.parse().unwrap_or_else(|_| {
                     tracing::warn!(%t, %o, "a retraction cannot be read, and reaches everything");
                     Id::LAST
                 })
-                }))
-            },
-        )
+            }))
+        })
         .await
     }
 }
@@ -132,12 +128,12 @@ impl Retractions for Sqlite {
 #[async_trait]
 impl Inboxes for Sqlite {
     async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
-        self.read_each("reading inboxes", users, find_inbox).await
+        self.read_each(users, find_inbox).await
     }
 
     async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
         let user = user.clone();
-        self.read("reading a feed", move |transaction| {
+        self.read(move |transaction| {
             let mut people = stacks::each(transaction, &window, vec![user.clone()])?;
             Ok(FeedParts {
                 person: people.remove(0),
@@ -150,7 +146,7 @@ impl Inboxes for Sqlite {
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
         let inbox = inbox.clone();
-        self.write("putting an inbox", move |transaction| {
+        self.write(move |transaction| {
             let stored = revision_of(transaction, &inbox.user)?;
             if stored != inbox.revision {
                 return Ok(stored == Some(revision));

@@ -27,8 +27,7 @@ fn upgrade(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
     for [table, column, declaration] in columns(&new_file()?)? {
         let sql = "SELECT count(*) > 0 AND count(*) FILTER (WHERE name = ?2) = 0
                    FROM pragma_table_info(?1)";
-        let is_missing: bool =
-            transaction.query_row(sql, [&table, &column], |row| row.get(0))?;
+        let is_missing: bool = transaction.query_row(sql, [&table, &column], |row| row.get(0))?;
         if is_missing {
             let add = format!("ALTER TABLE {table} ADD COLUMN {column} {declaration}");
             transaction.execute_batch(&add)?;
@@ -210,7 +209,7 @@ mod tests {
     }
 
     fn refusal(path: &Path) -> String {
-        open(path).unwrap_err().while_doing("opening").to_string()
+        open(path).unwrap_err().message()
     }
 
     #[test]

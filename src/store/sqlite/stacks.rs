@@ -39,10 +39,8 @@ impl Stacks for Sqlite {
         let lists: Arc<[List]> = pushes.lists.iter().map(|list| List::new(list)).collect();
         for (part, people) in pushes.people.chunks(AT_ONCE).enumerate() {
             let (lists, first, people) = (lists.clone(), part * AT_ONCE, people.to_vec());
-            let capped = self.write(
-                format!("pushing onto stacks of {day}"),
-                move |transaction| push(transaction, day, cap, &lists, &people),
-            );
+            let capped =
+                self.write(move |transaction| push(transaction, day, cap, &lists, &people));
             let capped = capped.await?;
             pushed
                 .capped
@@ -65,9 +63,7 @@ impl Stacks for Sqlite {
                 if !more {
                     return Ok(None);
                 }
-                let (first, last) = (window.first(), window.last());
-                let doing = format!("reading the stacks of {first} to {last}");
-                let people = self.read(doing, move |transaction| {
+                let people = self.read(move |transaction| {
                     merge::read(transaction, &window, after.as_ref(), chunk)
                 });
                 let people = people.await?;
@@ -80,9 +76,8 @@ impl Stacks for Sqlite {
     }
 
     async fn windows(&self, window: Window, users: &[UserId]) -> Result<Vec<PersonStacks>> {
-        let doing = format!("reading stacks of {} to {}", window.first(), window.last());
         let users = users.to_vec();
-        self.read(doing, move |transaction| each(transaction, &window, users))
+        self.read(move |transaction| each(transaction, &window, users))
             .await
     }
 
@@ -93,10 +88,8 @@ impl Stacks for Sqlite {
         lines.sort_by(|a, b| (a.day, &a.row).cmp(&(b.day, &b.row)));
         for part in lines.chunks(AT_ONCE) {
             let part = part.to_vec();
-            self.write("writing markers", move |transaction| {
-                write_markers(transaction, &part)
-            })
-            .await?;
+            self.write(move |transaction| write_markers(transaction, &part))
+                .await?;
         }
         Ok(Vec::new())
     }

@@ -26,8 +26,7 @@ impl Suppressions for Sqlite {
     async fn change_suppressions(&self, change: &SuppressionChange<'_>) -> Result<u64> {
         match *change {
             SuppressionChange::Suppress(suppressions) => {
-                let doing = "suppressing addresses";
-                self.change_each(doing, suppressions, suppress).await?;
+                self.change_each(suppressions, suppress).await?;
                 Ok(0)
             }
             SuppressionChange::Lift {
@@ -38,7 +37,7 @@ impl Suppressions for Sqlite {
                 let address = address.clone();
                 let lift =
                     move |transaction: &Transaction<'_>| lift(transaction, &address, at, expired);
-                Ok(self.write("lifting a suppression", lift).await?.into())
+                Ok(self.write(lift).await?.into())
             }
             SuppressionChange::SoftBounce {
                 address,
@@ -47,7 +46,7 @@ impl Suppressions for Sqlite {
                 since,
             } => {
                 let (address, delivery) = (address.folded(), delivery.clone());
-                self.write("recording a soft bounce", move |transaction| {
+                self.write(move |transaction| {
                     let address = address.reveal();
                     let sql = "INSERT INTO soft_bounces (address, delivery, at) VALUES (?1, ?2, ?3)
                                ON CONFLICT (address, delivery) DO UPDATE SET at = min(at, excluded.at)";
@@ -64,8 +63,7 @@ impl Suppressions for Sqlite {
     }
 
     async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {
-        let doing = "looking for suppressed addresses";
-        self.read_each(doing, addresses, |transaction, address| {
+        self.read_each(addresses, |transaction, address| {
             let stored = find_as(transaction, &address.folded())?;
             Ok(AddressState {
                 suppression: find(transaction, address)?,
@@ -81,7 +79,7 @@ impl Suppressions for Sqlite {
         limit: usize,
     ) -> Result<Vec<Suppression>> {
         let from = after.map_or_else(String::new, |after| after.lowered().reveal().to_owned());
-        self.read("listing suppressed addresses", move |transaction| {
+        self.read(move |transaction| {
             let after = format!("address > ?1 AND {NOT_LIFTED} ORDER BY address LIMIT ?2");
             found(transaction, &after, (from, limit as i64))
         })

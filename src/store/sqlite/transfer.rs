@@ -48,20 +48,16 @@ impl Sqlite {
     pub(super) fn export_records(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
         let next = move |after: Vec<Value>| async move {
             let read = move |transaction: &Transaction<'_>| page(transaction, kind, &after);
-            let doing = format!("exporting {}", kind.as_str());
-            self.read(doing, read).await
+            self.read(read).await
         };
         stream::try_unfold(Vec::new(), next).boxed()
     }
 
     /// Imports records of a kind.
     pub(super) async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
-        let doing = format!("importing {}", kind.as_str());
-        self.change_each(&doing, lines, move |transaction, line| {
-            put(transaction, kind, line)
-        })
-        .await
-        .map(drop)
+        self.change_each(lines, move |transaction, line| put(transaction, kind, line))
+            .await
+            .map(drop)
     }
 }
 
