@@ -10,7 +10,7 @@ use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
 use super::answer::{Answer, Statements as _};
-use super::rows::{Conflict, Table, fields, millis};
+use super::rows::{Conflict, Table, fields, list, millis};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
@@ -57,7 +57,7 @@ impl Batches for Sqlite {
         filter: &AccumulatorFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Accumulator>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let limit = limit as i64;
         let (which, mut values): (_, Vec<Value>) = match *filter {
             AccumulatorFilter::Named(ids) => {
                 let names: Vec<_> = ids.iter().map(names).collect();
@@ -79,8 +79,7 @@ impl Batches for Sqlite {
                 objects,
                 after,
             } => {
-                let objects: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
-                let objects = serde_json::Value::from(objects).to_string();
+                let objects = list(objects.iter().map(ObjectId::as_str));
                 let (user, key) = after.map_or_else(Default::default, names);
                 let values = [kind.to_string(), objects, user, key];
                 let holding = "(user, key) IN (
@@ -121,8 +120,7 @@ impl Batches for Sqlite {
     async fn batches(&self, which: BatchQuery<'_>, limit: usize) -> Result<Vec<Batch>> {
         match which {
             BatchQuery::Filed(ids) => {
-                let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
-                let ids = serde_json::Value::from(ids).to_string();
+                let ids = list(ids.iter().map(Id::to_string));
                 self.read(move |transaction| {
                     let named = "id IN (SELECT value FROM json_each(?1)) ORDER BY id DESC";
                     filed(transaction, named, [ids])

@@ -139,7 +139,7 @@ fn outstanding(
     now: DateTime<Utc>,
     most: u64,
 ) -> Answer<Outstanding> {
-    let (now, most) = (millis(now), i64::try_from(most).unwrap_or(i64::MAX));
+    let (now, most) = (millis(now), most as i64);
     let at_most = |of: &str| -> Answer<u64> {
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {most})");
         let count: i64 = transaction.query_row(&sql, [], |row| row.get(0))?;

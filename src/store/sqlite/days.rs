@@ -12,7 +12,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 
 use super::answer::{Answer, Statements as _};
-use super::{Sqlite, entries, schema};
+use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId};
 use crate::store::{
@@ -58,22 +58,14 @@ impl Days for Sqlite {
     }
 
     fn export(&self, which: Export) -> BoxStream<'_, Result<Page>> {
-        match which {
-            Export::Records(kind) => self.export_records(kind),
-            Export::Day(day) => {
-                let next = move |position: Position| async move {
-                    let export = move |transaction: &Transaction<'_>| {
-                        let page = export(transaction, day, position)?;
-                        Ok(page.map(|(lines, next)| {
-                            let bad = Vec::new();
-                            (Page { lines, bad }, next)
-                        }))
-                    };
-                    self.read(export).await
-                };
-                stream::try_unfold(Position::Start, next).boxed()
-            }
-        }
+        let next = move |after: Vec<Value>| async move {
+            self.read(move |transaction| match which {
+                Export::Day(day) => page(transaction, day, &after),
+                Export::Records(kind) => transfer::page(transaction, kind, &after),
+            })
+            .await
+        };
+        stream::try_unfold(Vec::new(), next).boxed()
     }
 
     async fn import(&self, into: Import, lines: &[String]) -> Result<()> {
@@ -110,19 +102,12 @@ fn size_of(transaction: &Transaction<'_>, day: Day) -> Answer<[i64; 3]> {
 
 /// Computes the checksum of a day's documents.
 fn sum_of(transaction: &Transaction<'_>, day: Day) -> Answer<DaySum> {
-    let (mut summing, mut position) = (Summing::default(), Position::Start);
-    while let Some((lines, next)) = export(transaction, day, position)? {
-        lines.iter().for_each(|line| summing.add(line));
-        position = next;
+    let (mut summing, mut after) = (Summing::default(), Vec::new());
+    while let Some((page, last)) = page(transaction, day, &after)? {
+        page.lines.iter().for_each(|line| summing.add(line));
+        after = last;
     }
     Ok(summing.end())
-}
-
-/// The position of an export.
-enum Position {
-    Start,
-    After(Value),
-    End,
 }
 
 /// Returns all days that have a table, oldest first.
@@ -149,6 +134,40 @@ pub(super) fn create_day(transaction: &Transaction<'_>, day: Day) -> Answer<()> 
         transaction.execute_batch(&schema::day_table(day))?;
     }
     Ok(())
+}
+
+/// Applies `look` to the row of a stack: to its number of entries and their lines.
+pub(super) fn find_row<T>(
+    transaction: &Transaction<'_>,
+    day: Day,
+    id: &RowId,
+    look: impl FnOnce(usize, &[u8]) -> T,
+) -> Answer<Option<T>> {
+    let sql = format!("SELECT n, events FROM {} WHERE id = ?1", day.collection());
+    transaction.first(&sql, [id], |row| {
+        let lines = entries::bytes(row.get_ref(1)?);
+        let n = row.get::<_, i64>(0).map(|n| n.max(0) as usize);
+        Ok(look(
+            n.unwrap_or_else(|_| entries::lines(lines).count()),
+            lines,
+        ))
+    })
+}
+
+/// Appends lines to the row of a stack, and creates it as needed.
+pub(super) fn append_to_row(
+    transaction: &Transaction<'_>,
+    day: Day,
+    id: &RowId,
+    count: usize,
+    lines: &str,
+) -> Answer<()> {
+    let sql = format!(
+        "INSERT INTO {} (id, n, events) VALUES (?1, ?2, ?3)
+         ON CONFLICT DO UPDATE SET n = n + excluded.n, events = events || excluded.events",
+        day.collection()
+    );
+    transaction.run(&sql, (id, count as i64, lines)).map(drop)
 }
 
 /// The id of a stack's row: text or, if an older writer used an ObjectId, its twelve bytes.
@@ -201,35 +220,27 @@ pub(super) fn row_id(value: ValueRef<'_>, day: Day) -> Answer<RowId> {
     }
 }
 
-/// Returns the next chunk of lines, and the position after it; `None` at the end of the day.
-fn export(
+/// Returns the lines behind this id, and the id of the last one. `None` after the last row.
+fn page(
     transaction: &Transaction<'_>,
     day: Day,
-    position: Position,
-) -> Answer<Option<(Vec<RawStack>, Position)>> {
-    let (condition, after) = match position {
-        Position::Start if !has_day(transaction, day)? => return Ok(None),
-        // No id sorts before this.
-        Position::Start => (">=", Value::Real(f64::NEG_INFINITY)),
-        Position::After(last) => (">", last),
-        Position::End => return Ok(None),
-    };
-    let sql = format!(
-        "SELECT id, n, events FROM {} WHERE id {condition} ?1 ORDER BY id LIMIT ?2",
-        day.collection()
-    );
-    let mut statement = transaction.prepare_cached(&sql)?;
-    let mut rows = statement.query((after, CHUNK as i64))?;
-    let (mut lines, mut last) = (Vec::new(), None);
-    while let Some(row) = rows.next()? {
-        lines.push(line(row, day)?);
-        last = Some(row.get(0)?);
+    after: &[Value],
+) -> Answer<Option<(Page, Vec<Value>)>> {
+    if !has_day(transaction, day)? {
+        return Ok(None);
     }
-    Ok(match last {
-        None => None,
-        Some(_) if lines.len() < CHUNK => Some((lines, Position::End)),
-        Some(last) => Some((lines, Position::After(last))),
-    })
+    let table = day.collection();
+    let sql = format!("SELECT id, n, events FROM {table} WHERE id > ?1 ORDER BY id LIMIT {CHUNK}");
+    let mut statement = transaction.prepare_cached(&sql)?;
+    // Every id is greater than this.
+    let least = Value::Real(f64::NEG_INFINITY);
+    let mut rows = statement.query([after.first().unwrap_or(&least)])?;
+    let (mut page, mut last) = (Page::default(), None);
+    while let Some(row) = rows.next()? {
+        page.lines.push(line(row, day)?);
+        last = Some(vec![row.get(0)?]);
+    }
+    Ok(last.map(|last| (page, last)))
 }
 
 /// Returns the document of a row, which becomes the same row again.
@@ -296,11 +307,7 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
         let user = stored.id.into_user().to_string();
         return Err(Error::Pending { user, day }.into());
     };
-    let append = format!("UPDATE {table} SET n = n + ?2, events = events || ?3 WHERE id = ?1");
-    let count = lines.lines().count() as i64;
-    transaction
-        .run(&append, (&stored.id, count, lines))
-        .map(drop)
+    append_to_row(transaction, day, &stored.id, lines.lines().count(), &lines)
 }
 
 /// Reads a line of an export. It writes the entries in canonical form, so that all spellings of a

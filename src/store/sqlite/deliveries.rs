@@ -210,7 +210,7 @@ impl Deliveries for Sqlite {
                 json!(ids),
             ),
         };
-        let (values, limit) = (values.to_string(), i64::try_from(limit).unwrap_or(i64::MAX));
+        let (values, limit) = (values.to_string(), limit as i64);
         let newest = format!("{which} ORDER BY created DESC, id DESC LIMIT ?2");
         self.read(move |transaction| rows(transaction, &newest, (values, limit)))
             .await

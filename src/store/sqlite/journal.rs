@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Sqlite;
 use super::answer::{Answer, Statements as _, readable};
-use super::rows::{Conflict, Fields, Table, fields, json, millis, to_json};
+use super::rows::{Conflict, Fields, Table, fields, json, list, millis, to_json};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Day, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
@@ -114,9 +114,8 @@ impl Journal for Sqlite {
     async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
         let (condition, value) = match which {
             JournalQuery::Ids(ids) => {
-                let ids: Vec<String> = ids.iter().map(Id::to_string).collect();
                 let named = "WHERE id IN (SELECT value FROM json_each(?1))";
-                (named, Sql::from(json!(ids).to_string()))
+                (named, Sql::from(list(ids.iter().map(Id::to_string))))
             }
             JournalQuery::Newest(limit) => ("ORDER BY id DESC LIMIT ?1", Sql::from(limit as i64)),
         };
@@ -134,7 +133,7 @@ impl Journal for Sqlite {
     }
 
     async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let limit = limit as i64;
         let found = self.read(move |transaction| {
             let sql = "SELECT day, min(id) FROM (SELECT day, id FROM fanouts
                            WHERE state = 'pending' ORDER BY at, id LIMIT ?1) GROUP BY day";
@@ -163,15 +162,11 @@ impl Journal for Sqlite {
 
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
     let record = fields(&FanoutRecord::from_value(fanout))?;
-    if FANOUTS.insert(transaction, Conflict::KeepOn("key"), &record)? == 0 {
+    if FANOUTS.insert(transaction, Conflict::Keep, &record)? == 0 {
+        let what = || format!("audience of fan-out {}", fanout.key);
         let known = find(transaction, "key", &fanout.key)?;
-        let lost = || {
-            Error::corrupt(
-                format!("audience of fan-out {}", fanout.key),
-                "it is missing",
-            )
-        };
-        return Ok(Accepted::Known(Box::new(known.ok_or_else(lost)?)));
+        let known = known.ok_or_else(|| Error::corrupt(what(), "it is missing"))?;
+        return Ok(Accepted::Known(Box::new(known)));
     }
     write_apart(transaction, fanout)?;
     Ok(Accepted::New)

@@ -6,7 +6,7 @@ use rusqlite::{params_from_iter, types::Value};
 
 use super::Sqlite;
 use super::answer::Statements as _;
-use super::rows::millis;
+use super::rows::{list, millis};
 use crate::domain::Lease;
 use crate::domain::coordination::furthest_lease_of;
 use crate::store::{Leases, NoteFilter, Notes, Release, Result, SeenReports};
@@ -16,7 +16,7 @@ impl Notes for Sqlite {
     async fn notes(&self, which: NoteFilter<'_>) -> Result<Vec<(String, String)>> {
         let (condition, values) = match which {
             NoteFilter::Named(names) => {
-                let names = serde_json::Value::from(names).to_string();
+                let names = list(names.iter().copied());
                 ("name IN (SELECT value FROM json_each(?1))", vec![names])
             }
             NoteFilter::Prefix(prefix) => (

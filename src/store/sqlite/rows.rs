@@ -45,8 +45,6 @@ enum Form {
 pub(super) enum Conflict {
     Replace,
     Keep,
-    /// Keeps the existing row if the conflict is in this column; any other conflict is an error.
-    KeepOn(&'static str),
 }
 
 /// The fields of a record, by name.
@@ -93,9 +91,8 @@ impl Table {
             });
         }
         let (or, on_conflict) = match conflict {
-            Conflict::Replace => (" OR REPLACE", String::new()),
-            Conflict::Keep => ("", "ON CONFLICT DO NOTHING".to_owned()),
-            Conflict::KeepOn(column) => ("", format!("ON CONFLICT ({column}) DO NOTHING")),
+            Conflict::Replace => (" OR REPLACE", ""),
+            Conflict::Keep => ("", "ON CONFLICT DO NOTHING"),
         };
         let table = self.name;
         let sql = format!("INSERT{or} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
@@ -248,6 +245,11 @@ impl Column {
 /// Returns the stored form of a time: whole milliseconds.
 pub(super) fn millis(time: DateTime<Utc>) -> i64 {
     time.timestamp_millis()
+}
+
+/// Returns a JSON list, for `json_each`.
+pub(super) fn list<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().collect::<Value>().to_string()
 }
 
 /// Serializes a value as JSON.

@@ -10,12 +10,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use rusqlite::types::ValueRef;
-use rusqlite::{CachedStatement, Transaction};
+use rusqlite::Transaction;
 
 use super::answer::Answer;
 use super::change_notices::notify;
-use super::days::RowId;
+use super::days::{RowId, append_to_row, find_row};
 use super::{Sqlite, days, entries, merge};
 use crate::domain::{
     BadStack, ChangeNotice, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId,
@@ -101,8 +100,6 @@ struct List {
     lines: Vec<String>,
     /// Indices of the entries without duplicates.
     distinct: Vec<usize>,
-    /// The lines of all distinct entries, for a new stack.
-    whole: String,
     ids: HashSet<Option<Id>>,
 }
 
@@ -113,13 +110,11 @@ impl List {
         let distinct: Vec<_> = (0..events.len())
             .filter(|n| seen.insert(&events[*n]))
             .collect();
-        let whole = distinct.iter().map(|n| lines[*n].as_str()).collect();
         let ids = events.iter().map(|event| event.i).collect();
         Self {
             events: events.to_vec(),
             lines,
             distinct,
-            whole,
             ids,
         }
     }
@@ -148,53 +143,6 @@ impl List {
     }
 }
 
-/// The statements that read and write the rows of one day.
-struct DayRows<'a> {
-    insert: CachedStatement<'a>,
-    find: CachedStatement<'a>,
-    append: CachedStatement<'a>,
-}
-
-impl<'a> DayRows<'a> {
-    fn of(transaction: &'a Transaction<'_>, day: Day) -> Answer<Self> {
-        let table = day.collection();
-        Ok(Self {
-            insert: transaction.prepare_cached(&format!(
-                "INSERT INTO {table} (id, n, events) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"
-            ))?,
-            find: transaction
-                .prepare_cached(&format!("SELECT n, events FROM {table} WHERE id = ?1"))?,
-            append: transaction.prepare_cached(&format!(
-                "UPDATE {table} SET n = n + ?2, events = events || ?3 WHERE id = ?1"
-            ))?,
-        })
-    }
-
-    /// Adds a row with these lines, unless the user has one. Returns whether it was added.
-    fn insert(&mut self, id: &RowId, count: usize, lines: &str) -> Answer<bool> {
-        Ok(self.insert.execute((id, count as i64, lines))? == 1)
-    }
-
-    /// Applies `look` to a row: to its number of entries and their lines.
-    fn find<T>(&mut self, id: &RowId, look: impl FnOnce(usize, &[u8]) -> T) -> Answer<Option<T>> {
-        let mut rows = self.find.query([id])?;
-        let Some(row) = rows.next()? else {
-            return Ok(None);
-        };
-        let lines = entries::bytes(row.get_ref(1)?);
-        let n = match row.get_ref(0)? {
-            ValueRef::Integer(n) => usize::try_from(n).unwrap_or(0),
-            _ => entries::lines(lines).count(),
-        };
-        Ok(Some(look(n, lines)))
-    }
-
-    fn append(&mut self, id: &RowId, count: usize, lines: &str) -> Answer<()> {
-        self.append.execute((id, count as i64, lines))?;
-        Ok(())
-    }
-}
-
 /// Pushes the entries of these users. Returns the entries that did not fit: the index of the user,
 /// and the indices in the user's list.
 fn push(
@@ -212,27 +160,16 @@ fn push(
         return Ok(capped);
     }
     days::create_day(transaction, day)?;
-    let mut rows = DayRows::of(transaction, day)?;
-    // Users with and without a stack tend to come in runs, so each attempt assumes the result of
-    // the last.
-    let mut fresh = true;
     for (place, (user, list)) in people.iter().enumerate() {
         let (id, list) = (RowId::Text(user.clone()), &lists[*list]);
-        let whole = list.distinct.len() <= cap && !list.distinct.is_empty();
-        if fresh && whole && rows.insert(&id, list.distinct.len(), &list.whole)? {
-            continue;
-        }
-        let stored = rows.find(&id, |n, lines| (n, list.missing_in(lines)))?;
-        fresh = stored.is_none();
+        let stored = find_row(transaction, day, &id, |n, lines| {
+            (n, list.missing_in(lines))
+        })?;
         let (n, mut missing) = stored.unwrap_or_else(|| (0, list.distinct.clone()));
         let over = missing.split_off(missing.len().min(cap.saturating_sub(n)));
         if !missing.is_empty() {
             let lines: String = missing.iter().map(|n| list.lines[*n].as_str()).collect();
-            if fresh {
-                rows.insert(&id, missing.len(), &lines)?;
-            } else {
-                rows.append(&id, missing.len(), &lines)?;
-            }
+            append_to_row(transaction, day, &id, missing.len(), &lines)?;
         }
         if !over.is_empty() {
             capped.push((place, list.places_of(&over)));
@@ -260,13 +197,12 @@ pub(super) fn each(
         .into_iter()
         .filter(|day| window.contains(*day))
     {
-        let mut rows = DayRows::of(transaction, day)?;
         for person in &mut found {
             for form in [Form::ObjectId, Form::Text] {
                 let Some(id) = RowId::of(&person.user, form) else {
                     continue;
                 };
-                let entries = rows.find(&id, |_, lines| entries::read(lines))?;
+                let entries = find_row(transaction, day, &id, |_, lines| entries::read(lines))?;
                 let stack = |entries| Stack::new(StackId { day, form }, entries);
                 person.stacks.extend(entries.map(stack));
             }
@@ -329,11 +265,10 @@ fn write_markers(transaction: &Transaction<'_>, markers: &[NewLine]) -> Answer<(
         if !days::has_day(transaction, day)? {
             continue;
         }
-        let mut rows = DayRows::of(transaction, day)?;
         for marker in of_a_day {
-            let is_stored = rows.find(&marker.row, |_, lines| marker.is_in(lines))?;
-            if is_stored == Some(false) {
-                rows.append(&marker.row, 1, &marker.line)?;
+            let is_in = |_, lines: &[u8]| marker.is_in(lines);
+            if find_row(transaction, day, &marker.row, is_in)? == Some(false) {
+                append_to_row(transaction, day, &marker.row, 1, &marker.line)?;
             }
         }
     }

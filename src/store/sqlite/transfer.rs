@@ -1,7 +1,5 @@
 //! Exports tables as lines and imports lines, for a whole store.
 
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
 use rusqlite::types::Value;
 use rusqlite::{Row, Transaction, params_from_iter};
 
@@ -44,15 +42,6 @@ fn table(kind: Kind) -> (&'static Table, usize) {
 }
 
 impl Sqlite {
-    /// Exports the records of a kind.
-    pub(super) fn export_records(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
-        let next = move |after: Vec<Value>| async move {
-            let read = move |transaction: &Transaction<'_>| page(transaction, kind, &after);
-            self.read(read).await
-        };
-        stream::try_unfold(Vec::new(), next).boxed()
-    }
-
     /// Imports records of a kind.
     pub(super) async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
         self.change_each(lines, move |transaction, line| put(transaction, kind, line))
@@ -62,7 +51,7 @@ impl Sqlite {
 }
 
 /// Reads the rows behind this key, and returns the key of the last one. `None` after the last row.
-fn page(
+pub(super) fn page(
     transaction: &Transaction<'_>,
     kind: Kind,
     after: &[Value],
