@@ -14,7 +14,7 @@ use rusqlite::{Row, ToSql, Transaction};
 use super::answer::{Answer, Statements as _};
 use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::domain::{Day, Form, Id, UserId};
+use crate::domain::{Day, Form, Id, UserId, Window};
 use crate::store::{
     DaySum, Days, Error, Export, Import, Meeting, Page, RawStack, Result, Summing, extjson,
 };
@@ -119,6 +119,13 @@ pub(super) fn days(transaction: &Transaction<'_>) -> Answer<Vec<Day>> {
         .iter()
         .filter_map(|name| Day::of_collection(name))
         .collect())
+}
+
+/// Returns the days of the window that have a table, oldest first.
+pub(super) fn days_in(transaction: &Transaction<'_>, window: &Window) -> Answer<Vec<Day>> {
+    let mut days = days(transaction)?;
+    days.retain(|day| window.contains(*day));
+    Ok(days)
 }
 
 pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Answer<bool> {
@@ -285,21 +292,17 @@ struct Stored {
 }
 
 fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting) -> Answer<()> {
-    let table = day.collection();
     let stored = read(day, line)?;
-    let insert =
-        format!("INSERT INTO {table} (id, n, events) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING");
-    if transaction.run(&insert, (&stored.id, stored.n, &stored.events))? == 1 {
-        return Ok(());
-    }
-    let current = format!("SELECT CAST(events AS BLOB) FROM {table} WHERE id = ?1");
-    let current = transaction.first(&current, [&stored.id], |row| row.get(0))?;
-    let current: Vec<u8> = current.unwrap_or_default();
+    let current = find_row(transaction, day, &stored.id, |_, lines| lines.to_vec())?;
+    let Some(current) = current else {
+        let count = stored.n as usize;
+        return append_to_row(transaction, day, &stored.id, count, &stored.events);
+    };
     if current == stored.events.as_bytes() {
         return Ok(());
     }
-    let current = String::from_utf8(current).ok();
-    let (Meeting::Append { is_expired }, Some(current)) = (meeting, current) else {
+    let (Meeting::Append { is_expired }, Ok(current)) = (meeting, String::from_utf8(current))
+    else {
         let what = format!("the stack of {} on {day}", stored.id.into_user());
         return Err(Error::Conflict { what }.into());
     };

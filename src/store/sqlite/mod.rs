@@ -14,7 +14,6 @@ mod deliveries;
 mod directory;
 mod entries;
 mod journal;
-mod merge;
 mod near;
 mod notes;
 mod objects;

@@ -4,7 +4,7 @@
 //! the cap is exact. Users are written in id order, which is the order of the table. Start with
 //! [`push`].
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use rusqlite::Transaction;
 use super::answer::Answer;
 use super::change_notices::notify;
 use super::days::{RowId, append_to_row, find_row};
-use super::{Sqlite, days, entries, merge};
+use super::{Sqlite, days, entries};
 use crate::domain::{
     BadStack, ChangeNotice, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId,
     UserId, Window,
@@ -63,7 +63,8 @@ impl Stacks for Sqlite {
                     return Ok(None);
                 }
                 let people = self.read(move |transaction| {
-                    merge::read(transaction, &window, after.as_ref(), chunk)
+                    let users = users_after(transaction, &window, after.as_ref(), chunk)?;
+                    each(transaction, &window, users)
                 });
                 let people = people.await?;
                 let more = people.len() == chunk;
@@ -180,6 +181,38 @@ fn push(
     Ok(capped)
 }
 
+/// Returns the next users that have a stack in the window, in ascending order.
+fn users_after(
+    transaction: &Transaction<'_>,
+    window: &Window,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Answer<Vec<UserId>> {
+    let from = after.map_or("", UserId::as_str);
+    let mut users = BTreeSet::new();
+    for day in days::days_in(transaction, window)? {
+        // All text sorts before all bytes, which are the ObjectIds of older writers.
+        let text = Some((RowId::Text(UserId::stored(from)), "id < x''"));
+        let bytes = Id::first_from(from).map(|id| (RowId::ObjectId(id), "true"));
+        for (first, condition) in text.into_iter().chain(bytes) {
+            let table = day.collection();
+            let sql = format!(
+                "SELECT id FROM {table} WHERE id >= ?1 AND {condition} ORDER BY id LIMIT ?2"
+            );
+            let mut statement = transaction.prepare_cached(&sql)?;
+            let mut rows = statement.query((first, limit as i64 + 1))?;
+            while let Some(row) = rows.next()? {
+                // A row without a valid id belongs to no user.
+                users.extend(days::row_id(row.get_ref(0)?, day).map(RowId::into_user));
+            }
+        }
+    }
+    let next = users
+        .into_iter()
+        .filter(|user| after.is_none_or(|after| user > after));
+    Ok(next.take(limit).collect())
+}
+
 /// Looks up each user, day and form.
 pub(super) fn each(
     transaction: &Transaction<'_>,
@@ -193,10 +226,7 @@ pub(super) fn each(
             stacks: Vec::new(),
         })
         .collect();
-    for day in days::days(transaction)?
-        .into_iter()
-        .filter(|day| window.contains(*day))
-    {
+    for day in days::days_in(transaction, window)? {
         for person in &mut found {
             for form in [Form::ObjectId, Form::Text] {
                 let Some(id) = RowId::of(&person.user, form) else {
