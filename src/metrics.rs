@@ -168,105 +168,71 @@ counters! {
         "End of the last round of a part of the worker";
 }
 
+/// Registers gauges, each with its name, its description and its value.
+macro_rules! gauges {
+    ($registry:ident: $($name:literal, $help:literal = $gauge:expr;)*) => {
+        $(register(&mut $registry, $name, $help, $gauge);)*
+    };
+}
+
 /// Returns the gauges of the store. Before its first answer there is only `store_up`.
 fn store_gauges(gauges: &Gauges) -> Registry {
     let mut registry = Registry::with_prefix("tidings");
-    let up = ConstGauge::new(u64::from(gauges.up));
-    register(
-        &mut registry,
-        "store_up",
-        "Whether the store answered this scrape in time",
-        up,
-    );
+    let count = ConstGauge::<u64>::new;
+    gauges! { registry:
+        "store_up", "Whether the store answered this scrape in time" = count(gauges.up.into());
+    }
     let Some(state) = &gauges.state else {
         return registry;
     };
     let work = &state.outstanding;
-    let (others, blocked) = state.expired_events;
-    for (name, help, count) in [
-        (
-            "fanouts_pending",
-            "Accepted events that are not fully fanned out",
-            work.fanouts.count,
-        ),
-        ("batches_open", "Open batches", work.batches_open),
-        (
-            "batches_due",
-            "Batches that should have closed",
-            work.batches_due.count,
-        ),
-        ("leases", "Held named leases", work.leases),
-        (
-            "backlog_events",
-            "Unsent events of days before the window, as the last run found them",
-            state.backlog_events,
-        ),
-        (
-            "blocked_events",
-            "Events of days before the window whose users cannot be emailed",
-            state.blocked_events,
-        ),
-        (
-            "paused",
-            "Whether sending is paused",
-            u64::from(state.paused),
-        ),
-    ] {
-        register(&mut registry, name, help, ConstGauge::new(count));
-    }
     // An age is 0 if nothing waits.
-    let age = |since: Option<DateTime<Utc>>| {
-        since.map_or(0.0, |since| (gauges.now - since).as_seconds_f64().max(0.0))
-    };
-    for (name, help, since) in [
-        (
-            "fanouts_oldest_pending_age_seconds",
-            "Time since the oldest of these events",
-            work.fanouts.since,
-        ),
-        (
-            "batches_oldest_due_age_seconds",
-            "Time since the first of these should have closed",
-            work.batches_due.since,
-        ),
-        (
-            "backlog_oldest_age_seconds",
-            "Time since the start of the oldest day before the window that may hold unsent events",
-            state.oldest_backlog,
-        ),
-    ] {
-        register(&mut registry, name, help, ConstGauge::new(age(since)));
-    }
-    let counts = |label: &'static str, counts: &[(&'static str, u64)]| {
-        let family = Family::<Labels, Gauge>::default();
-        for (value, count) in counts {
-            let gauge = family.get_or_create(&vec![(label, (*value).into())]);
-            gauge.set(i64::try_from(*count).unwrap_or(i64::MAX));
-        }
-        family
-    };
+    let seconds = |since: DateTime<Utc>| (gauges.now - since).as_seconds_f64().max(0.0);
+    let age = |since: Option<DateTime<Utc>>| ConstGauge::new(since.map_or(0.0, seconds));
+    let deliveries = Family::<Labels, Gauge>::default();
+    let deliveries_age = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+    let expired = Family::<Labels, Gauge>::default();
     let piles = [
-        ("pending", work.pending.count),
-        ("sending", work.sending.count),
-        ("unknown", work.unknown.count),
+        ("pending", work.pending),
+        ("sending", work.sending),
+        ("unknown", work.unknown),
     ];
-    let help = "Emails that are not settled, or unknown";
-    register(&mut registry, "deliveries", help, counts("state", &piles));
-    let expired = [("reachable", others), ("blocked", blocked)];
-    let help = "Events that expired, by whether their users could be emailed";
-    register(
-        &mut registry,
-        "expired_events",
-        help,
-        counts("users", &expired),
-    );
-    let ages = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-    for (state, pile) in [("pending", work.pending), ("sending", work.sending)] {
-        let gauge = ages.get_or_create(&vec![("state", state.into())]);
-        gauge.set(age(pile.since));
+    for (state, pile) in piles {
+        let labels = vec![("state", state.into())];
+        deliveries.get_or_create(&labels).set(pile.count as i64);
+        if state != "unknown" {
+            let age = pile.since.map_or(0.0, seconds);
+            deliveries_age.get_or_create(&labels).set(age);
+        }
     }
-    let help = "Time since the first of those that are not settled was opened";
-    register(&mut registry, "deliveries_oldest_age_seconds", help, ages);
+    let (reachable, blocked) = state.expired_events;
+    for (users, events) in [("reachable", reachable), ("blocked", blocked)] {
+        let labels = vec![("users", users.into())];
+        expired.get_or_create(&labels).set(events as i64);
+    }
+    gauges! { registry:
+        "fanouts_pending", "Accepted events that are not fully fanned out"
+            = count(work.fanouts.count);
+        "fanouts_oldest_pending_age_seconds", "Time since the oldest of these events"
+            = age(work.fanouts.since);
+        "batches_open", "Open batches" = count(work.batches_open);
+        "batches_due", "Batches that should have closed" = count(work.batches_due.count);
+        "batches_oldest_due_age_seconds", "Time since the first of these should have closed"
+            = age(work.batches_due.since);
+        "deliveries", "Emails that are not settled, or unknown" = deliveries;
+        "deliveries_oldest_age_seconds",
+            "Time since the first of those that are not settled was opened" = deliveries_age;
+        "leases", "Held named leases" = count(work.leases);
+        "backlog_oldest_age_seconds",
+            "Time since the start of the oldest day before the window that may hold unsent events"
+            = age(state.oldest_backlog);
+        "backlog_events", "Unsent events of days before the window, as the last run found them"
+            = count(state.backlog_events);
+        "blocked_events", "Events of days before the window whose users cannot be emailed"
+            = count(state.blocked_events);
+        "expired_events", "Events that expired, by whether their users could be emailed" = expired;
+        "paused", "Whether sending is paused" = count(state.paused.into());
+    }
     registry
 }
 
