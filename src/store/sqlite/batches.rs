@@ -9,8 +9,8 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::answer::{Answer, Statements as _};
 use super::rows::{Conflict, Table, fields, list, millis};
+use super::statements::Statements as _;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
@@ -140,7 +140,7 @@ fn names(id: &AccumulatorId) -> (String, String) {
     (id.user.to_string(), id.key.to_string())
 }
 
-fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -> Answer<bool> {
+fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -> Result<bool> {
     let (user, key) = names(&accumulator.id);
     let read = accumulator.revision.map(|revision| revision.to_string());
     let sql = "SELECT stamp FROM seats WHERE user = ?1 AND key = ?2";
@@ -157,7 +157,7 @@ pub(super) fn write(
     transaction: &Transaction<'_>,
     accumulator: &Accumulator,
     revision: Id,
-) -> Answer<()> {
+) -> Result<()> {
     let (user, key) = names(&accumulator.id);
     for sql in [
         "DELETE FROM seat_batches WHERE user = ?1 AND key = ?2",
@@ -189,7 +189,7 @@ fn accumulators(
     transaction: &Transaction<'_>,
     condition: &str,
     values: impl rusqlite::Params,
-) -> Answer<Vec<Accumulator>> {
+) -> Result<Vec<Accumulator>> {
     ACCUMULATORS.find::<AccumulatorRecord>(transaction, condition, values)
 }
 
@@ -198,7 +198,7 @@ fn filed(
     transaction: &Transaction<'_>,
     condition: &str,
     values: impl rusqlite::Params,
-) -> Answer<Vec<Batch>> {
+) -> Result<Vec<Batch>> {
     BATCHES.find::<BatchRecord>(transaction, condition, values)
 }
 
@@ -208,7 +208,7 @@ fn find(
     filter: &BatchFilter,
     before: Option<Id>,
     limit: usize,
-) -> Answer<Vec<Batch>> {
+) -> Result<Vec<Batch>> {
     // Conditions on the columns that both tables have, and their values.
     let conditions = |id: &str, state: Option<&str>| {
         let user = filter.user.as_ref().map(|user| user.to_string());

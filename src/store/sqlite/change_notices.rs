@@ -13,7 +13,7 @@ use futures::stream::{self, BoxStream};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::answer::{Answer, Statements as _};
+use super::statements::Statements as _;
 use crate::domain::ChangeNotice;
 use crate::store::{ChangeNotices, Result};
 
@@ -59,7 +59,7 @@ impl ChangeNotices for Sqlite {
 }
 
 /// Returns the notices after `last` in order, and the id of the newest.
-fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<ChangeNotice>)> {
+fn since(transaction: &Transaction<'_>, last: i64) -> Result<(i64, Vec<ChangeNotice>)> {
     let sql = "SELECT id, about, keys FROM pokes WHERE id > ?1 ORDER BY id";
     let mut statement = transaction.prepare_cached(sql)?;
     let (mut rows, mut received, mut newest) = (statement.query([last])?, Vec::new(), last);
@@ -76,7 +76,7 @@ fn since(transaction: &Transaction<'_>, last: i64) -> Answer<(i64, Vec<ChangeNot
 }
 
 /// Adds a notice, which subscribers see once the transaction commits.
-pub(super) fn notify(transaction: &Transaction<'_>, notice: &ChangeNotice) -> Answer<()> {
+pub(super) fn notify(transaction: &Transaction<'_>, notice: &ChangeNotice) -> Result<()> {
     let (about, keys) = notice.kept();
     let sql = "INSERT INTO pokes (about, keys) VALUES (?1, ?2)";
     transaction.run(sql, (about, keys))?;

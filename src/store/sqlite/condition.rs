@@ -7,9 +7,9 @@ use chrono::{DateTime, Utc};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Transaction, params_from_iter};
 
-use super::answer::{Answer, Statements as _};
 use super::days::has_day;
 use super::rows::millis;
+use super::statements::Statements as _;
 use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema};
 use crate::domain::{BatchState, DeliveryState, FanoutState, Id};
@@ -98,7 +98,7 @@ impl Retention for Sqlite {
     }
 }
 
-fn count(transaction: &Transaction<'_>, what: Counted) -> Answer<u64> {
+fn count(transaction: &Transaction<'_>, what: Counted) -> Result<u64> {
     let (sql, of) = match what {
         Counted::Stacks(day) if !has_day(transaction, day)? => return Ok(0),
         Counted::Stacks(day) => (format!("SELECT count(*) FROM {}", day.collection()), None),
@@ -138,14 +138,14 @@ fn outstanding(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,
     most: u64,
-) -> Answer<Outstanding> {
+) -> Result<Outstanding> {
     let (now, most) = (millis(now), most as i64);
-    let at_most = |of: &str| -> Answer<u64> {
+    let at_most = |of: &str| -> Result<u64> {
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {most})");
         let count: i64 = transaction.query_row(&sql, [], |row| row.get(0))?;
         Ok(count.unsigned_abs())
     };
-    let pile = |of: &str, since: &str| -> Answer<Pile> {
+    let pile = |of: &str, since: &str| -> Result<Pile> {
         let sql = format!("SELECT min({since}) FROM {of}");
         let first: Option<i64> = transaction.query_row(&sql, [], |row| row.get(0))?;
         Ok(Pile {

@@ -13,8 +13,8 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::task::{JoinError, JoinHandle};
 
-use super::answer::Answer;
 use super::schema;
+use super::statements::is_busy;
 use crate::private;
 use crate::store::{Error, Result, Schema};
 
@@ -74,7 +74,7 @@ impl Sqlite {
     /// not.
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.writer.clone().lock_owned();
         in_turn(turn, move |mut writer| {
@@ -90,7 +90,7 @@ impl Sqlite {
     /// Runs `work` on one snapshot of the store.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turns.clone().acquire_owned();
         let (readers, path) = (self.readers.clone(), self.path.clone());
@@ -111,7 +111,7 @@ impl Sqlite {
     pub(super) async fn change_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
         &self,
         items: &[T],
-        change: impl Fn(&Transaction<'_>, &T) -> Answer<A> + Send + 'static,
+        change: impl Fn(&Transaction<'_>, &T) -> Result<A> + Send + 'static,
     ) -> Result<Vec<A>> {
         if items.is_empty() {
             return Ok(Vec::new());
@@ -126,7 +126,7 @@ impl Sqlite {
     pub(super) async fn read_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
         &self,
         items: &[T],
-        find: impl Fn(&Transaction<'_>, &T) -> Answer<A> + Send + 'static,
+        find: impl Fn(&Transaction<'_>, &T) -> Result<A> + Send + 'static,
     ) -> Result<Vec<A>> {
         if items.is_empty() {
             return Ok(Vec::new());
@@ -143,7 +143,7 @@ impl Sqlite {
 /// If the caller drops the future, running work completes, but waiting work is not started.
 async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
     turn: impl Future<Output = Turn> + Send + 'static,
-    work: impl FnOnce(Turn) -> Answer<T> + Send + 'static,
+    work: impl FnOnce(Turn) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let task = tokio::spawn(async move {
         let turn = turn.await;
@@ -185,10 +185,9 @@ impl<T> Drop for WhileWanted<T> {
 
 /// Runs `work` on a blocking thread. It completes even if the caller drops the future.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Answer<T> + Send + 'static,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(panicked)??)
+    tokio::task::spawn_blocking(work).await.map_err(panicked)?
 }
 
 /// Opens the writer, and retries while the file is locked. SQLite's busy timeout does not apply
@@ -198,7 +197,7 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
     loop {
         let place = path.to_owned();
         let attempt = move || match open_writer(&place) {
-            Err(failure) if failure.is_busy() => Ok(None),
+            Err(error) if is_busy(&error) => Ok(None),
             opened => opened.map(Some),
         };
         let doing = format!("opening {}", path.display());
@@ -217,7 +216,7 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
     }
 }
 
-fn open_writer(path: &Path) -> Answer<Connection> {
+fn open_writer(path: &Path) -> Result<Connection> {
     // SQLite would create the file with the mode of the umask, even at the target of a dangling
     // link. The log and its index get the mode of the file. If this fails, opening the file reports
     // the cause.
@@ -235,7 +234,7 @@ fn open_writer(path: &Path) -> Answer<Connection> {
     Ok(connection)
 }
 
-fn open_reader(path: &Path) -> Answer<Connection> {
+fn open_reader(path: &Path) -> Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
     connection.pragma_update(None, "cache_size", kibibytes(READER_CACHE))?;
@@ -243,7 +242,7 @@ fn open_reader(path: &Path) -> Answer<Connection> {
 }
 
 /// Opens the file. Making the path absolute keeps SQLite from reading it as a URI or as `:memory:`.
-fn connect(path: &Path, how: OpenFlags) -> Answer<Connection> {
+fn connect(path: &Path, how: OpenFlags) -> Result<Connection> {
     let path = std::path::absolute(path).map_err(|cause| {
         let doing = format!("finding {}", path.display());
         Error::database(doing, cause)

@@ -11,7 +11,7 @@ use futures::stream::{self, BoxStream};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 
-use super::answer::{Answer, Statements as _};
+use super::statements::Statements as _;
 use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};
@@ -89,7 +89,7 @@ impl Days for Sqlite {
 /// Rows only grow, so each push, marker or append makes the day longer, and restoring adds rows. If
 /// the day is dropped and created again in between, its length may be the same, but the schema
 /// version has changed.
-fn size_of(transaction: &Transaction<'_>, day: Day) -> Answer<[i64; 3]> {
+fn size_of(transaction: &Transaction<'_>, day: Day) -> Result<[i64; 3]> {
     let schema = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
     if !has_day(transaction, day)? {
         return Ok([schema, 0, 0]);
@@ -101,7 +101,7 @@ fn size_of(transaction: &Transaction<'_>, day: Day) -> Answer<[i64; 3]> {
 }
 
 /// Computes the checksum of a day's documents.
-fn sum_of(transaction: &Transaction<'_>, day: Day) -> Answer<DaySum> {
+fn sum_of(transaction: &Transaction<'_>, day: Day) -> Result<DaySum> {
     let (mut summing, mut after) = (Summing::default(), Vec::new());
     while let Some((page, last)) = page(transaction, day, &after)? {
         page.lines.iter().for_each(|line| summing.add(line));
@@ -111,7 +111,7 @@ fn sum_of(transaction: &Transaction<'_>, day: Day) -> Answer<DaySum> {
 }
 
 /// Returns all days that have a table, oldest first.
-pub(super) fn days(transaction: &Transaction<'_>) -> Answer<Vec<Day>> {
+pub(super) fn days(transaction: &Transaction<'_>) -> Result<Vec<Day>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name";
     let names = [format!("{COLLECTION_PREFIX}*")];
     let names = transaction.all(sql, names, |row| row.get::<_, String>(0))?;
@@ -122,13 +122,13 @@ pub(super) fn days(transaction: &Transaction<'_>) -> Answer<Vec<Day>> {
 }
 
 /// Returns the days of the window that have a table, oldest first.
-pub(super) fn days_in(transaction: &Transaction<'_>, window: &Window) -> Answer<Vec<Day>> {
+pub(super) fn days_in(transaction: &Transaction<'_>, window: &Window) -> Result<Vec<Day>> {
     let mut days = days(transaction)?;
     days.retain(|day| window.contains(*day));
     Ok(days)
 }
 
-pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Answer<bool> {
+pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Result<bool> {
     let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
     Ok(transaction
         .prepare_cached(sql)?
@@ -136,7 +136,7 @@ pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Answer<bool> {
 }
 
 /// Creates the day's table, unless it exists.
-pub(super) fn create_day(transaction: &Transaction<'_>, day: Day) -> Answer<()> {
+pub(super) fn create_day(transaction: &Transaction<'_>, day: Day) -> Result<()> {
     if !has_day(transaction, day)? {
         transaction.execute_batch(&schema::day_table(day))?;
     }
@@ -149,7 +149,7 @@ pub(super) fn find_row<T>(
     day: Day,
     id: &RowId,
     look: impl FnOnce(usize, &[u8]) -> T,
-) -> Answer<Option<T>> {
+) -> Result<Option<T>> {
     let sql = format!("SELECT n, events FROM {} WHERE id = ?1", day.collection());
     transaction.first(&sql, [id], |row| {
         let lines = entries::bytes(row.get_ref(1)?);
@@ -168,7 +168,7 @@ pub(super) fn append_to_row(
     id: &RowId,
     count: usize,
     lines: &str,
-) -> Answer<()> {
+) -> Result<()> {
     let sql = format!(
         "INSERT INTO {} (id, n, events) VALUES (?1, ?2, ?3)
          ON CONFLICT DO UPDATE SET n = n + excluded.n, events = events || excluded.events",
@@ -211,9 +211,8 @@ impl ToSql for RowId {
 }
 
 /// Reads the id in a row's first column.
-pub(super) fn row_id(value: ValueRef<'_>, day: Day) -> Answer<RowId> {
-    let corrupt =
-        |why: &str| Err(Error::corrupt(format!("the id of a stack of {day}"), why).into());
+pub(super) fn row_id(value: ValueRef<'_>, day: Day) -> Result<RowId> {
+    let corrupt = |why: &str| Err(Error::corrupt(format!("the id of a stack of {day}"), why));
     match value {
         ValueRef::Text(text) => match std::str::from_utf8(text) {
             Ok(text) => Ok(RowId::Text(UserId::stored(text))),
@@ -232,7 +231,7 @@ fn page(
     transaction: &Transaction<'_>,
     day: Day,
     after: &[Value],
-) -> Answer<Option<(Page, Vec<Value>)>> {
+) -> Result<Option<(Page, Vec<Value>)>> {
     if !has_day(transaction, day)? {
         return Ok(None);
     }
@@ -251,7 +250,7 @@ fn page(
 }
 
 /// Returns the document of a row, which becomes the same row again.
-fn line(row: &Row<'_>, day: Day) -> Answer<RawStack> {
+fn line(row: &Row<'_>, day: Day) -> Result<RawStack> {
     let id = row_id(row.get_ref(0)?, day)?;
     let (n, events): (i64, String) = (row.get(1)?, row.get(2)?);
     let line = document_line(&id, &events);
@@ -260,7 +259,10 @@ fn line(row: &Row<'_>, day: Day) -> Answer<RawStack> {
         true => Ok(line),
         false => {
             let what = format!("the stack of {} on {day}", id.into_user());
-            Err(Error::corrupt(what, "its entries have no exact form in JSON").into())
+            Err(Error::corrupt(
+                what,
+                "its entries have no exact form in JSON",
+            ))
         }
     }
 }
@@ -291,7 +293,7 @@ struct Stored {
     events: String,
 }
 
-fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting) -> Answer<()> {
+fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting) -> Result<()> {
     let stored = read(day, line)?;
     let current = find_row(transaction, day, &stored.id, |_, lines| lines.to_vec())?;
     let Some(current) = current else {
@@ -304,11 +306,11 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
     let (Meeting::Append { is_expired }, Ok(current)) = (meeting, String::from_utf8(current))
     else {
         let what = format!("the stack of {} on {day}", stored.id.into_user());
-        return Err(Error::Conflict { what }.into());
+        return Err(Error::Conflict { what });
     };
     let Some(lines) = entries::lines_to_append(&current, &stored.events, is_expired) else {
         let user = stored.id.into_user().to_string();
-        return Err(Error::Pending { user, day }.into());
+        return Err(Error::Pending { user, day });
     };
     append_to_row(transaction, day, &stored.id, lines.lines().count(), &lines)
 }

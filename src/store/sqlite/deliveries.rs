@@ -8,8 +8,8 @@ use rusqlite::{ToSql, Transaction, params_from_iter};
 use serde_json::json;
 
 use super::Sqlite;
-use super::answer::{Answer, Statements as _};
 use super::rows::{Conflict, Table, fields, millis, to_json};
+use super::statements::Statements as _;
 use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
@@ -263,7 +263,7 @@ fn rows(
     transaction: &Transaction<'_>,
     condition: &str,
     values: impl rusqlite::Params,
-) -> Answer<Vec<Delivery>> {
+) -> Result<Vec<Delivery>> {
     DELIVERIES.find::<DeliveryRecord>(transaction, condition, values)
 }
 
@@ -271,7 +271,7 @@ fn correct(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,
     correction: &Correction,
-) -> Answer<Corrected> {
+) -> Result<Corrected> {
     // `OR IGNORE` covers the case that another open row has the slot.
     let (from, corrected) = match correction {
         Correction::Judge {

@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use rusqlite::Transaction;
 
-use super::answer::{Answer, Statements as _};
 use super::change_notices::notify;
 use super::journal::forget_actor;
 use super::rows::{Conflict, Table, bound, fields};
+use super::statements::Statements as _;
 use super::{Sqlite, near};
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, User, UserId};
@@ -161,7 +161,7 @@ fn chose(
     choices: &DueChoices,
     after: Option<&str>,
     limit: usize,
-) -> Answer<Vec<UserId>> {
+) -> Result<Vec<UserId>> {
     let sql = format!(
         "SELECT id FROM users WHERE tz IS ?1 AND hour IS ?2 AND cadence IS ?3 AND weekday IS ?4
             AND id {} ?5 ORDER BY id LIMIT ?6",
@@ -196,7 +196,7 @@ fn names(
     of: Option<&str>,
     after: Option<&str>,
     limit: usize,
-) -> Answer<Vec<String>> {
+) -> Result<Vec<String>> {
     let sql = format!("{selected} {} ?1 ORDER BY 1 LIMIT ?2", bound(after));
     let (from, limit) = (after.unwrap_or_default(), limit as i64);
     match of {
@@ -205,7 +205,7 @@ fn names(
     }
 }
 
-fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
+fn put(transaction: &Transaction<'_>, user: &User) -> Result<bool> {
     let sql = "SELECT rev FROM users WHERE id = ?1";
     let stored: Option<i64> = transaction.first(sql, [user.id.as_str()], |row| row.get(0))?;
     let read = user.revision.0 as i64;
@@ -221,7 +221,7 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
 }
 
 /// Replaces a record regardless of its revision.
-pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Answer<()> {
+pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Result<()> {
     let mut fields = fields(&UserRecord::from_value(user))?;
     fields.insert("rev".to_owned(), rev.into());
     fields.insert("cell".to_owned(), user.loc.map(near::cell).into());
@@ -230,11 +230,11 @@ pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Ans
         .map(drop)
 }
 
-pub(super) fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
+pub(super) fn find(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {
     let error = match USERS.find::<UserRecord>(transaction, "id = ?1", [id.as_str()]) {
         Ok(mut found) => return Ok(found.pop()),
-        Err(failure) if failure.is_unreadable() => failure.message(),
-        Err(failure) => return Err(failure),
+        Err(error) if error.is_outage() => return Err(error),
+        Err(error) => error.to_string(),
     };
     tracing::warn!(
         error,

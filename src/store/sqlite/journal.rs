@@ -10,8 +10,8 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::answer::{Answer, Statements as _, readable};
 use super::rows::{Conflict, Fields, Table, fields, json, list, millis, to_json};
+use super::statements::{Statements as _, readable};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Day, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
@@ -62,8 +62,8 @@ impl Journal for Sqlite {
                         continue;
                     }
                     Ok(None) => "its audience is missing".to_owned(),
-                    Err(failure) if failure.is_unreadable() => failure.message(),
-                    Err(failure) => return Err(failure),
+                    Err(error) if error.is_outage() => return Err(error),
+                    Err(error) => error.to_string(),
                 };
                 claimed.bad.push(BadFanout { id, reason });
             }
@@ -160,7 +160,7 @@ impl Journal for Sqlite {
     }
 }
 
-fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
+fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<Accepted> {
     let record = fields(&FanoutRecord::from_value(fanout))?;
     if FANOUTS.insert(transaction, Conflict::Keep, &record)? == 0 {
         let what = || format!("audience of fan-out {}", fanout.key);
@@ -173,7 +173,7 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
 }
 
 /// Replaces the fan-out with this id.
-pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
+pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<()> {
     let record = fields(&FanoutRecord::from_value(fanout))?;
     FANOUTS.insert(transaction, Conflict::Replace, &record)?;
     let id = fanout.id.to_string();
@@ -187,7 +187,7 @@ pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()
 }
 
 /// Writes the audience and details of a fan-out.
-fn write_apart(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
+fn write_apart(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<()> {
     let sql = "INSERT INTO audiences (fanout, objects, audience) VALUES (?1, ?2, ?3)";
     let (objects, audience) = (to_json(&fanout.objects)?, to_json(&fanout.audience)?);
     transaction.run(sql, (fanout.id.to_string(), objects, audience))?;
@@ -200,7 +200,7 @@ fn write_apart(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
 }
 
 /// Removes a user as an actor, and the text and data of the user's events.
-pub(super) fn forget_actor(transaction: &Transaction<'_>, user: &str) -> Answer<()> {
+pub(super) fn forget_actor(transaction: &Transaction<'_>, user: &str) -> Result<()> {
     let sql = "UPDATE details SET details = json_remove(details, '$.actor', '$.text', '$.data')
                WHERE json_valid(details) AND details ->> '$.actor.id' = ?1";
     transaction.run(sql, [user]).map(drop)
@@ -214,7 +214,7 @@ fn free_fanouts(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,
     most: AtMost,
-) -> Answer<Vec<String>> {
+) -> Result<Vec<String>> {
     let sql = "SELECT id, CASE WHEN octet_length(audience) <= ?4 THEN audience END
          FROM fanouts LEFT JOIN audiences ON fanout = id
          WHERE state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?2)
@@ -239,14 +239,14 @@ fn free_fanouts(
 }
 
 /// Returns the fan-out with this text in a unique column.
-fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Answer<Option<Fanout>> {
+fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Result<Option<Fanout>> {
     let sql = format!("SELECT * FROM {WITH_PARTS} WHERE {column} = ?1");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query([text])?;
     rows.next()?.map(read).transpose()
 }
 
-pub(super) fn read(row: &Row<'_>) -> Answer<Fanout> {
+pub(super) fn read(row: &Row<'_>) -> Result<Fanout> {
     let audience: Audience = json(row, "audience", "fan-out")?;
     let mut apart = Fields::new();
     apart.insert("objects".to_owned(), json(row, "objects", "fan-out")?);

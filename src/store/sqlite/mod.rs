@@ -4,7 +4,7 @@
 //! is one snapshot. No transaction is held across an await. Start with [`stacks`] for the day
 //! tables, [`schema`] for the other tables, and [`connections`] for how they are accessed.
 
-mod answer;
+mod statements;
 mod batches;
 mod change_notices;
 mod condition;

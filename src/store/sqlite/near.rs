@@ -9,10 +9,10 @@ use std::collections::BinaryHeap;
 
 use rusqlite::{Rows, Transaction};
 
-use super::answer::Answer;
 use super::rows::bound;
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{Point, UserId};
+use crate::store::Result;
 
 /// Cells per degree. Half a degree is 56 km from south to north.
 const PER_DEGREE: f64 = 2.0;
@@ -74,7 +74,7 @@ pub(super) fn find(
     km: f64,
     after: Option<&str>,
     limit: usize,
-) -> Answer<Vec<UserId>> {
+) -> Result<Vec<UserId>> {
     let (bound, from) = (bound(after), after.unwrap_or_default());
     let (cells, compared) = match cells(center, km) {
         Some(cells) => (cells, "="),
@@ -90,7 +90,7 @@ pub(super) fn find(
         lists.push(statement.query((from, cell))?);
     }
     // Returns the next user of a list who is within the circle.
-    let next = |list: &mut Rows<'_>| -> Answer<Option<String>> {
+    let next = |list: &mut Rows<'_>| -> Result<Option<String>> {
         while let Some(row) = list.next()? {
             let (lng, lat): (Option<f64>, Option<f64>) = (row.get("lng")?, row.get("lat")?);
             let place = lng

@@ -4,9 +4,9 @@
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
 
-use super::answer::{Answer, Statements as _};
 use super::change_notices::notify;
 use super::rows::{Conflict, Fields, Table, fields, json};
+use super::statements::Statements as _;
 use super::{Sqlite, directory, stacks};
 use crate::domain::{
     ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId, Window,
@@ -45,25 +45,24 @@ impl Objects for Sqlite {
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         self.read_each(keys, |transaction, key| {
-            match find_object(transaction, key) {
+            find_object(transaction, key).or_else(|error| {
+                if error.is_outage() {
+                    return Err(error);
+                }
                 // One unreadable record must not block the emails of all users, so it counts as not
                 // notifiable.
-                Err(failure) if failure.is_unreadable() => {
-                    let error = failure.message();
-                    tracing::warn!(error, "an object cannot be read, and does not apply");
-                    Ok(Some(Object {
-                        notifiable: false,
-                        ..Object::bare(key.clone())
-                    }))
-                }
-                found => found,
-            }
+                tracing::warn!(%error, "an object cannot be read, and does not apply");
+                Ok(Some(Object {
+                    notifiable: false,
+                    ..Object::bare(key.clone())
+                }))
+            })
         })
         .await
     }
 }
 
-pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Answer<()> {
+pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Result<()> {
     let mut fields = fields(&ObjectRecord::from_value(&Object {
         data: Json::default(),
         ..object.clone()
@@ -77,13 +76,13 @@ pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Answ
         .map(drop)
 }
 
-fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Answer<Option<Object>> {
+fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Result<Option<Object>> {
     let mut statement = transaction.prepare_cached("SELECT * FROM objects WHERE id = ?1")?;
     let mut rows = statement.query([key.as_str()])?;
     rows.next()?.map(read_object).transpose()
 }
 
-pub(super) fn read_object(row: &Row<'_>) -> Answer<Object> {
+pub(super) fn read_object(row: &Row<'_>) -> Result<Object> {
     let object = OBJECTS.read::<ObjectRecord>(row, Fields::new())?;
     let data = match object.data.is_null() {
         true => Json::default(),
@@ -160,23 +159,22 @@ impl Inboxes for Sqlite {
     }
 }
 
-fn find_inbox(transaction: &Transaction<'_>, user: &UserId) -> Answer<Option<Inbox>> {
+fn find_inbox(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Inbox>> {
     match INBOXES.find::<InboxRecord>(transaction, "user = ?1", [user.as_str()]) {
         Ok(mut found) => Ok(found.pop()),
-        Err(failure) if failure.is_unreadable() => {
-            let error = failure.message();
-            tracing::warn!(error, "an inbox cannot be read; all is new");
+        Err(error) if error.is_outage() => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "an inbox cannot be read; all is new");
             Ok(Some(Inbox {
                 revision: revision_of(transaction, user)?,
                 ..Inbox::empty(user.clone())
             }))
         }
-        Err(failure) => Err(failure),
     }
 }
 
 /// Returns the revision of the stored record; `None` if there is no record or no valid revision.
-fn revision_of(transaction: &Transaction<'_>, user: &UserId) -> Answer<Option<Id>> {
+fn revision_of(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Id>> {
     let sql = "SELECT stamp FROM inboxes WHERE user = ?1";
     let stamp: Option<String> = transaction.first(sql, [user.as_str()], |row| row.get(0))?;
     Ok(stamp.and_then(|stamp| stamp.parse().ok()))

@@ -12,11 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::answer::Answer;
 use crate::domain::user::UnreadableField;
-use crate::store::Error;
 use crate::store::record::fallback::{StoredFields, read_with_defaults};
 use crate::store::record::{Record, read, shown_text, value_of};
+use crate::store::{Error, Result};
 
 /// A table whose rows are records.
 pub(super) struct Table {
@@ -76,7 +75,7 @@ impl Table {
         transaction: &Transaction<'_>,
         conflict: Conflict,
         fields: &Fields,
-    ) -> Answer<usize> {
+    ) -> Result<usize> {
         let (mut names, mut marks, mut values) = (String::new(), String::new(), Vec::new());
         for column in self.columns() {
             let comma = if names.is_empty() { "" } else { ", " };
@@ -116,8 +115,8 @@ impl Table {
         &self,
         row: &Row<'_>,
         rest: Fields,
-        mut on_bad: impl FnMut(&Column, String) -> Answer<Option<Value>>,
-    ) -> Answer<Fields> {
+        mut on_bad: impl FnMut(&Column, String) -> Result<Option<Value>>,
+    ) -> Result<Fields> {
         let mut fields = rest;
         for column in self.columns() {
             let value = match column.value(row.get_ref(column.name)?) {
@@ -142,7 +141,7 @@ impl Table {
         &self,
         row: &Row<'_>,
         unreadable: &mut Vec<UnreadableField>,
-    ) -> Answer<Option<R::Value>> {
+    ) -> Result<Option<R::Value>> {
         let mut broken = Vec::new();
         let fields = self.fields(row, Fields::new(), |column, why| {
             broken.push((column.path.to_owned(), why));
@@ -161,11 +160,14 @@ impl Table {
     }
 
     /// Reads the record of a row. `rest` holds the fields that are not in columns.
-    pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Answer<R::Value> {
+    pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Result<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
         let what = || format!("{} {}", R::WHAT, shown_text(&id));
         let fields = self.fields(row, rest, |column, why| {
-            Err(Error::corrupt(format!("{} of {}", column.name, what()), why).into())
+            Err(Error::corrupt(
+                format!("{} of {}", column.name, what()),
+                why,
+            ))
         })?;
         let shown = |path: &str| {
             let mut columns = self.columns();
@@ -175,7 +177,7 @@ impl Table {
         };
         let why = |error: serde_json::Error| error.to_string();
         let record: R = read(Value::Object(fields), what, shown, why)?;
-        Ok(value_of(record, what)?)
+        value_of(record, what)
     }
 
     /// Returns the records of the rows that match a condition.
@@ -184,7 +186,7 @@ impl Table {
         transaction: &Transaction<'_>,
         condition: &str,
         values: impl rusqlite::Params,
-    ) -> Answer<Vec<R::Value>> {
+    ) -> Result<Vec<R::Value>> {
         let sql = format!("SELECT * FROM {} WHERE {condition}", self.name);
         let mut statement = transaction.prepare_cached(&sql)?;
         let (mut rows, mut found) = (statement.query(values)?, Vec::new());
@@ -196,16 +198,19 @@ impl Table {
 }
 
 /// Serializes a record to fields.
-pub(super) fn fields(record: &impl Serialize) -> Answer<Fields> {
+pub(super) fn fields(record: &impl Serialize) -> Result<Fields> {
     let error = |cause| Error::database("writing a row", cause);
     match serde_json::to_value(record).map_err(error)? {
         Value::Object(fields) => Ok(fields),
-        other => Err(Error::database("writing a row", format!("{other} has no fields")).into()),
+        other => Err(Error::database(
+            "writing a row",
+            format!("{other} has no fields"),
+        )),
     }
 }
 
 impl Column {
-    fn of_field(&self, fields: &Fields) -> Answer<Sql> {
+    fn of_field(&self, fields: &Fields) -> Result<Sql> {
         let value = match self.path.split_once('.') {
             Some((outer, inner)) => fields.get(outer).and_then(|outer| outer.get(inner)),
             None => fields.get(self.path),
@@ -224,7 +229,7 @@ impl Column {
     }
 
     /// Converts a column to a field. The error is the defect.
-    fn value(&self, value: ValueRef<'_>) -> Result<Option<Value>, String> {
+    fn value(&self, value: ValueRef<'_>) -> std::result::Result<Option<Value>, String> {
         Ok(Some(match (value, &self.form) {
             (ValueRef::Null, _) => return Ok(None),
             (ValueRef::Integer(n), Form::Flag) => Value::Bool(n != 0),
@@ -253,8 +258,8 @@ pub(super) fn list<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> String
 }
 
 /// Serializes a value as JSON.
-pub(super) fn to_json(value: &impl Serialize) -> Answer<String> {
-    serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause).into())
+pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause))
 }
 
 /// Deserializes a column of JSON text; `what` names the record in errors.
@@ -262,12 +267,12 @@ pub(super) fn json<T: DeserializeOwned>(
     row: &Row<'_>,
     column: &'static str,
     what: &str,
-) -> Answer<T> {
+) -> Result<T> {
     let id: String = row.get(0).unwrap_or_default();
     let corrupt = |why: String| Error::corrupt(format!("{column} of {what} {id}"), why);
     let text = row.get_ref(column)?.as_bytes();
     let text = text.map_err(|why| corrupt(why.to_string()))?;
-    Ok(serde_json::from_slice(text).map_err(|why| corrupt(why.to_string()))?)
+    serde_json::from_slice(text).map_err(|why| corrupt(why.to_string()))
 }
 
 /// The comparison with the first name of a page. An empty name may exist.

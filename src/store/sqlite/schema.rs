@@ -9,9 +9,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::answer::{Answer, Statements as _};
+use super::statements::Statements as _;
 use crate::domain::{Day, DeliveryId};
-use crate::store::{Error, Schema};
+use crate::store::{Error, Result, Schema};
 
 /// "tdng": identifies the file as ours in its header, for other programs and for `file`.
 const APPLICATION: i32 = 0x7464_6E67;
@@ -21,7 +21,7 @@ pub(super) const VERSION: i32 = 15;
 
 /// Upgrades a file of this schema to the current one: adds all tables, columns and indexes that it
 /// lacks. A column that is added to a table later needs a default or must allow `NULL`.
-fn upgrade(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
+fn upgrade(transaction: &Transaction<'_>, from: i32) -> Result<()> {
     // Files from between two releases may have some of the columns. A table that does not exist yet
     // is created below with all of them.
     for [table, column, declaration] in columns(&new_file()?)? {
@@ -43,7 +43,7 @@ fn upgrade(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
 }
 
 /// Returns the columns of all tables: table, name and declaration.
-fn columns(file: &Connection) -> Answer<Vec<[String; 3]>> {
+fn columns(file: &Connection) -> Result<Vec<[String; 3]>> {
     let sql = "SELECT tables.name, columns.name, columns.type
                    || iif(columns.\"notnull\", ' NOT NULL', '')
                    || coalesce(' DEFAULT ' || columns.dflt_value, '')
@@ -60,7 +60,7 @@ fn new_file() -> rusqlite::Result<Connection> {
 }
 
 /// Gives a tag to each delivery of the first three schemas.
-fn add_tags(transaction: &Transaction<'_>) -> Answer<()> {
+fn add_tags(transaction: &Transaction<'_>) -> Result<()> {
     let sql = "SELECT id FROM deliveries WHERE tag = ''";
     let ids: Vec<String> = transaction.all(sql, [], |row| row.get(0))?;
     for id in ids {
@@ -74,7 +74,7 @@ fn add_tags(transaction: &Transaction<'_>) -> Answer<()> {
 /// Creates the table of deliveries again. Deliveries of batches have no cadence and no period, but
 /// before schema 5 both were `NOT NULL`, which SQLite cannot drop. Dropping the old table drops its
 /// indexes too.
-fn recreate_deliveries(transaction: &Transaction<'_>) -> Answer<()> {
+fn recreate_deliveries(transaction: &Transaction<'_>) -> Result<()> {
     let sql = "SELECT group_concat(name) FROM pragma_table_info('deliveries')";
     let columns: String = transaction.query_row(sql, [], |row| row.get(0))?;
     Ok(transaction.execute_batch(&format!(
@@ -110,7 +110,7 @@ pub(super) fn day_table(day: Day) -> String {
 }
 
 /// Creates or upgrades the file, and rejects files of other programs.
-pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
+pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<()> {
     let state = state(&connection.transaction()?, path)?;
     if state == State::Empty {
         // The page size can only be set in an empty file, outside of a transaction.
@@ -141,7 +141,7 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
 }
 
 /// Returns the schema of a file.
-pub(super) fn of(connection: &mut Connection, path: &Path) -> Answer<Schema> {
+pub(super) fn of(connection: &mut Connection, path: &Path) -> Result<Schema> {
     let version = match state(&connection.transaction()?, path)? {
         State::Old(version) => version,
         State::Empty | State::Current => VERSION,
@@ -162,7 +162,7 @@ enum State {
     Current,
 }
 
-fn indexes(file: &Connection) -> Answer<Vec<String>> {
+fn indexes(file: &Connection) -> Result<Vec<String>> {
     let sql = "SELECT tbl_name || '(' || name || ')' FROM sqlite_schema
                WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1";
     file.all(sql, [], |row| row.get(0))
@@ -170,7 +170,7 @@ fn indexes(file: &Connection) -> Answer<Vec<String>> {
 
 /// Returns the indexes of a new file that this one does not have, such as
 /// `deliveries(deliveries_by_tag)`.
-pub(super) fn missing_indexes(transaction: &Transaction<'_>) -> Answer<Vec<String>> {
+pub(super) fn missing_indexes(transaction: &Transaction<'_>) -> Result<Vec<String>> {
     let stored = indexes(transaction)?;
     let mut missing = indexes(&new_file()?)?;
     missing.retain(|index| !stored.contains(index));
@@ -179,12 +179,12 @@ pub(super) fn missing_indexes(transaction: &Transaction<'_>) -> Answer<Vec<Strin
 
 /// Returns the state of the file, or an error if it is not ours. Requires a transaction, so that
 /// all queries see one snapshot.
-fn state(transaction: &Transaction<'_>, path: &Path) -> Answer<State> {
+fn state(transaction: &Transaction<'_>, path: &Path) -> Result<State> {
     let number = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
     let tables: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    let refuse = |why: String| Err(Error::Unsupported(format!("{} {why}", path.display())).into());
+    let refuse = |why: String| Err(Error::Unsupported(format!("{} {why}", path.display())));
     match (application, version) {
         (APPLICATION, VERSION) => Ok(State::Current),
         (APPLICATION, version) if version > VERSION => refuse(format!(
@@ -201,7 +201,7 @@ fn state(transaction: &Transaction<'_>, path: &Path) -> Answer<State> {
 mod tests {
     use super::*;
 
-    fn open(path: &Path) -> Answer<Connection> {
+    fn open(path: &Path) -> Result<Connection> {
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(std::time::Duration::from_secs(30))?;
         prepare(&mut connection, path)?;
@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn refusal(path: &Path) -> String {
-        open(path).unwrap_err().message()
+        open(path).unwrap_err().to_string()
     }
 
     #[test]

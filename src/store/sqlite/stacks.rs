@@ -12,7 +12,6 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use rusqlite::Transaction;
 
-use super::answer::Answer;
 use super::change_notices::notify;
 use super::days::{RowId, append_to_row, find_row};
 use super::{Sqlite, days, entries};
@@ -152,7 +151,7 @@ fn push(
     cap: usize,
     lists: &[List],
     people: &[(UserId, usize)],
-) -> Answer<Vec<(usize, Vec<usize>)>> {
+) -> Result<Vec<(usize, Vec<usize>)>> {
     let mut capped = Vec::new();
     if people
         .iter()
@@ -187,7 +186,7 @@ fn users_after(
     window: &Window,
     after: Option<&UserId>,
     limit: usize,
-) -> Answer<Vec<UserId>> {
+) -> Result<Vec<UserId>> {
     let from = after.map_or("", UserId::as_str);
     let mut users = BTreeSet::new();
     for day in days::days_in(transaction, window)? {
@@ -218,7 +217,7 @@ pub(super) fn each(
     transaction: &Transaction<'_>,
     window: &Window,
     people: Vec<UserId>,
-) -> Answer<Vec<PersonStacks>> {
+) -> Result<Vec<PersonStacks>> {
     let mut found: Vec<_> = people
         .into_iter()
         .map(|user| PersonStacks {
@@ -289,7 +288,7 @@ impl NewLine {
     }
 }
 
-fn write_markers(transaction: &Transaction<'_>, markers: &[NewLine]) -> Answer<()> {
+fn write_markers(transaction: &Transaction<'_>, markers: &[NewLine]) -> Result<()> {
     for of_a_day in markers.chunk_by(|a, b| a.day == b.day) {
         let day = of_a_day[0].day;
         if !days::has_day(transaction, day)? {

@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::answer::{Answer, Statements as _};
 use super::rows::{Conflict, Table, fields, millis};
+use super::statements::Statements as _;
 use crate::domain::{Address, Suppression};
 use crate::store::record::fields::As;
 use crate::store::record::small::SuppressionRecord;
@@ -87,7 +87,7 @@ impl Suppressions for Sqlite {
     }
 }
 
-fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
+fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Result<bool> {
     let stored = find_as(transaction, &news.address.folded())?;
     if stored
         .as_ref()
@@ -108,7 +108,7 @@ fn lift(
     address: &Address,
     at: DateTime<Utc>,
     expired: DateTime<Utc>,
-) -> Answer<bool> {
+) -> Result<bool> {
     let stored = find(transaction, address)?;
     for spelling in address.spellings() {
         let spelling = [spelling.reveal()];
@@ -132,7 +132,7 @@ fn lift(
 
 /// Returns the most severe active suppression of an address, in any spelling that an older version
 /// may have stored.
-fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
+fn find(transaction: &Transaction<'_>, address: &Address) -> Result<Option<Suppression>> {
     let mut known = Vec::new();
     for spelling in address.spellings() {
         known.extend(find_as(transaction, &spelling)?);
@@ -142,7 +142,7 @@ fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppr
 }
 
 /// Returns the stored record for exactly this spelling.
-fn find_as(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
+fn find_as(transaction: &Transaction<'_>, address: &Address) -> Result<Option<Suppression>> {
     let mut found = found(transaction, "address = ?1", [address.reveal()])?;
     Ok(found.pop())
 }
@@ -151,6 +151,6 @@ fn found(
     transaction: &Transaction<'_>,
     condition: &str,
     values: impl rusqlite::Params,
-) -> Answer<Vec<Suppression>> {
+) -> Result<Vec<Suppression>> {
     SUPPRESSIONS.find::<SuppressionRecord>(transaction, condition, values)
 }

@@ -3,7 +3,6 @@
 use rusqlite::types::Value;
 use rusqlite::{Row, Transaction, params_from_iter};
 
-use super::answer::Answer;
 use super::rows::{Conflict, Fields, Table};
 use super::{Sqlite, batches, deliveries, directory, journal, objects, suppressions};
 use crate::store::transfer::{NO_REVISION, with_record};
@@ -55,7 +54,7 @@ pub(super) fn page(
     transaction: &Transaction<'_>,
     kind: Kind,
     after: &[Value],
-) -> Answer<Option<(Page, Vec<Value>)>> {
+) -> Result<Option<(Page, Vec<Value>)>> {
     let (table, columns) = table(kind);
     let key: Vec<&str> = table.names().take(columns).collect();
     let names = key.join(", ");
@@ -78,8 +77,8 @@ pub(super) fn page(
         let Some(row) = rows.next()? else { break };
         match read_record(kind, row) {
             Ok(record) => page.push(&record)?,
-            Err(failure) if failure.is_unreadable() => page.bad.push(failure.message()),
-            Err(failure) => return Err(failure),
+            Err(error) if error.is_outage() => return Err(error),
+            Err(error) => page.bad.push(error.to_string()),
         }
         read += 1;
         bytes += page.lines.last().map_or(0, String::len);
@@ -89,7 +88,7 @@ pub(super) fn page(
     Ok(last.map(|last| (page, last)))
 }
 
-fn read_record(kind: Kind, row: &Row<'_>) -> Answer<AnyRecord> {
+fn read_record(kind: Kind, row: &Row<'_>) -> Result<AnyRecord> {
     match kind {
         Kind::Objects => Ok(objects::read_object(row)?.into()),
         Kind::Fanouts => Ok(journal::read(row)?.into()),
@@ -97,7 +96,7 @@ fn read_record(kind: Kind, row: &Row<'_>) -> Answer<AnyRecord> {
     }
 }
 
-fn put(transaction: &Transaction<'_>, kind: Kind, line: &str) -> Answer<()> {
+fn put(transaction: &Transaction<'_>, kind: Kind, line: &str) -> Result<()> {
     let record = AnyRecord::read(kind, line)?;
     match &record {
         AnyRecord::User(user) => return directory::write(transaction, user, 1),
