@@ -4,7 +4,6 @@
 //! is one snapshot. No transaction is held across an await. Start with [`stacks`] for the day
 //! tables, [`schema`] for the other tables, and [`connections`] for how they are accessed.
 
-mod statements;
 mod batches;
 mod change_notices;
 mod condition;
@@ -20,6 +19,7 @@ mod objects;
 mod rows;
 mod schema;
 mod stacks;
+mod statements;
 mod suppressions;
 #[cfg(test)]
 mod tests;
