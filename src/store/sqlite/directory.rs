@@ -5,7 +5,7 @@ use rusqlite::Transaction;
 
 use super::change_notices::notify;
 use super::journal::forget_actor;
-use super::rows::{Conflict, Table, bound, fields};
+use super::rows::{Conflict, Table, bound, fields, list};
 use super::statements::Statements as _;
 use super::{Sqlite, near};
 use crate::domain::user::UnreadableField;
@@ -70,16 +70,18 @@ impl Directory for Sqlite {
     ) -> Result<Vec<UserId>> {
         let after = after.map(|after| after.as_str().to_owned());
         let (selected, of) = match *filter {
-            PeopleFilter::All => ("SELECT id FROM users WHERE id", vec![None]),
-            PeopleFilter::Follow(key) => (
-                "SELECT u FROM follows WHERE k = ?3 AND u",
-                vec![Some(key.as_str().to_owned())],
-            ),
+            PeopleFilter::All => ("SELECT id FROM users WHERE ?3 IS NULL AND id", None),
+            PeopleFilter::Follow(key) => {
+                let followers = "SELECT u FROM follows WHERE k = ?3 AND u";
+                (followers, Some(key.as_str().to_owned()))
+            }
             PeopleFilter::Address(address) => {
+                let sharing = "SELECT id FROM users WHERE email COLLATE NOCASE IN
+                                   (SELECT value FROM json_each(?3)) AND id";
                 let spellings = address.spellings().into_iter();
                 (
-                    "SELECT id FROM users WHERE email = ?3 COLLATE NOCASE AND id",
-                    spellings.map(|one| Some(one.reveal().to_owned())).collect(),
+                    sharing,
+                    Some(list(spellings.map(|one| one.reveal().to_owned()))),
                 )
             }
             PeopleFilter::Near { point, km } => {
@@ -97,12 +99,14 @@ impl Directory for Sqlite {
             }
         };
         self.read(move |transaction| {
-            let mut found = Vec::new();
-            for of in &of {
-                let (of, after) = (of.as_deref(), after.as_deref());
-                found.extend(names(transaction, selected, of, after, limit)?);
-            }
-            Ok(first_of(found, limit))
+            let found = names(
+                transaction,
+                selected,
+                of.as_deref(),
+                after.as_deref(),
+                limit,
+            )?;
+            Ok(found.iter().map(UserId::stored).collect())
         })
         .await
     }
@@ -168,7 +172,7 @@ fn chose(
         bound(after)
     );
     let (tz, after) = (choices.tz.map(|tz| tz.name()), after.unwrap_or_default());
-    let mut found = Vec::new();
+    let mut found: Vec<String> = Vec::new();
     for cadence in &choices.cadences {
         let cadence = cadence.map(Cadence::as_str);
         for weekday in &choices.weekdays {
@@ -177,15 +181,9 @@ fn chose(
             found.extend(transaction.all(&sql, values, |row| row.get(0))?);
         }
     }
-    Ok(first_of(found, limit))
-}
-
-/// Returns the first users of these lists together.
-fn first_of(mut found: Vec<String>, limit: usize) -> Vec<UserId> {
     found.sort_unstable();
     found.dedup();
-    found.truncate(limit);
-    found.iter().map(UserId::stored).collect()
+    Ok(found.iter().map(UserId::stored).take(limit).collect())
 }
 
 /// Returns the first column of a query, in ascending order after `after`. `of` is its third
@@ -199,10 +197,7 @@ fn names(
 ) -> Result<Vec<String>> {
     let sql = format!("{selected} {} ?1 ORDER BY 1 LIMIT ?2", bound(after));
     let (from, limit) = (after.unwrap_or_default(), limit as i64);
-    match of {
-        Some(of) => transaction.all(&sql, (from, limit, of), |row| row.get(0)),
-        None => transaction.all(&sql, (from, limit), |row| row.get(0)),
-    }
+    transaction.all(&sql, (from, limit, of), |row| row.get(0))
 }
 
 fn put(transaction: &Transaction<'_>, user: &User) -> Result<bool> {
