@@ -430,9 +430,6 @@ contract! {
         /// logged and returned as an empty one, which the caller may replace.
         fn inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
 
-        /// Reads all parts of this user's feed together.
-        fn feed(window: Window, user: &UserId) -> FeedParts;
-
         /// Writes a record under this new revision if its own revision is the stored one, or if it
         /// has none and none is stored. Returns whether it is stored under `revision`, so the call
         /// may be repeated. Of two callers that change the same version, one gets `false`.
@@ -671,6 +668,21 @@ contract! {
         /// Returns the work to be done at `now`, counting at most `most` items of each kind. Uses
         /// indexes only, so the cost depends on the counts and not on the size of the history.
         fn outstanding(now: DateTime<Utc>, most: u64) -> Outstanding;
+    }
+}
+
+impl dyn Store + '_ {
+    /// Reads all parts of this user's feed at once.
+    pub async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
+        let users = std::slice::from_ref(user);
+        let stacks = self.windows(window, users);
+        let (mut people, mut inboxes, mut records) =
+            futures::try_join!(stacks, self.inboxes(users), self.users(users))?;
+        Ok(FeedParts {
+            person: people.remove(0),
+            inbox: inboxes.remove(0),
+            user: records.remove(0),
+        })
     }
 }
 

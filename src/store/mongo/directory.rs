@@ -219,7 +219,7 @@ impl Mongo {
 }
 
 /// Decodes a user. Fields that this version cannot read get their defaults and are reported.
-pub(super) fn known(raw: &RawDocument) -> Option<User> {
+fn known(raw: &RawDocument) -> Option<User> {
     let error = match read_bson::<UserRecord>(raw) {
         Ok(user) => return Some(user),
         Err(error) => error,

@@ -15,12 +15,12 @@ use super::bulk::Write;
 use super::patience::Failure;
 use super::reads::document;
 use super::{INBOXES, InboxQueue, Mongo, Replacement, oid, read_or_written};
-use crate::domain::{ChangeNotice, Id, Inbox, UserId, Window};
+use crate::domain::{ChangeNotice, Id, Inbox, UserId};
 use crate::store::contract::in_order_of;
 use crate::store::record::fields::As;
 use crate::store::record::small::InboxRecord;
 use crate::store::record::{read_bson, write_bson};
-use crate::store::{Error, FeedParts, Inboxes, Result};
+use crate::store::{Error, Inboxes, Result};
 
 #[async_trait]
 impl Inboxes for Mongo {
@@ -30,10 +30,6 @@ impl Inboxes for Mongo {
         let found = self.find_by_id(doing, INBOXES, names).await?;
         let found = found.iter().filter_map(|raw| inbox(doing, raw));
         Ok(in_order_of(users, found, |inbox| &inbox.user))
-    }
-
-    async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
-        self.feed_parts(&window, user).await
     }
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
@@ -131,7 +127,7 @@ impl Mongo {
 }
 
 /// Decodes an inbox. An unreadable one counts as empty; `None` if even its user is unreadable.
-pub(super) fn inbox(doing: &str, raw: &RawDocument) -> Option<Inbox> {
+fn inbox(doing: &str, raw: &RawDocument) -> Option<Inbox> {
     let error = match read_bson::<InboxRecord>(raw) {
         Ok(inbox) => return Some(inbox),
         Err(error) => error,

@@ -11,11 +11,10 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 
 use super::codec::RawStack;
-use super::directory::known;
 use super::reads::at_once;
-use super::{INBOXES, KnownDay, Layout, Mongo, USERS, inboxes};
+use super::{KnownDay, Layout, Mongo};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
-use crate::store::{FeedParts, Result};
+use crate::store::Result;
 
 /// The number of users from which it pays to find out how the days are stored.
 const MANY: usize = 16;
@@ -60,33 +59,6 @@ impl Mongo {
         let doing = "reading a person's stacks";
         let documents = self.united(doing, branches(days, user)).await?;
         Ok(stacks(days, &documents))
-    }
-
-    /// Reads all data for a user's feed with one command.
-    pub(super) async fn feed_parts(&self, window: &Window, user: &UserId) -> Result<FeedParts> {
-        let (doing, days): (_, Vec<Day>) = ("reading a feed", window.days().collect());
-        let record = |collection: &str| {
-            let own = doc! {"$match": {"_id": user.as_str()}};
-            let wrapped = doc! {"$replaceRoot": {"newRoot": {collection: "$$ROOT"}}};
-            (collection.to_owned(), vec![own, wrapped])
-        };
-        let records = [record(INBOXES), record(USERS)];
-        let branches = branches(&days, user).chain(records);
-        let documents = self.united(doing, branches).await?;
-        let record = |collection: &str| {
-            // Stacks have an `_id`, and wrapped records do not. Another program may have added
-            // fields to a stack.
-            let is_wrapped = |found: &&RawDocumentBuf| matches!(found.get("_id"), Ok(None));
-            let mut wrapped = documents.iter().filter(is_wrapped);
-            wrapped.find_map(|document| document.get_document(collection).ok())
-        };
-        let (inbox, user_record) = (record(INBOXES), record(USERS));
-        let found = stacks(&days, &documents);
-        Ok(FeedParts {
-            person: by_person(std::slice::from_ref(user), found).remove(0),
-            inbox: inbox.and_then(|record| inboxes::inbox(doing, record)),
-            user: user_record.and_then(known),
-        })
     }
 
     /// Returns the results of all branches, with one command.

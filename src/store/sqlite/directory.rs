@@ -225,7 +225,7 @@ pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Res
         .map(drop)
 }
 
-pub(super) fn find(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {
+fn find(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {
     let error = match USERS.find::<UserRecord>(transaction, "id = ?1", [id.as_str()]) {
         Ok(mut found) => return Ok(found.pop()),
         Err(error) if error.is_outage() => return Err(error),

@@ -4,17 +4,15 @@
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
 
+use super::Sqlite;
 use super::change_notices::notify;
 use super::rows::{Conflict, Fields, Table, fields, json};
 use super::statements::Statements as _;
-use super::{Sqlite, directory, stacks};
-use crate::domain::{
-    ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId, Window,
-};
+use crate::domain::{ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::small::InboxRecord;
 use crate::store::record::small::ObjectRecord;
-use crate::store::{FeedParts, Inboxes, Objects, Result, Retractions};
+use crate::store::{Inboxes, Objects, Result, Retractions};
 
 pub(super) const OBJECTS: Table = Table {
     name: "objects",
@@ -128,19 +126,6 @@ impl Retractions for Sqlite {
 impl Inboxes for Sqlite {
     async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
         self.read_each(users, find_inbox).await
-    }
-
-    async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
-        let user = user.clone();
-        self.read(move |transaction| {
-            let mut people = stacks::each(transaction, &window, vec![user.clone()])?;
-            Ok(FeedParts {
-                person: people.remove(0),
-                inbox: find_inbox(transaction, &user)?,
-                user: directory::find(transaction, &user)?,
-            })
-        })
-        .await
     }
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {

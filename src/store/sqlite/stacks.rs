@@ -213,7 +213,7 @@ fn users_after(
 }
 
 /// Looks up each user, day and form.
-pub(super) fn each(
+fn each(
     transaction: &Transaction<'_>,
     window: &Window,
     people: Vec<UserId>,
