@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::rows::{Conflict, Table, fields, list, millis};
+use super::rows::{Table, list, millis};
 use super::statements::Statements as _;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::coordination::furthest_lease;
@@ -97,8 +97,7 @@ impl Batches for Sqlite {
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         self.change_each(batches, |transaction, batch| {
-            let fields = fields(&BatchRecord::filed(batch))?;
-            if BATCHES.insert(transaction, Conflict::Keep, &fields)? == 1 {
+            if BATCHES.add(transaction, &BatchRecord::filed(batch))? {
                 return Ok(true);
             }
             let stored = filed(transaction, "id = ?1", [batch.id.to_string()])?.pop();
@@ -169,8 +168,7 @@ pub(super) fn write(
         let sql = "DELETE FROM seats WHERE user = ?1 AND key = ?2";
         return transaction.run(sql, (&user, &key)).map(drop);
     }
-    let record = fields(&AccumulatorRecord::row(accumulator, revision))?;
-    ACCUMULATORS.insert(transaction, Conflict::Replace, &record)?;
+    ACCUMULATORS.replace(transaction, &AccumulatorRecord::row(accumulator, revision))?;
     for batch in accumulator.open.iter().chain(&accumulator.ended) {
         let sql = "INSERT INTO seat_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
         let open = batch.state == BatchState::Open;

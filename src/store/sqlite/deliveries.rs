@@ -8,7 +8,7 @@ use rusqlite::{ToSql, Transaction, params_from_iter};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Conflict, Table, fields, millis, to_json};
+use super::rows::{Table, millis, to_json};
 use super::statements::Statements as _;
 use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{
@@ -48,8 +48,7 @@ const CLOSED: &str = "open = 0, owner = NULL, until = NULL";
 impl Deliveries for Sqlite {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
         self.change_each(rows, |transaction, row| {
-            let fields = fields(&DeliveryRecord::row(row))?;
-            Ok(DELIVERIES.insert(transaction, Conflict::Keep, &fields)? == 1)
+            DELIVERIES.add(transaction, &DeliveryRecord::row(row))
         })
         .await
     }

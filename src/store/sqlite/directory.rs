@@ -5,7 +5,7 @@ use rusqlite::Transaction;
 
 use super::change_notices::notify;
 use super::journal::forget_actor;
-use super::rows::{Conflict, Table, bound, fields, list};
+use super::rows::{Table, bound, fields, list};
 use super::statements::Statements as _;
 use super::{Sqlite, near};
 use crate::domain::user::UnreadableField;
@@ -220,9 +220,7 @@ pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Res
     let mut fields = fields(&UserRecord::from_value(user))?;
     fields.insert("rev".to_owned(), rev.into());
     fields.insert("cell".to_owned(), user.loc.map(near::cell).into());
-    USERS
-        .insert(transaction, Conflict::Replace, &fields)
-        .map(drop)
+    USERS.replace(transaction, &fields)
 }
 
 fn find(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {

@@ -10,7 +10,7 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Conflict, Fields, Table, fields, json, list, millis, to_json};
+use super::rows::{Fields, Table, json, list, millis, to_json};
 use super::statements::{Statements as _, readable};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Day, Fanout, Id, Progress, UserId};
@@ -137,17 +137,11 @@ impl Journal for Sqlite {
         let found = self.read(move |transaction| {
             let sql = "SELECT day, min(id) FROM (SELECT day, id FROM fanouts
                            WHERE state = 'pending' ORDER BY at, id LIMIT ?1) GROUP BY day";
-            transaction.all(sql, [limit], |row| {
-                // Other programs may have written another type.
-                let text = |column| {
-                    row.get_ref(column)
-                        .map(|text| text.as_str().map(str::to_owned))
-                };
-                Ok((text(0)?.unwrap_or_default(), text(1)?.unwrap_or_default()))
-            })
+            transaction.all(sql, [limit], |row| Ok((row.get(0)?, row.get(1)?)))
         });
+        let found: Vec<(String, String)> = found.await?;
         let mut pending = PendingFanouts::default();
-        for (day, id) in found.await? {
+        for (day, id) in found {
             match day.parse::<Day>() {
                 Ok(day) => pending.days.push(day),
                 Err(_) => tracing::warn!(day, "the day of a fan-out cannot be read"),
@@ -161,8 +155,7 @@ impl Journal for Sqlite {
 }
 
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<Accepted> {
-    let record = fields(&FanoutRecord::from_value(fanout))?;
-    if FANOUTS.insert(transaction, Conflict::Keep, &record)? == 0 {
+    if !FANOUTS.add(transaction, &FanoutRecord::from_value(fanout))? {
         let what = || format!("audience of fan-out {}", fanout.key);
         let known = find(transaction, "key", &fanout.key)?;
         let known = known.ok_or_else(|| Error::corrupt(what(), "it is missing"))?;
@@ -174,8 +167,7 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<Accepted> {
 
 /// Replaces the fan-out with this id.
 pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<()> {
-    let record = fields(&FanoutRecord::from_value(fanout))?;
-    FANOUTS.insert(transaction, Conflict::Replace, &record)?;
+    FANOUTS.replace(transaction, &FanoutRecord::from_value(fanout))?;
     let id = fanout.id.to_string();
     for sql in [
         "DELETE FROM audiences WHERE fanout = ?1",

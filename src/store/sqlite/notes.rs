@@ -37,22 +37,19 @@ impl Notes for Sqlite {
         let text_of = |text: Option<&str>| text.map(str::to_owned);
         let (name, read, text) = (name.to_owned(), text_of(read), text_of(text));
         self.write(move |transaction| {
-            let changed = match (read, text) {
-                (None, None) => 0,
-                (None, Some(text)) => transaction.run(
-                    "INSERT INTO notes (name, text) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            let sql = "SELECT text FROM notes WHERE name = ?1";
+            let current: Option<String> = transaction.first(sql, [&name], |row| row.get(0))?;
+            if current != read {
+                return Ok(false);
+            }
+            let changed = match text {
+                Some(text) => transaction.run(
+                    "INSERT OR REPLACE INTO notes (name, text) VALUES (?1, ?2)",
                     [name, text],
-                )?,
-                (Some(read), Some(text)) => transaction.run(
-                    "UPDATE notes SET text = ?3 WHERE name = ?1 AND text = ?2",
-                    [name, read, text],
-                )?,
-                (Some(read), None) => transaction.run(
-                    "DELETE FROM notes WHERE name = ?1 AND text = ?2",
-                    [name, read],
-                )?,
+                ),
+                None => transaction.run("DELETE FROM notes WHERE name = ?1", [name]),
             };
-            Ok(changed == 1)
+            Ok(changed? == 1)
         })
         .await
     }

@@ -6,7 +6,7 @@ use rusqlite::{Row, Transaction};
 
 use super::Sqlite;
 use super::change_notices::notify;
-use super::rows::{Conflict, Fields, Table, fields, json};
+use super::rows::{Fields, Table, fields, json};
 use super::statements::Statements as _;
 use crate::domain::{ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId};
 use crate::store::record::fields::As;
@@ -69,9 +69,7 @@ pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Resu
     if !object.data.is_null() {
         fields.insert("data".to_owned(), object.data.text().into());
     }
-    OBJECTS
-        .insert(transaction, Conflict::Replace, &fields)
-        .map(drop)
+    OBJECTS.replace(transaction, &fields)
 }
 
 fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Result<Option<Object>> {
@@ -135,10 +133,11 @@ impl Inboxes for Sqlite {
             if stored != inbox.revision {
                 return Ok(stored == Some(revision));
             }
-            let (user, revision) = (inbox.user.clone(), Some(revision));
-            let fields = fields(&InboxRecord::from_value(&Inbox { revision, ..inbox }))?;
-            notify(transaction, &ChangeNotice::people([user.as_str()]))?;
-            Ok(INBOXES.insert(transaction, Conflict::Replace, &fields)? == 1)
+            notify(transaction, &ChangeNotice::people([inbox.user.as_str()]))?;
+            let revision = Some(revision);
+            let record = InboxRecord::from_value(&Inbox { revision, ..inbox });
+            INBOXES.replace(transaction, &record)?;
+            Ok(true)
         })
         .await
     }

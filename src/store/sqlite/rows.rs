@@ -40,12 +40,6 @@ enum Form {
     Rest,
 }
 
-/// How an insert handles a conflict with an existing row.
-pub(super) enum Conflict {
-    Replace,
-    Keep,
-}
-
 /// The fields of a record, by name.
 pub(super) type Fields = Map<String, Value>;
 
@@ -69,13 +63,34 @@ impl Table {
         self.columns().map(|column| column.name)
     }
 
-    /// Inserts a row. Returns the number of rows written.
-    pub(super) fn insert(
+    /// Inserts a row in place of one with the same key.
+    pub(super) fn replace(
         &self,
         transaction: &Transaction<'_>,
-        conflict: Conflict,
-        fields: &Fields,
+        record: &impl Serialize,
+    ) -> Result<()> {
+        self.insert(transaction, "INSERT OR REPLACE", record, "")
+            .map(drop)
+    }
+
+    /// Inserts a row, unless it conflicts with an existing one. Returns whether it was inserted.
+    pub(super) fn add(
+        &self,
+        transaction: &Transaction<'_>,
+        record: &impl Serialize,
+    ) -> Result<bool> {
+        let inserted = self.insert(transaction, "INSERT", record, "ON CONFLICT DO NOTHING");
+        Ok(inserted? == 1)
+    }
+
+    fn insert(
+        &self,
+        transaction: &Transaction<'_>,
+        verb: &str,
+        record: &impl Serialize,
+        on_conflict: &str,
     ) -> Result<usize> {
+        let fields = &fields(record)?;
         let (mut names, mut marks, mut values) = (String::new(), String::new(), Vec::new());
         for column in self.columns() {
             let comma = if names.is_empty() { "" } else { ", " };
@@ -89,12 +104,8 @@ impl Table {
                 _ => column.of_field(fields)?,
             });
         }
-        let (or, on_conflict) = match conflict {
-            Conflict::Replace => (" OR REPLACE", ""),
-            Conflict::Keep => ("", "ON CONFLICT DO NOTHING"),
-        };
         let table = self.name;
-        let sql = format!("INSERT{or} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
+        let sql = format!("{verb} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
         let mut insert = transaction.prepare_cached(&sql)?;
         Ok(insert.execute(params_from_iter(values))?)
     }

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::rows::{Conflict, Table, fields, millis};
+use super::rows::{Table, millis};
 use super::statements::Statements as _;
 use crate::domain::{Address, Suppression};
 use crate::store::record::fields::As;
@@ -87,19 +87,19 @@ impl Suppressions for Sqlite {
     }
 }
 
-fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Result<bool> {
+fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Result<()> {
     let stored = find_as(transaction, &news.address.folded())?;
     if stored
         .as_ref()
         .is_some_and(|stored| !news.outweighs(stored))
     {
-        return Ok(false);
+        return Ok(());
     }
-    let fields = fields(&SuppressionRecord::from_value(&Suppression {
+    let record = SuppressionRecord::from_value(&Suppression {
         lifted: stored.and_then(|stored| stored.lifted),
         ..news.clone()
-    }))?;
-    Ok(SUPPRESSIONS.insert(transaction, Conflict::Replace, &fields)? == 1)
+    });
+    SUPPRESSIONS.replace(transaction, &record)
 }
 
 /// Lifts the suppression of an address. Returns whether it was suppressed.
@@ -126,7 +126,7 @@ fn lift(
         lifted: Some(at.max(stored.at)),
         ..stored
     });
-    SUPPRESSIONS.insert(transaction, Conflict::Replace, &fields(&lifted)?)?;
+    SUPPRESSIONS.replace(transaction, &lifted)?;
     Ok(true)
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use chrono::DateTime;
 use rusqlite::Transaction;
 
-use super::rows::{Conflict, fields};
+use super::rows::fields;
 use super::{Sqlite, deliveries, directory};
 use crate::domain::{
     Audience, Day, DeliveryId, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId, Window,
@@ -201,7 +201,7 @@ async fn a_preference_without_a_column_is_stored_with_the_others() {
         record.insert("rev".to_owned(), 1.into());
         record.extend(more.map(|(field, value)| (field.to_owned(), value.into())));
         move |transaction: &Transaction<'_>| {
-            directory::USERS.insert(transaction, Conflict::Replace, &record)?;
+            directory::USERS.replace(transaction, &record)?;
             let read = "SELECT preferences FROM users";
             Ok(transaction.query_row(read, [], |row| row.get::<_, Option<String>>(0))?)
         }

@@ -3,7 +3,7 @@
 use rusqlite::types::Value;
 use rusqlite::{Row, Transaction, params_from_iter};
 
-use super::rows::{Conflict, Fields, Table};
+use super::rows::{Fields, Table};
 use super::{Sqlite, batches, deliveries, directory, journal, objects, suppressions};
 use crate::store::transfer::{NO_REVISION, with_record};
 use crate::store::{AnyRecord, Error, Kind, Page, Result};
@@ -114,8 +114,5 @@ fn put(transaction: &Transaction<'_>, kind: Kind, line: &str) -> Result<()> {
     if kind == Kind::Inboxes {
         fields.insert("stamp".to_owned(), NO_REVISION.to_string().into());
     }
-    table(kind)
-        .0
-        .insert(transaction, Conflict::Replace, &fields)?;
-    Ok(())
+    table(kind).0.replace(transaction, &fields)
 }
