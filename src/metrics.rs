@@ -38,7 +38,7 @@ const LAG: [f64; 12] = [
 ];
 
 /// Facts about a process, known at its start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Build {
     /// The program's version.
     pub version: &'static str,

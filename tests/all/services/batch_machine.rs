@@ -20,6 +20,7 @@ use tidings::domain::{
 use tidings::engine::Silent;
 use tidings::engine::batches::{BatchService, Closer, End, Join, Joiner};
 use tidings::engine::eligibility::catalog::CatalogSource;
+use tidings::metrics::{Build, Metrics};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::mostly_on_sqlite;
@@ -83,7 +84,13 @@ fn closer(
     config.fanout.lease = lease;
     Closer::new(Arc::new(Context {
         owner,
-        ..Context::new(config, store, clock.clone(), ids.clone())
+        ..Context::new(
+            config,
+            store,
+            clock.clone(),
+            ids.clone(),
+            Metrics::new(Build::default()),
+        )
     }))
 }
 

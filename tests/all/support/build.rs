@@ -14,6 +14,7 @@ use tidings::domain::{
     Lease, ObjectId, Occasion, StackId, UserId, Window,
 };
 use tidings::engine::feed;
+use tidings::metrics::{Build, Metrics};
 use tidings::store::{NewMarker, Pushes, Store};
 
 /// The current day of the tests.
@@ -26,7 +27,13 @@ pub fn context(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: &str) -> Arc
     let ids = Arc::new(Ids::random());
     Arc::new(Context {
         owner: owner.to_owned(),
-        ..Context::new(Config::standard(), store, clock, ids)
+        ..Context::new(
+            Config::standard(),
+            store,
+            clock,
+            ids,
+            Metrics::new(Build::default()),
+        )
     })
 }
 
