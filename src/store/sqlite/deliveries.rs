@@ -174,11 +174,11 @@ impl Deliveries for Sqlite {
         limit: usize,
     ) -> Result<Vec<Delivery>> {
         // All values in one JSON parameter.
-        let (which, values) = match *filter {
-            DeliveryFilter::Ids(ids) => {
-                let ids: Vec<&str> = ids.iter().map(DeliveryId::as_str).collect();
-                ("id IN (SELECT value FROM json_each(?1))", json!(ids))
-            }
+        let (which, values): (_, serde_json::Value) = match *filter {
+            DeliveryFilter::Ids(ids) => (
+                "id IN (SELECT value FROM json_each(?1))",
+                ids.iter().map(DeliveryId::as_str).collect(),
+            ),
             DeliveryFilter::State(state) => ("state = ?1 ->> 0", json!([state.as_str()])),
             DeliveryFilter::StateSince(state, since) => (
                 "state = ?1 ->> 0 AND created >= ?1 ->> 1",
@@ -193,17 +193,14 @@ impl Deliveries for Sqlite {
                 (which, json!([state.as_str(), first, end, feedback]))
             }
             DeliveryFilter::User(user) => ("user = ?1 ->> 0", json!([user.as_str()])),
-            DeliveryFilter::OpenDigests(users) => {
-                let slots: Vec<String> = users.iter().map(digest_slot).collect();
-                (
-                    "slot IN (SELECT value FROM json_each(?1)) AND open",
-                    json!(slots),
-                )
-            }
-            DeliveryFilter::Tags(tags) => {
-                let tags: Vec<&str> = tags.iter().map(Tag::as_str).collect();
-                ("tag IN (SELECT value FROM json_each(?1))", json!(tags))
-            }
+            DeliveryFilter::OpenDigests(users) => (
+                "slot IN (SELECT value FROM json_each(?1)) AND open",
+                users.iter().map(digest_slot).collect(),
+            ),
+            DeliveryFilter::Tags(tags) => (
+                "tag IN (SELECT value FROM json_each(?1))",
+                tags.iter().map(Tag::as_str).collect(),
+            ),
             DeliveryFilter::ProviderIds(ids) => (
                 "provider_id IN (SELECT value FROM json_each(?1))",
                 json!(ids),
@@ -240,12 +237,12 @@ impl Feedbacks for Sqlite {
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         self.read(move |transaction| {
             let sql = "SELECT state, feedback, count(*) FROM deliveries WHERE settled >= ?1 GROUP BY state, feedback";
-            let counts = transaction.all(sql, [millis(since)], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })?;
+            let counts: Vec<(String, Option<String>, i64)> =
+                transaction.all(sql, [millis(since)], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                })?;
             let mut report_counts = ReportCounts::default();
             for (state, news, emails) in counts {
-                let (state, news, emails): (String, Option<String>, i64) = (state, news, emails);
                 let corrupt = |why| Error::corrupt("the feedback of deliveries", why);
                 let state: DeliveryState = state.parse().map_err(corrupt)?;
                 let news = news.map(|news| news.parse::<ReportKind>().map_err(corrupt));
