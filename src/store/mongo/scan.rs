@@ -64,7 +64,7 @@ impl Mongo {
                 .collect()
         };
         // Nothing is read before the stream is polled.
-        let sources = stream::once(async move { Ok(start()) });
+        let sources = stream::once(async move { Result::Ok(start()) });
         sources
             .map_ok(move |sources: Vec<Source>| {
                 stream::try_unfold(sources, move |mut sources| async move {

@@ -75,22 +75,18 @@ impl Leases for Sqlite {
     async fn release(&self, which: &Release<'_>) -> Result<()> {
         let (sql, values): (_, Vec<Value>) = match *which {
             Release::Lease { name, owner } => (
-                "releasing a lease",
                 "DELETE FROM leases WHERE name = ?1 AND owner = ?2",
                 vec![name.to_owned().into(), owner.to_owned().into()],
             ),
             Release::Fanouts(owner) => (
-                "releasing fan-outs",
                 "UPDATE fanouts SET owner = NULL, until = NULL WHERE owner = ?1",
                 vec![owner.to_owned().into()],
             ),
             Release::Deliveries(owner) => (
-                "releasing deliveries",
                 "UPDATE deliveries SET owner = NULL, until = NULL WHERE owner = ?1 AND open",
                 vec![owner.to_owned().into()],
             ),
             Release::Deferred(now) => (
-                "releasing deliveries",
                 "UPDATE deliveries SET until = NULL
                  WHERE open AND coalesce(until, 0) > ?1 AND owner IS NULL AND state = 'pending'",
                 vec![millis(now).into()],
