@@ -9,17 +9,16 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use chrono::DateTime;
 use rusqlite::Transaction;
 
 use super::rows::fields;
 use super::{Sqlite, deliveries, directory};
 use crate::domain::{
-    Audience, Day, DeliveryId, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId, Window,
+    Audience, Day, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId, Window,
 };
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
-use crate::store::{Deliveries, Directory, Error, Journal, Notes, Pushes, Stacks};
+use crate::store::{Directory, Error, Journal, Notes, Pushes, Stacks};
 
 fn today() -> Day {
     Day::from_ymd(2014, 4, 22).unwrap()
