@@ -127,7 +127,7 @@ impl Fresh {
         answers
     }
 
-    /// Runs `count` tasks concurrently, as [`Self::at_once`] does. Returns how many were successful.
+    /// Runs `count` tasks concurrently, as [`Self::at_once`] does. Returns how many succeeded.
     pub async fn wins<F>(&self, count: u32, task: impl Fn(Fresh, u32) -> F) -> usize
     where
         F: Future<Output = bool> + Send + 'static,

@@ -1,5 +1,5 @@
-//! Short forms of common store calls. Each makes one call of one method, with defaults for the rest,
-//! and panics if it fails.
+//! Short forms of common store calls. Each makes one call of one method, with defaults for the
+//! rest, and panics if it fails.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
