@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
         for (person, content) in &due {
             let (user, dry_run) = (&person.user, &mut self.report.dry_run);
             let compose = &self.sender.compose;
-            count_email(dry_run, compose, user, user.brand.as_ref(), content);
+            count_email(dry_run, compose, user, user.brand.as_ref());
             if let Some(onlooker) = self.onlooker.as_deref_mut() {
                 onlooker.mail(&person.found(content));
             }

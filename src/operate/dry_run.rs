@@ -251,7 +251,7 @@ impl DryRun {
                 let (Prospect::Email(content), Some(user)) = (&prospect, user) else {
                     continue;
                 };
-                count_email(&mut report.dry_run, &self.compose, user, brand, content);
+                count_email(&mut report.dry_run, &self.compose, user, brand);
                 if has_brand {
                     let occasion = Occasion::Batch {
                         batch: batch.id,

@@ -3,7 +3,7 @@
 //! Every user with pending events counts as due in [`DueDigests`], or under one reason in
 //! [`DigestUsers`]. Start with [`Report`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -119,9 +119,6 @@ pub struct DryRunReport {
     /// Emails in English to users whose locale has no catalog, by locale.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub locales: BTreeMap<String, u64>,
-    /// The messages that the language of a reader lacks, by locale.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub untranslated: BTreeMap<String, BTreeSet<String>>,
     /// Emails by brand, except those of the default brand.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub brands: BTreeMap<BrandName, u64>,
@@ -136,12 +133,7 @@ pub struct DryRunReport {
 impl DryRunReport {
     /// Returns all warnings about languages and brands, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        [
-            self.other_locales(),
-            self.untranslated(),
-            self.brand_counts(),
-        ]
-        .concat()
+        [self.other_locales(), self.brand_counts()].concat()
     }
 
     /// Returns a sentence for each brand with its number of emails, and whether they wait.
@@ -179,13 +171,6 @@ impl DryRunReport {
             format!("{mails} {locale}: {are}")
         };
         self.locales.iter().map(sentence).collect()
-    }
-
-    /// Returns a sentence for each language that lacks messages.
-    pub fn untranslated(&self) -> Vec<String> {
-        let languages = self.untranslated.iter();
-        let lacks = |(locale, messages)| format!("emails in {locale}: {}", lacking(messages));
-        languages.map(lacks).collect()
     }
 }
 
@@ -273,21 +258,6 @@ pub(crate) struct DigestRun<'a> {
     pub(crate) bad_fanouts: &'a BadFanouts,
     #[serde(flatten)]
     pub(crate) report: &'a Report,
-}
-
-/// Returns a clause that names messages a language lacks, and describes what emails show instead.
-pub(crate) fn lacking(messages: &BTreeSet<String>) -> String {
-    const NAMED: usize = 3;
-    let first: Vec<&str> = messages.iter().take(NAMED).map(String::as_str).collect();
-    let others = match messages.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        others => format!(" and {others} more"),
-    };
-    format!(
-        "{}{others} have no translation; they show English headings, and no sentence that needs a \
-         phrase",
-        first.join(", ")
-    )
 }
 
 fn none_wait(waiting: &Option<&Waiting>) -> bool {

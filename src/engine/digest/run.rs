@@ -1,6 +1,6 @@
 //! The options, the dependencies and the state of a digest run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -146,34 +146,15 @@ pub(crate) fn count_email(
     compose: &Compose,
     user: &User,
     brand: Option<&BrandName>,
-    content: &Content,
 ) {
     let catalogs = compose.identity.renderer.catalogs();
     ask(&mut report.locales, catalogs, user);
-    note_untranslated(&mut report.untranslated, catalogs, user, content);
     if let Some(brand) = brand {
         let counts = match compose.identities.brands.contains_key(brand) {
             true => &mut report.brands,
             false => &mut report.unknown_brands,
         };
         *counts.entry(brand.clone()).or_default() += 1;
-    }
-}
-
-/// Records the messages of the email's types that the user's language lacks.
-fn note_untranslated(
-    untranslated: &mut BTreeMap<String, BTreeSet<String>>,
-    catalogs: &Catalogs,
-    user: &User,
-    content: &Content,
-) {
-    let locale = user.locale.as_deref();
-    for section in &content.sections {
-        let lacking = catalogs.lacking(locale, &section.kind, section.phrase.is_some());
-        if !lacking.is_empty() {
-            let of = untranslated.entry(catalogs.spoken(locale).to_owned());
-            of.or_default().extend(lacking);
-        }
     }
 }
 

@@ -88,7 +88,7 @@ fn deliveries_name_their_brand_and_runs_count_brands() {
     let dry_run = desk.run(&["digest", "--dry-run", "--now"]);
     desk.done(&["digest", "--now"]);
 
-    assert_contains!(dry_run.err, "1 mail is of the brand acme");
+    assert_contains!(dry_run.err, "emails of the brand acme: 1");
     let listed = desk.done(&["deliveries"]);
     assert_eq!(listed.matches("sent, acme").count(), 1, "{listed}");
     let rows = desk.run(&["deliveries", "--json"]).json();

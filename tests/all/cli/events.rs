@@ -172,7 +172,7 @@ fn notify_warns_about_events_that_users_will_not_see() {
 
     let not_mailed = "note: \"Artwork:a1\" is not known, so it is not mailed: put a record";
     assert!(unknown.err.starts_with(not_mailed), "{}", unknown.err);
-    assert_contains!(unknown.err, "types.Published.unknown_objects");
+    assert_contains!(unknown.err, "in types.Published");
     assert_contains!(mistyped.err, "type \"Publised\" is not configured");
     assert_contains!(mistyped.err, "\"a9\" is withdrawn");
     assert_eq!((unknown.code, mistyped.code, json.code), (0, 0, 0));

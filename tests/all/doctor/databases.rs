@@ -25,6 +25,7 @@ on_both_stores! {
     paused_sending_is_an_error_that_says_how_to_resume
     days_older_than_archive_keep_are_a_warning_with_the_command
     addresses_shared_by_several_records_are_a_warning
+    headings_and_phrases_without_a_translation_are_a_warning
     unreadable_fields_are_named_in_a_warning
 }
 
@@ -114,6 +115,24 @@ async fn paused_sending_is_an_error_that_says_how_to_resume(fresh: Fresh) {
         "paused since 2014-04-21 09:30 UTC: the key is wrong",
     );
     found(&seen, "sending", Severity::Error, "tidings digest --resume");
+}
+
+async fn headings_and_phrases_without_a_translation_are_a_warning(fresh: Fresh) {
+    for (id, locale) in [("p1", "de-AT"), ("p2", "en-GB")] {
+        let record = User {
+            locale: Some(locale.to_owned()),
+            ..User::new(user(id))
+        };
+        assert_eq!(fresh.put_users(&[record]).await.unwrap(), [true]);
+    }
+    let types = "[types.ArtworkPublished]\nheading = \"New works\"\n\
+        [types.Comment]\nroute = \"batch\"\nphrase = \"commented on\"\n";
+    let config = format!("{HEALTHY}store = \"{}\"\n{types}", fresh.url());
+
+    let seen = super::findings(&config, LOOK).await;
+
+    let expected = "emails in de: type-ArtworkPublished, type-Comment, type-Comment.phrase have no";
+    found(&seen, "languages", Severity::Warning, expected);
 }
 
 async fn addresses_shared_by_several_records_are_a_warning(fresh: Fresh) {

@@ -13,7 +13,6 @@ use crate::support::town::{Town, monday, mostly_on_sqlite, to};
 mostly_on_sqlite! {
     users_get_their_language_and_share_content_with_its_readers
     an_unavailable_locale_is_replaced_by_english_and_reported
-    the_dry_run_reports_headings_and_phrases_without_a_translation
     a_catalog_overrides_the_configured_texts_of_a_type
     a_catalog_cannot_use_placeholders_of_a_provider
 }
@@ -118,35 +117,6 @@ async fn an_unavailable_locale_is_replaced_by_english_and_reported(fresh: Fresh)
         .iter()
         .filter(|mail| mail.filled().html.contains(r#"lang="en""#));
     assert_eq!(english.count(), 2);
-}
-
-async fn the_dry_run_reports_headings_and_phrases_without_a_translation(fresh: Fresh) {
-    let config = "[types.ArtworkPublished]\nheading = \"New works\"\n\
-        [types.Comment]\nroute = \"batch\"\nphrase = \"commented on\"\n";
-    let town = Town::found(&fresh, true, config).await;
-    set_locales(&town).await;
-    town.happens(&["a1"], to(&["ada", "cem"])).await;
-    super::mandatory::happens(&town, "Comment", &["a2"], to(&["ada", "cem"])).await;
-    town.clock.set(monday(0));
-
-    let dry_run = town.process().dry_run();
-    let (report, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
-
-    let untranslated = [
-        "type-ArtworkPublished",
-        "type-Comment",
-        "type-Comment.phrase",
-    ];
-    let untranslated = BTreeSet::from(untranslated.map(str::to_owned));
-    assert_eq!(
-        report.dry_run.untranslated,
-        BTreeMap::from([("de".to_owned(), untranslated)])
-    );
-    let [sentence] = &report.dry_run.untranslated()[..] else {
-        panic!("{:?}", report.dry_run.untranslated())
-    };
-    let begins = "emails in de: type-ArtworkPublished, type-Comment, type-Comment.phrase have no";
-    assert!(sentence.starts_with(begins), "{sentence}");
 }
 
 async fn a_catalog_overrides_the_configured_texts_of_a_type(fresh: Fresh) {
