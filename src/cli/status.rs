@@ -234,17 +234,18 @@ fn add_older(older: &OlderDays, table: &mut Table) {
 /// Describes provider reports on recent emails, such as `1,234 sent, 1,200 delivered, 3 bounced
 /// (0.24 %)`.
 fn reports(counts: &ReportCounts) -> String {
-    let of_sent = |count: u64, share: f64, what: &str| {
-        words::some(count, what).map(|some| format!("{some} ({:.2} %)", 100.0 * share))
+    let of_sent = |count: u64, what: &str| {
+        let percent = 100.0 * counts.share(count);
+        words::some(count, what).map(|some| format!("{some} ({percent:.2} %)"))
     };
     words::list([
         words::some(counts.sent, "sent"),
         words::some(counts.delivered, "delivered"),
         words::some(counts.delayed, "delayed"),
         words::some(counts.unsubscribed, "unsubscribed"),
-        of_sent(counts.refused, counts.refused_share(), "refused"),
-        of_sent(counts.bounced, counts.bounce_share(), "bounced"),
-        of_sent(counts.complained, counts.complaint_share(), "complained"),
+        of_sent(counts.refused, "refused"),
+        of_sent(counts.bounced, "bounced"),
+        of_sent(counts.complained, "complained"),
     ])
 }
 

@@ -3,6 +3,7 @@
 //! The same name gives the same picture, and the picture does not contain the name.
 
 use super::PEOPLE;
+use crate::domain::coordination::fnv1a;
 
 /// A background, three colors, and a dark color.
 const PALETTES: [[&str; 5]; 8] = [
@@ -21,8 +22,7 @@ struct Dice(u64);
 
 impl Dice {
     fn of(name: &str) -> Self {
-        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Self(name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) | 1)
+        Self(fnv1a(name) | 1)
     }
 
     /// Returns a number in `from..to`.

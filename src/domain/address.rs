@@ -61,7 +61,7 @@ impl Address {
             return refuse("has no @");
         };
         if local.is_empty() || domain.is_empty() {
-            return refuse("lacks what stands before or after the @");
+            return refuse("has nothing before or after the @");
         }
         if text.len() > Self::MAX_BYTES {
             return refuse("is longer than 254 bytes");

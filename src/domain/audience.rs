@@ -128,7 +128,7 @@ impl Audience {
     pub fn users(users: impl IntoIterator<Item = UserId>) -> Result<Self, Invalid> {
         let mut users: Vec<_> = users.into_iter().collect();
         if users.is_empty() {
-            return Err(Invalid::new("audience", "[]", "names nobody"));
+            return Err(Invalid::new("audience", "[]", "names no users"));
         }
         let why = format_args!(
             "is more than {MAX_USERS} people in one event; let them follow a key instead"

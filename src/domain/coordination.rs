@@ -73,12 +73,17 @@ impl NoticeKey {
     /// Returns the hash of a user id or object key: 64-bit FNV-1a, folded to 32 bits. Notices are
     /// stored for minutes, so all versions must compute the same hash.
     pub fn of(name: &str) -> Self {
-        const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-        const PRIME: u64 = 0x0100_0000_01b3;
-        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
-        let hash = name.bytes().fold(BASIS, mix);
+        let hash = fnv1a(name);
         Self((hash >> 32) as u32 ^ hash as u32)
     }
+}
+
+/// Returns the 64-bit FNV-1a hash of a text. It is the same in all versions.
+pub(crate) fn fnv1a(text: &str) -> u64 {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+    text.bytes().fold(BASIS, mix)
 }
 
 /// A change notice.

@@ -21,13 +21,6 @@ impl Day {
         Self(time.date_naive())
     }
 
-    /// Returns the day; `None` if the date does not exist or its year is not 1 to 9999.
-    pub fn from_ymd(year: i32, month: u32, day: u32) -> Option<Self> {
-        NaiveDate::from_ymd_opt(year, month, day)
-            .filter(|date| (1..=9999).contains(&date.year()))
-            .map(Self)
-    }
-
     /// Returns the day `n` days earlier, or the first day of the calendar.
     pub fn back(self, n: u32) -> Self {
         let day = self.0.checked_sub_days(Days::new(n.into()));
@@ -72,12 +65,10 @@ impl FromStr for Day {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("day", text, "is not a date written as YYYYMMDD");
-        if text.len() != 8 || !text.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(refuse());
-        }
-        let number =
-            |range: std::ops::Range<usize>| text[range].parse::<u32>().map_err(|_| refuse());
-        Self::from_ymd(number(0..4)? as i32, number(4..6)?, number(6..8)?).ok_or_else(refuse)
+        let is_plain = text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit());
+        let date = NaiveDate::parse_from_str(text, "%Y%m%d").ok();
+        let date = date.filter(|date| is_plain && date.year() > 0);
+        date.map(Self).ok_or_else(refuse)
     }
 }
 
@@ -86,9 +77,6 @@ impl FromStr for Day {
 pub struct Window(Arc<[Day]>);
 
 impl Window {
-    /// The default number of days before the last one.
-    pub const DEFAULT_BACK: u32 = 7;
-
     /// Returns the window of `last` and the `back` days before it.
     pub fn ending(last: Day, back: u32) -> Self {
         let mut days: Vec<Day> = (0..=back).rev().map(|n| last.back(n)).collect();
@@ -167,7 +155,7 @@ impl Acceptance {
         let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
         let bound = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
         let outside = if at < self.from {
-            "lies before the window, where nobody would be shown or mailed it"
+            "lies before the window, so it would not be shown or emailed"
         } else {
             "lies in the future"
         };

@@ -12,7 +12,7 @@ mod assembling {
     use std::sync::Arc;
 
     fn day() -> Day {
-        Day::from_ymd(2014, 4, 22).unwrap()
+        "20140422".parse().unwrap()
     }
 
     fn stacks(events: &[(&str, String)]) -> PersonStacks {

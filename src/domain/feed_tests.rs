@@ -16,7 +16,7 @@ mod cursors {
     }
 
     fn person(days: &[&[&str]]) -> PersonStacks {
-        let first = Day::from_ymd(2014, 4, 20).unwrap();
+        let first: Day = "20140420".parse().unwrap();
         let stack = |(n, objects): (usize, &&[&str])| {
             let entries = objects.iter().map(|o| event(o)).collect();
             Stack::new(StackId::of(first.ahead(n as u32)), entries)

@@ -149,27 +149,9 @@ impl ReportCounts {
             + self.complained
     }
 
-    /// Returns the share of rejected emails, 0 to 1; 0 if none was sent.
-    pub fn refused_share(&self) -> f64 {
-        share(self.refused, self.sent)
-    }
-
-    /// Returns the share of bounced emails, 0 to 1; 0 if none was sent.
-    pub fn bounce_share(&self) -> f64 {
-        share(self.bounced, self.sent)
-    }
-
-    /// Returns the share of emails reported as spam, 0 to 1; 0 if none was sent.
-    pub fn complaint_share(&self) -> f64 {
-        share(self.complained, self.sent)
-    }
-}
-
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
+    /// Returns a part of the sent emails as a share, 0 to 1; 0 if none was sent.
+    pub fn share(&self, part: u64) -> f64 {
+        part as f64 / self.sent.max(1) as f64
     }
 }
 

@@ -30,7 +30,7 @@ mod reports {
     #[test]
     fn shares_are_relative_to_sent_emails() {
         let mut report_counts = ReportCounts::default();
-        assert_eq!(report_counts.bounce_share(), 0.0);
+        assert_eq!(report_counts.share(report_counts.bounced), 0.0);
         for (state, news, mails) in [
             (DeliveryState::Sent, None, 50),
             (DeliveryState::Sent, Some(ReportKind::Delivered), 40),
@@ -43,8 +43,8 @@ mod reports {
             report_counts.settled(state, news, mails);
         }
         assert_eq!((report_counts.sent, report_counts.bounced), (100, 4));
-        assert_eq!(report_counts.bounce_share(), 0.04);
-        assert_eq!(report_counts.complaint_share(), 0.01);
+        assert_eq!(report_counts.share(report_counts.bounced), 0.04);
+        assert_eq!(report_counts.share(report_counts.complained), 0.01);
     }
 }
 

@@ -114,8 +114,7 @@ pub(super) fn check_name<'a>(what: &'static str, text: &'a str) -> Result<&'a st
 macro_rules! checked_texts {
     ($($(#[$doc:meta])* $name:ident: $check:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-        #[serde(transparent)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(compact_str::CompactString);
 
         impl $name {
@@ -156,12 +155,7 @@ macro_rules! checked_texts {
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = compact_str::CompactString::deserialize(from)?;
-                Self::new(text).map_err(serde::de::Error::custom)
-            }
-        }
+        $crate::domain::name::serde_as_text!($name);
     )*};
 }
 pub(super) use checked_texts;
@@ -279,7 +273,6 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     let given = given.to_lowercase();
     names
         .into_iter()
-        .filter(|name| may_be_near(given.chars().count(), name.chars().count()))
         .map(|name| {
             let likeness = strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase());
             (likeness, name)
@@ -287,12 +280,6 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .filter(|(likeness, _)| *likeness >= NEAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, name)| name)
-}
-
-/// Returns whether two names of these lengths can be similar enough. This avoids slow comparisons,
-/// because one answer may look up ten thousand names.
-fn may_be_near(a: usize, b: usize) -> bool {
-    a.min(b) as f64 >= NEAR * a.max(b) as f64
 }
 
 /// The longest name of a brand, in bytes. Links contain it.
@@ -340,18 +327,13 @@ impl Brands {
     pub fn check(&self, name: Option<&BrandName>) -> Result<(), Invalid> {
         let unknown = name.filter(|name| !self.0.contains(*name));
         unknown.map_or(Ok(()), |name| {
-            let why = format!("is not configured; {}", self.summary());
+            let known: Vec<&str> = self.0.iter().map(BrandName::as_str).collect();
+            let why = match known.as_slice() {
+                [] => "is not configured: there is no table [brands.NAME]".to_owned(),
+                known => format!("is not configured; the brands are {}", known.join(", ")),
+            };
             Err(Invalid::new("brand", name, why))
         })
-    }
-
-    fn summary(&self) -> String {
-        let names: Vec<&str> = self.0.iter().map(BrandName::as_str).collect();
-        match names.split_last() {
-            None => "there are no brands, which are tables [brands.NAME]".to_owned(),
-            Some((only, [])) => format!("there is {only}"),
-            Some((last, others)) => format!("there are {} and {last}", others.join(", ")),
-        }
     }
 }
 

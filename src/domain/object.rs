@@ -180,9 +180,9 @@ pub enum About {
 
 /// The topic in an object's `data.about`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Said<'a> {
-    title: Cow<'a, str>,
-    url: Option<Cow<'a, str>>,
+struct Topic {
+    title: String,
+    url: Option<String>,
 }
 
 /// The field of `data` that states the topic. All other fields are ignored.
@@ -194,75 +194,56 @@ struct AboutField<'a> {
 
 #[derive(Deserialize)]
 struct TitleAndUrl<'a> {
-    #[serde(borrow, default)]
-    title: Option<&'a RawValue>,
+    #[serde(borrow)]
+    title: &'a RawValue,
     #[serde(borrow, default)]
     url: Option<&'a RawValue>,
 }
 
-/// A JSON string, borrowed if it contains no escapes.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl<'a> Said<'a> {
-    fn of(object: &'a Object) -> Option<Self> {
+impl Topic {
+    fn of(object: &Object) -> Option<Self> {
         let about = object.data.fields::<AboutField<'_>>()?.about;
         if let Some(title) = json_text(about) {
             return Some(Self { title, url: None });
         }
-        let TitleAndUrl { title, url } = fields(about.get())?;
+        let stated: TitleAndUrl<'_> = fields(about.get())?;
         Some(Self {
-            title: json_text(title?)?,
-            url: url.and_then(json_text),
+            title: json_text(stated.title)?,
+            url: stated.url.and_then(json_text),
         })
-    }
-
-    /// Returns the text that identifies the topic.
-    fn key(self) -> Cow<'a, str> {
-        self.url.unwrap_or(self.title)
     }
 }
 
 /// Returns a JSON string without surrounding white space; `None` if it is empty or not a string.
-pub fn json_text(value: &RawValue) -> Option<Cow<'_, str>> {
-    let Text(text) = serde_json::from_str(value.get()).ok()?;
-    let text = match text {
-        Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
-        Cow::Owned(text) => Cow::Owned(text.trim().to_owned()),
-    };
-    (!text.is_empty()).then_some(text)
-}
-
-/// Returns the object's title, or its topic's title if it has none.
-fn title(object: &Object) -> Option<Cow<'_, str>> {
-    let own = object.title.as_deref().map(Cow::Borrowed);
-    own.or_else(|| Said::of(object).map(|said| said.title))
+pub fn json_text(value: &RawValue) -> Option<String> {
+    let text: String = serde_json::from_str(value.get()).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 impl Object {
     /// Returns the text to show for the object: its title, its topic's title, or its key.
     pub fn label(&self) -> Cow<'_, str> {
-        title(self).unwrap_or(Cow::Borrowed(self.key.as_str()))
+        match &self.title {
+            Some(title) => title.into(),
+            None => Topic::of(self).map_or(self.key.as_str().into(), |topic| topic.title.into()),
+        }
     }
 }
 
 /// Returns the topic by which feeds group an object: the stated topic, the author, or the object's
 /// key. Requests name a group by this text.
 pub fn topic_key(object: &Object) -> Cow<'_, str> {
-    let said = Said::of(object).map(Said::key);
-    let by = || object.by.as_deref().filter(|by| !by.is_empty());
-    let own = || Cow::Borrowed(by().unwrap_or(object.key.as_str()));
-    said.unwrap_or_else(own)
+    let topic = Topic::of(object).map(|topic| topic.url.unwrap_or(topic.title));
+    let by = object.by.as_deref().filter(|by| !by.is_empty());
+    topic.map_or(Cow::Borrowed(by.unwrap_or(object.key.as_str())), Cow::Owned)
 }
 
 impl About {
     /// Returns the topic of an object in an email. `phrase` is the phrase of the event's type.
     pub(super) fn of(object: &Object, phrase: Option<&Phrase>) -> Self {
-        if let Some(Said { title, url }) = Said::of(object) {
-            return Self::Other {
-                title: title.into_owned(),
-                url: url.map(Cow::into_owned),
-            };
+        if let Some(Topic { title, url }) = Topic::of(object) {
+            return Self::Other { title, url };
         }
         let title = object.title.as_deref().map(str::trim);
         match title.filter(|title| phrase.is_some() && !title.is_empty()) {

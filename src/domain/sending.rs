@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use chrono::TimeDelta;
 
+use super::coordination::fnv1a;
 use super::delivery::Guarantee;
 use super::name::{Invalid, UserId};
 
@@ -76,11 +77,8 @@ impl Share {
 
 /// Returns a hash that spreads similar ids widely: FNV-1a with a final mixing step.
 fn spread(text: &str) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in text.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = fnv1a(text);
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash ^ (hash >> 33)
 }
 
@@ -108,12 +106,7 @@ impl FromStr for Share {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, part) = (self.of_ten_thousand / 100, self.of_ten_thousand % 100);
-        match (part, part % 10) {
-            (0, _) => write!(f, "{whole}%"),
-            (_, 0) => write!(f, "{whole}.{}%", part / 10),
-            _ => write!(f, "{whole}.{part:02}%"),
-        }
+        write!(f, "{}%", f64::from(self.of_ten_thousand) / 100.0)
     }
 }
 

@@ -390,41 +390,22 @@ impl PersonStacks {
     }
 }
 
-/// Up to this many events, a linear search is faster than hashing.
-const FEW: usize = 8;
-
 /// Returns the events that `keep` admits, with each (type, object) once. An excluded event must not
 /// hide a later one, so `keep` runs first.
 fn unique<'a>(
     events: impl Iterator<Item = (Position, &'a Event)>,
     keep: impl Fn(&Event, Day) -> bool,
 ) -> Vec<EventAt<'a>> {
-    let mut kept: Vec<EventAt<'a>> = Vec::new();
     let mut seen: HashSet<(&ObjectId, &EventType), RandomState> = HashSet::default();
-    for (position, event) in events {
-        if !keep(event, position.stack.day) {
-            continue;
-        }
-        if kept.len() < FEW {
-            let mut kept = kept.iter().map(|kept| kept.event);
-            if kept.any(|kept| kept.o == event.o && kept.t == event.t) {
-                continue;
-            }
-        } else {
-            if seen.is_empty() {
-                seen.extend(kept.iter().map(|kept| (&kept.event.o, &kept.event.t)));
-            }
-            if !seen.insert((&event.o, &event.t)) {
-                continue;
-            }
-        }
-        kept.push(EventAt {
-            position,
-            event,
-            at: event.at(position.stack.day),
-        });
-    }
-    kept
+    let kept = events.filter(|&(position, event)| {
+        keep(event, position.stack.day) && seen.insert((&event.o, &event.t))
+    });
+    let kept = kept.map(|(position, event)| EventAt {
+        position,
+        event,
+        at: event.at(position.stack.day),
+    });
+    kept.collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Checks texts from outside: web addresses and locales.
 
+use unic_langid::LanguageIdentifier;
 use url::Url;
 
 use super::name::{Invalid, checked_texts};
@@ -47,32 +48,14 @@ pub fn check_locale(locale: &str) -> Result<(), Invalid> {
     Err(Invalid::new("locale", locale, why))
 }
 
-/// Returns a locale in the notation of catalogs, such as `pt-BR` for `pt_br`; `None` if it is
-/// invalid.
+/// Returns a locale in the notation of catalogs, such as `pt-BR` for `pt_br`, without extensions
+/// such as `-u-ca-gregory`. `None` if it is invalid.
 pub fn language_tag(locale: &str) -> Option<String> {
     let (locale, _) = locale.split_once(['.', '@']).unwrap_or((locale, ""));
-    let mut parts = locale.trim().split(['-', '_']);
-    let language = parts.next()?.to_ascii_lowercase();
-    let is_language = |part: &str| {
-        (2..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic())
-    };
-    let mut tag = Some(language).filter(|language| is_language(language))?;
-    for part in parts {
-        if !(1..=8).contains(&part.len()) || !part.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return None;
-        }
-        tag.push('-');
-        let lower = part.to_ascii_lowercase();
-        match lower.len() {
-            2 => tag.push_str(&lower.to_ascii_uppercase()),
-            4 if lower.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                tag.push_str(&lower[..1].to_ascii_uppercase());
-                tag.push_str(&lower[1..]);
-            }
-            _ => tag.push_str(&lower),
-        }
-    }
-    Some(tag)
+    let parts = locale.trim().split(['-', '_']);
+    let parts: Vec<&str> = parts.take_while(|part| part.len() != 1).collect();
+    let tag: LanguageIdentifier = parts.join("-").parse().ok()?;
+    Some(tag.to_string())
 }
 
 /// Returns whether a character is invisible or changes the direction or shape of text: Unicode's

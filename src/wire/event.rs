@@ -296,7 +296,7 @@ mod tests {
     fn bad(user: &str, reason: Defect) -> BadStack {
         BadStack {
             user: UserId::stored(user),
-            day: Day::from_ymd(2014, 4, 22).unwrap(),
+            day: "20140422".parse().unwrap(),
             reason,
         }
     }

@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_part_number_is_read_from_the_file_name() {
-        let (folder, day) = (Path::new("old"), Day::from_ymd(2014, 4, 22).unwrap());
+        let (folder, day) = (Path::new("old"), "20140422".parse().unwrap());
         for part in [1, 2, 17] {
             assert_eq!(part_of(&path(folder, day, part)), part);
         }

@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<Stored> {
-        super::read(Day::from_ymd(2014, 4, 22).unwrap(), line)
+        super::read("20140422".parse().unwrap(), line)
     }
 
     #[test]

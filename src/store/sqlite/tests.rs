@@ -21,7 +21,7 @@ use crate::store::record::user::UserRecord;
 use crate::store::{Directory, Error, Journal, Notes, Pushes, Stacks};
 
 fn today() -> Day {
-    Day::from_ymd(2014, 4, 22).unwrap()
+    "20140422".parse().unwrap()
 }
 
 fn people(count: usize) -> Vec<UserId> {

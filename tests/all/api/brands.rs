@@ -53,11 +53,11 @@ async fn a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected(fresh: Fr
     assert_eq!(api.get(eve).await.body["brand"], json!(null));
     assert_eq!(accepted.status, 202, "{}", accepted.body);
     for (answer, why) in [
-        (unknown, "there are acme and umbra"),
+        (unknown, "the brands are acme, umbra"),
         (odd, "lower-case letters, digits, - and _"),
         (
             unconfigured,
-            "brand \"gone\" is not configured; there are acme and umbra",
+            "brand \"gone\" is not configured; the brands are acme, umbra",
         ),
         (digest, "set types.ArtworkPublished.branded = true"),
         (choice, "has events of several brands"),

@@ -43,7 +43,7 @@ fn preview_shows_a_configured_brand_and_rejects_an_unknown_one() {
     assert!(!acme.contains("Kiosk") && !default.contains("Acmeish"));
     assert!(default.contains("Kiosk") && !default.contains("logo.png"));
     assert_ne!(refused.code, 0);
-    assert_contains!(refused.err, "there are acme and umbra");
+    assert_contains!(refused.err, "the brands are acme, umbra");
     assert!(!desk.path().join("gone").exists());
 }
 

@@ -76,7 +76,7 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
     };
     let mut digest = request(&["a1"], to(&["ada"]), None);
     digest.details.brand = brand(WORDS[1]);
-    let named = "brand \"gone\" is not configured; there are acmeish and umbrage";
+    let named = "brand \"gone\" is not configured; the brands are acmeish, umbrage";
 
     let unknown = put(r#"{"id": "new", "brand": "gone"}"#).await.unwrap_err();
     let in_digests = put(r#"{"id": "new", "types": {"Comment": {"route": "digest"}}}"#).await;

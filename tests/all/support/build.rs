@@ -19,7 +19,7 @@ use tidings::store::{NewMarker, Pushes, Store};
 
 /// The current day of the tests.
 pub fn today() -> Day {
-    Day::from_ymd(2014, 4, 22).unwrap()
+    "20140422".parse().unwrap()
 }
 
 /// A context without configured event types.
@@ -39,7 +39,7 @@ pub fn context(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: &str) -> Arc
 
 /// Today and the seven days before it.
 pub fn window() -> Window {
-    Window::ending(today(), Window::DEFAULT_BACK)
+    Window::ending(today(), 7)
 }
 
 /// The current time of the tests.
