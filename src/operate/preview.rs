@@ -23,7 +23,7 @@ use crate::engine::delivery::identity::mailer;
 use crate::engine::delivery::{Compose, Headers, Prospect};
 use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::engine::{self, Silent};
-use crate::render::pages::{Notice, Others, Stopping, Tokens};
+use crate::render::pages::{Choices, Notice, Others, Stopping, Tokens};
 use crate::render::{self, Links, Page, Pages, Renderer, Site};
 use crate::wire::event::Unknown;
 use crate::wire::local::Trouble;
@@ -148,14 +148,14 @@ impl Preview {
             digest: "preview-digest".to_owned(),
             all: "preview-all".to_owned(),
         };
-        let preferences = Page::Preferences {
+        let preferences = Page::Preferences(Choices {
             user,
             token: &tokens.all,
             default: &self.config.digest.schedule,
             policies,
             saved: false,
             next: Some(now + TimeDelta::days(3)),
-        };
+        });
         let alone = policies
             .kinds()
             .find(|kind| user.is_mailed_alone(kind, policies));
@@ -307,7 +307,7 @@ const AROUND: usize = 2;
 /// Describes an error. Includes the lines around it if it is in a template file.
 pub(crate) fn trouble(error: &anyhow::Error) -> Trouble {
     let at = match error.downcast_ref::<render::Error>() {
-        Some(render::Error::Template { file, line, .. }) => line.0.map(|line| (file, line)),
+        Some(render::Error::Template { file, line, .. }) => line.map(|line| (file, line)),
         _ => None,
     };
     let lines = at.and_then(|(file, line)| {

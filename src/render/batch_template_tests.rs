@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::batch_tests::{content, content_of, four_comments, mail, on, render, said};
 use super::template_tests::with;
-use super::tests::{site, work};
+use super::tests::{at, digest, site, work, works};
 use super::*;
 use crate::domain::{BatchKey, Content, Object, UserId};
 
@@ -140,7 +140,7 @@ fn an_unreadable_type_folder_is_reported_by_name() {
 #[test]
 fn a_replaced_shared_part_applies_to_digests_and_batches() {
     let renderer = with(&[("mail/foot.txt", "Bye.\n")]).unwrap();
-    let digest = sample::works(1);
+    let digest = digest(at(), [("Work", "New works", works(0..1), 0)]);
     let user = User::new(UserId::stored("ada"));
 
     let digest = renderer
@@ -166,7 +166,7 @@ fn a_shared_part_can_test_which_email_it_is_in() {
     let renderer = with(&[("mail/foot.txt", &fields.concat())]).unwrap();
     let user = User::new(UserId::stored("ada"));
 
-    let digest = sample::works(2);
+    let digest = digest(at(), [("Work", "New works", works(0..2), 0)]);
     let digest = renderer.render(&super::tests::mail(&user, &digest));
     let batch = by(&renderer, &content(four_comments(), 0));
 

@@ -14,12 +14,11 @@ use chrono::format::{Item, StrftimeItems};
 use fluent_bundle::concurrent::FluentBundle;
 use fluent_bundle::types::{FluentNumber, FluentNumberOptions};
 use fluent_bundle::{FluentResource, FluentValue};
-use fluent_syntax::ast::{
-    CallArguments, Entry, Expression, InlineExpression, Message, Pattern, PatternElement,
-};
+use fluent_syntax::ast::{Entry, Expression, InlineExpression, Message, Pattern, PatternElement};
 use unic_langid::LanguageIdentifier;
 
-use super::files::{Error, Line};
+use super::files::Error;
+use crate::domain::nearest;
 use crate::domain::text::language_tag;
 
 pub(super) type Bundle = FluentBundle<Arc<FluentResource>>;
@@ -133,11 +132,8 @@ pub(super) type Messages = BTreeMap<String, BTreeSet<String>>;
 
 /// The messages of the English catalog.
 pub(super) static KNOWN: LazyLock<Messages> = LazyLock::new(|| {
-    let english = BUILT_IN.iter().find(|(tag, _)| *tag == ENGLISH);
-    let text = english.map_or("", |(_, text)| text);
-    match FluentResource::try_new(text.to_owned()) {
-        Ok(resource) | Err((resource, _)) => messages(&resource),
-    }
+    let english = OURS.iter().find(|(tag, _)| *tag == ENGLISH);
+    english.map_or_else(Messages::new, |(_, english)| messages(english))
 });
 
 /// The messages of an event type, with the variables of each.
@@ -160,10 +156,7 @@ pub(super) struct Own {
 /// Reads the catalogs of a templates folder, by locale.
 pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Own>, Error> {
     let folder = templates.join("locales");
-    let unreadable = |cause| Error::Folder {
-        path: folder.clone(),
-        cause,
-    };
+    let unreadable = |cause| Error::unreadable(&folder, cause);
     let mut own = BTreeMap::new();
     let entries = match std::fs::read_dir(&folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(own),
@@ -180,20 +173,15 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Own>, Error> {
             let why = format!("{stem:?} is no locale; a catalog is called such as pt-BR.ftl");
             return Err(wrong(&path, None, why));
         };
-        let text = std::fs::read_to_string(&path).map_err(|cause| Error::Unreadable {
-            path: path.clone(),
-            cause,
-        })?;
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|cause| Error::unreadable(&path, cause))?;
         let catalog = Own {
             file: format!("{stem}.ftl"),
             resource: Arc::new(read(&path, text)?),
         };
         if own.insert(tag.clone(), catalog).is_some() {
-            return Err(wrong(
-                &path,
-                None,
-                format!("another file is the catalog of {tag}"),
-            ));
+            let why = format!("another file is the catalog of {tag}");
+            return Err(wrong(&path, None, why));
         }
     }
     Ok(own)
@@ -202,34 +190,21 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Own>, Error> {
 fn wrong(path: &Path, line: Option<usize>, why: String) -> Error {
     Error::Template {
         file: path.display().to_string(),
-        line: Line(line),
+        line,
         why,
     }
 }
 
 /// Parses a catalog and checks that its messages can be formatted.
 fn read(path: &Path, text: String) -> Result<FluentResource, Error> {
-    let line = |at: usize| {
-        Some(
-            1 + text.as_bytes()[..at.min(text.len())]
-                .iter()
-                .filter(|b| **b == b'\n')
-                .count(),
-        )
-    };
     let resource = FluentResource::try_new(text.clone()).map_err(|(_, errors)| {
-        let first = errors.first();
-        let at = first.and_then(|error| line(error.pos.start));
-        let why = first.map_or_else(String::new, |error| error.kind.to_string());
-        wrong(path, at, why)
-    })?;
-    let place = |id: &str| {
-        let starts = |line: &str| {
-            let rest = line.strip_prefix(id);
-            rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+        let Some(first) = errors.first() else {
+            return wrong(path, None, String::new());
         };
-        text.lines().position(starts).map(|line| line + 1)
-    };
+        let before = text.as_bytes().iter().take(first.pos.start);
+        let line = 1 + before.filter(|byte| **byte == b'\n').count();
+        wrong(path, Some(line), first.kind.to_string())
+    })?;
     let terms: BTreeSet<&str> = resource
         .entries()
         .filter_map(|entry| match entry {
@@ -239,95 +214,89 @@ fn read(path: &Path, text: String) -> Result<FluentResource, Error> {
         .collect();
     for entry in resource.entries() {
         let (id, patterns) = match entry {
-            Entry::Message(message) => (message.id.name, patterns(message)),
-            Entry::Term(term) => (term.id.name, vec![(String::new(), &term.value)]),
+            Entry::Message(message) => (message.id.name.to_owned(), patterns(message)),
+            Entry::Term(term) => {
+                let id = format!("-{}", term.id.name);
+                (id.clone(), vec![(id, &term.value)])
+            }
             _ => continue,
         };
-        let is_term = matches!(entry, Entry::Term(_));
         for (name, pattern) in patterns {
-            let at = || {
-                place(&if is_term {
-                    format!("-{id}")
-                } else {
-                    id.to_owned()
-                })
-            };
-            let mut uses = Uses::default();
-            uses.pattern(pattern);
-            if let Some(other) = uses.others.iter().find(|other| !terms.contains(**other)) {
-                return Err(wrong(
-                    path,
-                    at(),
-                    format!("{id} uses {other}, which is no term here"),
-                ));
-            }
-            if !is_term {
-                allowed(&name, &uses.variables).map_err(|why| wrong(path, at(), why))?;
-                dates(&name, pattern).map_err(|why| wrong(path, at(), why))?;
-            }
+            check(&name, pattern, &terms).map_err(|why| {
+                let is_start = |line: &str| {
+                    let rest = line.strip_prefix(&*id);
+                    rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+                };
+                let line = text.lines().position(is_start);
+                wrong(path, line.map(|line| line + 1), why)
+            })?;
         }
     }
     Ok(resource)
 }
 
+/// Checks a message, an attribute or a term; the name of a term begins with `-`.
+fn check(name: &str, pattern: &Pattern<&str>, terms: &BTreeSet<&str>) -> Result<(), String> {
+    let mut uses = Uses::default();
+    uses.pattern(pattern);
+    if let Some(other) = uses.others.difference(terms).next() {
+        return Err(format!("{name} uses {other}, which is no term here"));
+    }
+    if name.starts_with('-') {
+        return Ok(());
+    }
+    check_names(name, &uses.variables)?;
+    check_setting(name, pattern)
+}
+
 /// Checks that a message exists, and that it may use these variables.
-fn allowed(name: &str, variables: &BTreeSet<&str>) -> Result<(), String> {
-    let of_type = || {
-        let name = name.strip_prefix("type-")?;
-        let what = name.find('.').map_or("", |at| &name[at..]);
-        let (_, variables) = OF_TYPES.iter().find(|(of, _)| *of == what)?;
-        Some(variables.iter().copied().collect::<BTreeSet<&str>>())
-    };
+fn check_names(name: &str, variables: &BTreeSet<&str>) -> Result<(), String> {
     if name.starts_with("own-") {
         return Ok(());
     }
-    let known = KNOWN.get(name);
-    let known = known.map(|known| known.iter().map(String::as_str).collect());
-    let Some(known) = known.or_else(of_type) else {
-        let names = KNOWN.keys().map(String::as_str);
-        let meant = crate::domain::nearest(name, names);
-        let meant = meant.map(|meant| format!("; did you mean {meant}?"));
-        return Err(format!(
-            "there is no message {name}{}",
-            meant
-                .as_deref()
-                .unwrap_or("; those of your own templates begin with own-")
-        ));
+    let of_type = || {
+        let name = name.strip_prefix("type-")?;
+        let what = name.find('.').map_or("", |at| &name[at..]);
+        OF_TYPES.iter().find(|(of, _)| *of == what)
     };
-    match variables.difference(&known).next() {
-        None => Ok(()),
-        Some(variable) => Err(format!("{name} has no variable ${variable}")),
-    }
+    let mut variables = variables.iter();
+    let unknown = match (KNOWN.get(name), of_type()) {
+        (Some(known), _) => variables.find(|variable| !known.contains(**variable)),
+        (None, Some((_, known))) => variables.find(|variable| !known.contains(variable)),
+        (None, None) => {
+            let nearest = nearest(name, KNOWN.keys().map(String::as_str));
+            let hint = match nearest {
+                Some(nearest) => format!("did you mean {nearest}?"),
+                None => "those of your own templates begin with own-".to_owned(),
+            };
+            return Err(format!("there is no message {name}; {hint}"));
+        }
+    };
+    unknown.map_or(Ok(()), |variable| {
+        Err(format!("{name} has no variable ${variable}"))
+    })
 }
 
 /// Checks messages that are settings, not words: date formats, the calendar and the text direction.
-fn dates(name: &str, pattern: &Pattern<&str>) -> Result<(), String> {
-    let text = || match pattern.elements.as_slice() {
-        [PatternElement::TextElement { value }] => Ok(value.trim()),
-        _ => Err(format!("{name} is no plain text")),
+fn check_setting(name: &str, pattern: &Pattern<&str>) -> Result<(), String> {
+    let (is_valid, why): (fn(&str) -> bool, &str) = match name {
+        "date" | "date-year" | "date-next" | "time" => (
+            |text| StrftimeItems::new(text).all(|item| item != Item::Error),
+            "is no date that strftime can write",
+        ),
+        "calendar" => (
+            |text| text.parse::<chrono::Locale>().is_ok(),
+            "is not known, as de_DE is",
+        ),
+        "direction" => (|text| matches!(text, "ltr" | "rtl"), "is not ltr or rtl"),
+        _ => return Ok(()),
     };
-    match name {
-        "date" | "date-year" | "date-next" | "time" => {
-            let pattern = text()?;
-            match StrftimeItems::new(pattern).any(|item| item == Item::Error) {
-                true => Err(format!(
-                    "{name}: {pattern:?} is no date that strftime can write"
-                )),
-                false => Ok(()),
-            }
-        }
-        "calendar" => {
-            let calendar = text()?;
-            let known = calendar.parse::<chrono::Locale>();
-            known
-                .map(drop)
-                .map_err(|_| format!("calendar: {calendar:?} is not known, as de_DE is"))
-        }
-        "direction" => match text()? {
-            "ltr" | "rtl" => Ok(()),
-            other => Err(format!("direction: {other:?} is not ltr or rtl")),
-        },
-        _ => Ok(()),
+    let [PatternElement::TextElement { value }] = pattern.elements.as_slice() else {
+        return Err(format!("{name} is no plain text"));
+    };
+    match value.trim() {
+        text if is_valid(text) => Ok(()),
+        text => Err(format!("{name}: {text:?} {why}")),
     }
 }
 
@@ -391,29 +360,13 @@ impl<'a> Uses<'a> {
             InlineExpression::VariableReference { id } => {
                 self.variables.insert(id.name);
             }
-            InlineExpression::TermReference { id, arguments, .. } => {
-                self.others.insert(id.name);
-                self.arguments(arguments.as_ref());
-            }
-            InlineExpression::FunctionReference { id, arguments } => {
-                self.others.insert(id.name);
-                self.arguments(Some(arguments));
-            }
-            InlineExpression::MessageReference { id, .. } => {
+            InlineExpression::TermReference { id, .. }
+            | InlineExpression::FunctionReference { id, .. }
+            | InlineExpression::MessageReference { id, .. } => {
                 self.others.insert(id.name);
             }
             InlineExpression::Placeable { expression } => self.expression(expression),
             InlineExpression::StringLiteral { .. } | InlineExpression::NumberLiteral { .. } => {}
-        }
-    }
-
-    fn arguments(&mut self, arguments: Option<&'a CallArguments<&'a str>>) {
-        let Some(arguments) = arguments else { return };
-        for argument in &arguments.positional {
-            self.inline(argument);
-        }
-        for argument in &arguments.named {
-            self.inline(&argument.value);
         }
     }
 }

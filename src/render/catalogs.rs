@@ -32,33 +32,28 @@ impl Catalogs {
     pub fn load(overrides: Option<&Path>) -> Result<Self, Error> {
         let own = overrides.map(own).transpose()?.unwrap_or_default();
         let gaps = Arc::new(find_gaps(&own));
-        let mut bundles: BTreeMap<String, Vec<Arc<Bundle>>> = BTreeMap::new();
-        let tags = OURS.iter().map(|(tag, _)| (*tag).to_owned());
-        for tag in tags.chain(own.keys().cloned()) {
+        let tags = OURS.iter().map(|(tag, _)| *tag);
+        let tags = tags.chain(own.keys().map(String::as_str));
+        let bundles_of = |tag: &str| {
             let ours = OURS.iter().find(|(ours, _)| *ours == tag);
             let ours = ours.map(|(_, resource)| resource);
-            let own = own.get(&tag).map(|own| &own.resource);
             // A message replaces its namesake with all attributes. The built-in bundle alone
             // supplies an attribute that the folder's message lacks.
-            let with_own = own.map(|own| bundle(&tag, ours.into_iter().chain([own])));
-            let alone = ours.map(|ours| bundle(&tag, std::iter::once(ours)));
-            let both = with_own.into_iter().chain(alone).map(Arc::new);
-            bundles.insert(tag, both.collect());
-        }
-        let voice = |tag: &String| {
-            let chain = chain(tag).filter_map(|tag| bundles.get(&tag).cloned());
-            Arc::new(Voice::new(tag.clone(), chain.flatten().collect()))
+            let own = own.get(tag).map(|own| &own.resource);
+            let with_own = own.map(|own| bundle(tag, ours.into_iter().chain([own])));
+            let alone = ours.map(|ours| bundle(tag, std::iter::once(ours)));
+            with_own.into_iter().chain(alone).map(Arc::new).collect()
         };
-        let voices: BTreeMap<String, Arc<Voice>> = bundles
-            .keys()
-            .map(|tag| (tag.clone(), voice(tag)))
-            .collect();
+        let bundles: BTreeMap<&str, Vec<Arc<Bundle>>> =
+            tags.map(|tag| (tag, bundles_of(tag))).collect();
+        let voice = |tag: &str| {
+            let chain = chain(tag).filter_map(|tag| bundles.get(&*tag).cloned());
+            Arc::new(Voice::new(tag.to_owned(), chain.flatten().collect()))
+        };
+        let voices = bundles.keys().map(|tag| ((*tag).to_owned(), voice(tag)));
         Ok(Self {
-            english: voices
-                .get(ENGLISH)
-                .cloned()
-                .unwrap_or_else(|| voice(&ENGLISH.to_owned())),
-            voices: Arc::new(voices),
+            voices: Arc::new(voices.collect()),
+            english: voice(ENGLISH),
             gaps,
         })
     }
@@ -112,22 +107,14 @@ impl Catalogs {
         truncated(&tag).find_map(|tag| self.voices.get(&tag))
     }
 
-    /// Returns the available locale with the highest weight in an `Accept-Language` header.
+    /// Returns the first available locale in an `Accept-Language` header. Browsers list languages in
+    /// order of preference, so weights are ignored.
     pub fn accepted(&self, header: &str) -> Option<String> {
         /// More than any browser sends.
         const MOST: usize = 32;
-        let mut best: Option<(f32, &str)> = None;
-        for one in header.split(',').take(MOST) {
-            let mut parts = one.split(';').map(str::trim);
-            let tag = parts.next().unwrap_or_default();
-            let weight = parts.find_map(|part| part.strip_prefix("q="));
-            let weight = weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
-            let wanted = weight > best.map_or(0.0, |(best, _)| best);
-            if let Some(there) = self.nearest(tag).filter(|_| wanted) {
-                best = Some((weight, there));
-            }
-        }
-        best.map(|(_, tag)| tag.to_owned())
+        let tags = header.split(',').take(MOST);
+        let mut tags = tags.map(|one| one.split(';').next().unwrap_or_default().trim());
+        tags.find_map(|tag| self.nearest(tag)).map(str::to_owned)
     }
 }
 
@@ -143,8 +130,6 @@ fn chain(tag: &str) -> impl Iterator<Item = String> {
 pub struct Gap {
     /// The file name in the `locales` folder.
     pub file: String,
-    /// The locale of the catalog.
-    pub locale: String,
     /// The messages that neither it nor a fallback of its language has.
     pub missing: Vec<String>,
     /// The number of messages in the English catalog.
@@ -168,7 +153,6 @@ fn find_gaps(own: &BTreeMap<String, Own>) -> Vec<Gap> {
         let missing = KNOWN.keys().filter(|name| !said.contains(*name));
         Gap {
             file: catalog.file.clone(),
-            locale: tag.clone(),
             missing: missing.filter(|name| *name != DIRECTION).cloned().collect(),
             of: KNOWN.len(),
         }

@@ -7,11 +7,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::domain::EventType;
+use crate::domain::{EventType, nearest};
 
 /// A template: its name, and the built-in text, used unless the templates folder has this file.
 #[derive(Debug, Clone)]
@@ -67,8 +66,8 @@ const DEPTH: usize = 8;
 /// A template with its parts expanded.
 pub(super) struct ExpandedTemplate {
     pub text: String,
-    /// The file and line number from which each line came.
-    lines: Vec<(Template, usize)>,
+    /// The name of the file, and the line number in it, from which each line came.
+    lines: Vec<(Cow<'static, str>, usize)>,
 }
 
 impl ExpandedTemplate {
@@ -101,16 +100,22 @@ impl ExpandedTemplate {
                     if depth < DEPTH && !line.ends_with('\n') {
                         self.text.push('\n');
                     }
-                    self.lines.push((template.clone(), index + 1));
+                    self.lines.push((template.name.clone(), index + 1));
                 }
             }
         }
         Ok(())
     }
 
-    /// Returns the file and line number from which a line came. Lines count from 1.
-    pub(super) fn origin(&self, line: usize) -> Option<&(Template, usize)> {
-        self.lines.get(line.checked_sub(1)?)
+    /// Returns the name of the template or part of each line.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(|(name, _)| &**name)
+    }
+
+    /// Returns the file name and line number from which a line came. Lines count from 1.
+    pub(super) fn origin(&self, line: usize) -> Option<(&str, usize)> {
+        let (name, line) = self.lines.get(line.checked_sub(1)?)?;
+        Some((name, *line))
     }
 }
 
@@ -155,10 +160,7 @@ impl MailTemplates {
         let Some(folder) = overrides.map(|overrides| overrides.join("batch")) else {
             return Ok(of_types);
         };
-        let unreadable = |cause| Error::Folder {
-            path: folder.clone(),
-            cause,
-        };
+        let unreadable = |cause| Error::unreadable(&folder, cause);
         let entries = match std::fs::read_dir(&folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(of_types),
             entries => entries.map_err(unreadable)?,
@@ -183,16 +185,6 @@ impl MailTemplates {
     }
 }
 
-/// The pages that users see.
-pub(super) const UNSUBSCRIBE: Template = template!("pages/unsubscribe.html");
-pub(super) const UNSUBSCRIBED: Template = template!("pages/unsubscribed.html");
-pub(super) const STOP: Template = template!("pages/stop.html");
-pub(super) const STOPPED: Template = template!("pages/stopped.html");
-pub(super) const MUTE: Template = template!("pages/mute.html");
-pub(super) const MUTED: Template = template!("pages/muted.html");
-pub(super) const PREFERENCES: Template = template!("pages/preferences.html");
-pub(super) const NOTICE: Template = template!("pages/notice.html");
-
 /// All templates of pages, with the parts that they share.
 pub(super) static PAGES: [Template; 14] = [
     template!("pages/layout.html"),
@@ -201,14 +193,14 @@ pub(super) static PAGES: [Template; 14] = [
     template!("pages/else.html"),
     template!("pages/records.html"),
     template!("pages/whose.html"),
-    UNSUBSCRIBE,
-    UNSUBSCRIBED,
-    STOP,
-    STOPPED,
-    MUTE,
-    MUTED,
-    PREFERENCES,
-    NOTICE,
+    template!("pages/unsubscribe.html"),
+    template!("pages/unsubscribed.html"),
+    template!("pages/stop.html"),
+    template!("pages/stopped.html"),
+    template!("pages/mute.html"),
+    template!("pages/muted.html"),
+    template!("pages/preferences.html"),
+    template!("pages/notice.html"),
 ];
 
 /// A file that is not used.
@@ -248,13 +240,12 @@ pub fn unknown_templates<'a>(
         known.contains(file) || is_catalog || (is_own && kinds.is_empty())
     };
     files.retain(|file| !read(file));
-    files
-        .into_iter()
-        .map(|file| UnknownTemplate {
-            nearest: nearest(&file, &known),
-            file,
-        })
-        .collect()
+    let unknown = files.into_iter().map(|file| {
+        let nearest = nearest(&file, known.iter().map(String::as_str));
+        let nearest = nearest.map(str::to_owned);
+        UnknownTemplate { file, nearest }
+    });
+    unknown.collect()
 }
 
 fn walk(folder: &Path, below: PathBuf, files: &mut Vec<String>) {
@@ -277,41 +268,23 @@ fn walk(folder: &Path, below: PathBuf, files: &mut Vec<String>) {
     }
 }
 
-/// Returns the most similar name, unless it differs in more than half of the characters.
-fn nearest(file: &str, known: &[String]) -> Option<String> {
-    let near = known
-        .iter()
-        .map(|name| (strsim::levenshtein(file, name), name));
-    let (distance, name) = near.min()?;
-    (distance <= file.len() / 2).then(|| name.clone())
-}
-
 /// A reason why templates cannot be loaded, or an email cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A template or catalog is invalid.
-    #[error("{file}{line}: {why}")]
+    #[error("{file}{}: {why}", .line.map_or_else(String::new, |line| format!(", line {line}")))]
     Template {
         /// The path, or a description of the built-in template.
         file: String,
         /// The line in that file, if it is known.
-        line: Line,
+        line: Option<usize>,
         /// The message of the template engine or of our own check.
         why: String,
     },
-    /// A configured folder is missing or cannot be listed.
-    #[error("the folder of templates {path} cannot be read")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The error of the operating system.
-        #[source]
-        cause: std::io::Error,
-    },
-    /// A file cannot be read, for example because it is not UTF-8 text.
-    #[error("the template {path} cannot be read")]
+    /// A folder or file is missing, or it cannot be read, for example because it is not UTF-8 text.
+    #[error("{path} cannot be read")]
     Unreadable {
-        /// The file.
+        /// The folder or file.
         path: PathBuf,
         /// The error of the operating system.
         #[source]
@@ -321,7 +294,9 @@ pub enum Error {
     #[error(transparent)]
     Site(#[from] crate::domain::name::Invalid),
     /// The email is too long even without items.
-    #[error("{file} makes {bytes} bytes of a mail without items; mail programs cut off at 102,000")]
+    #[error(
+        "{file} makes {bytes} bytes of an email without items; email programs cut off at 102,000"
+    )]
     TooLong {
         /// The path of the longer template, HTML or text, or a description of the built-in one.
         file: String,
@@ -330,13 +305,10 @@ pub enum Error {
     },
 }
 
-/// A line number, displayed as a suffix to the file name; empty if it is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line(pub Option<usize>);
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |line| write!(f, ", line {line}"))
+impl Error {
+    pub(super) fn unreadable(path: &Path, cause: std::io::Error) -> Self {
+        let path = path.to_owned();
+        Self::Unreadable { path, cause }
     }
 }
 
@@ -360,11 +332,7 @@ mod tests {
         let expanded = ExpandedTemplate::of(&template, read).unwrap();
 
         assert_eq!(expanded.text, "one\ntwo\n{% include \"nowhere\" %}\nlast");
-        let origin = |line| {
-            expanded
-                .origin(line)
-                .map(|(file, line)| (&*file.name, *line))
-        };
+        let origin = |line| expanded.origin(line);
         assert_eq!(origin(1), Some(("batch/body.txt", 1)));
         assert_eq!(origin(3), Some(("mail/foot.txt", 2)));
         assert_eq!(origin(4), Some(("batch/body.txt", 3)));

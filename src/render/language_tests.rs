@@ -1,7 +1,7 @@
 //! Tests of emails in other languages: snapshots, also with type names from catalogs.
 
 use super::batch_tests::{content, mail as batch_mail, said};
-use super::tests::{at, mail, site, titled, whole, works};
+use super::tests::{at, digest, mail, site, titled, whole, works};
 use super::*;
 use crate::domain::content::Followed;
 use crate::domain::{Content, FollowKey, Object, UserId};
@@ -66,7 +66,7 @@ fn a_digest_is_entirely_in_the_language_of_its_user() {
             followed("artist:7", "Eleanor Whitcombe", Some("https://a.example/7")),
             followed("مكان:3", "متحف الرمل", None),
         ],
-        ..sample::digest(at(), sections)
+        ..digest(at(), sections)
     };
     for user in readers() {
         let rendered = renderer.render(&mail(&user, &digest)).unwrap();

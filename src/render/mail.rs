@@ -5,14 +5,13 @@
 //! recipient, and users with the same content can share it. An object's `data` is parsed on first
 //! use: the parsed tree takes far more memory than its text.
 
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use form_urlencoded::byte_serialize;
-use minijinja::value::{Enumerator, Object, ObjectRepr, Serde};
+use minijinja::value::{Enumerator, Object, Serde};
 use minijinja::{Value, context};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -128,23 +127,22 @@ struct PlaceField<'a> {
 }
 
 /// Returns the name of the place in `data`.
-pub(super) fn place_in(json: &Json) -> Option<Cow<'_, str>> {
+pub(super) fn place_in(json: &Json) -> Option<String> {
     json_text(json.fields::<PlaceField<'_>>()?.place)
 }
 
-/// Returns `data` as a template value.
+/// Returns `data` as a template value. An object is parsed when a template reads it.
 pub(super) fn data_value(json: &Json) -> Value {
-    let kind = match json.text().as_bytes().first() {
-        _ if json.values() > MAX_VALUES => return Value::from(()),
-        Some(b'{') => ObjectRepr::Map,
-        Some(b'[') => ObjectRepr::Seq,
-        _ => return tree(json),
-    };
-    Value::from_object(Data {
-        json: json.clone(),
-        kind,
-        tree: OnceLock::new(),
-    })
+    if json.values() > MAX_VALUES {
+        return Value::from(());
+    }
+    match json.text().starts_with('{') {
+        true => Value::from_object(Data {
+            json: json.clone(),
+            tree: OnceLock::new(),
+        }),
+        false => tree(json),
+    }
 }
 
 fn tree(json: &Json) -> Value {
@@ -152,11 +150,10 @@ fn tree(json: &Json) -> Value {
     Value::from(Serde(tree))
 }
 
-/// An array or object.
+/// A JSON object.
 #[derive(Debug)]
 struct Data {
     json: Json,
-    kind: ObjectRepr,
     tree: OnceLock<Value>,
 }
 
@@ -167,20 +164,15 @@ impl Data {
 }
 
 impl Object for Data {
-    fn repr(self: &Arc<Self>) -> ObjectRepr {
-        self.kind
-    }
-
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let found = self.tree().get_item(key).ok()?;
         (!found.is_undefined()).then_some(found)
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        match (self.kind, self.tree().try_iter()) {
-            (ObjectRepr::Seq, _) => Enumerator::Seq(self.tree().len().unwrap_or_default()),
-            (_, Ok(keys)) => Enumerator::Values(keys.collect()),
-            (_, Err(_)) => Enumerator::Empty,
+        match self.tree().try_iter() {
+            Ok(keys) => Enumerator::Values(keys.collect()),
+            Err(_) => Enumerator::Empty,
         }
     }
 }

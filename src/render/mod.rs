@@ -9,7 +9,6 @@ mod bundle;
 mod catalogs;
 mod files;
 mod inline;
-mod limits;
 mod mail;
 pub mod pages;
 pub mod report;
@@ -27,7 +26,7 @@ use std::path::PathBuf;
 use minijinja::{Value, context};
 
 use crate::domain::content::Section;
-use crate::domain::{Cadence, EventType, Occasion, User, UserId};
+use crate::domain::{EventType, Occasion, User};
 
 use files::{BATCH, DIGEST, MailTemplates};
 use mail::Recipient;
@@ -35,7 +34,7 @@ use templates::Templates;
 use voice::Voice;
 
 pub use catalogs::{Catalogs, Gap};
-pub use files::{Error, Line, UnknownTemplate, unknown_templates};
+pub use files::{Error, UnknownTemplate, unknown_templates};
 pub use mail::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
@@ -96,14 +95,18 @@ impl Renderer {
         let catalogs = Catalogs::load(overrides.as_deref())?;
         let templates = Templates::load(all, overrides.as_deref(), &site, catalogs)?;
         let mut renderer = Self { templates, own };
-        if overrides.is_some() {
-            renderer.try_out()?;
-        }
+        let try_out = |renderer: &Self| match overrides {
+            Some(_) => renderer.try_out(),
+            None => Ok(Vec::new()),
+        };
+        let before = try_out(&renderer)?;
         let Self { templates, own } = &mut renderer;
         let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
         templates.inline_styles(all.map(|mail| &mail.html))?;
-        if overrides.is_some() {
-            renderer.try_out()?;
+        let after = try_out(&renderer)?;
+        for ((of, before), (_, after)) in before.iter().zip(&after) {
+            let samples = (before.html.as_str(), after.html.as_str());
+            renderer.templates.check_inlined(&of.html, samples)?;
         }
         Ok(renderer)
     }
@@ -159,7 +162,7 @@ impl Renderer {
                     &templates.text
                 };
                 return Err(Error::TooLong {
-                    file: self.templates.file(longer),
+                    file: self.templates.file(&longer.name),
                     bytes,
                 });
             }
@@ -179,14 +182,14 @@ impl Renderer {
         let view = view::view_of(mail, voice, user, shown);
         let subject = self
             .templates
-            .render(&templates.subject, voice, view.clone())?;
+            .render(&templates.subject.name, voice, view.clone())?;
         let subject = text::clamp(&text::one_line(&subject), MAX_SUBJECT).into_owned();
         let subject = voice::closed(subject);
         let view = context! { subject => &subject, ..view };
         let html = self
             .templates
-            .render(&templates.html, voice, view.clone())?;
-        let text = self.templates.render(&templates.text, voice, view)?;
+            .render(&templates.html.name, voice, view.clone())?;
+        let text = self.templates.render(&templates.text.name, voice, view)?;
         Ok(Rendered {
             subject,
             html,
@@ -196,72 +199,29 @@ impl Renderer {
         })
     }
 
-    fn try_out(&self) -> Result<(), Error> {
-        sample::digests(|mail| self.render(mail).map(drop))?;
-        for templates in std::iter::once(&BATCH).chain(self.own.values()) {
-            sample::batches(|mail| self.render_by(templates, mail).map(drop))?;
-        }
-        Ok(())
-    }
-}
-
-/// The sizes of an email's parts, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Weight {
-    /// The subject. Its limit is in characters: [`MAX_SUBJECT`].
-    pub subject: usize,
-    /// The HTML body, with short sample links.
-    pub html: usize,
-    /// The text body, with short sample links.
-    pub text: usize,
-}
-
-impl Weight {
-    /// The size from which items are omitted, in bytes.
-    pub const MOST: usize = MAX_BYTES - LINK_BYTES;
-
-    fn of(rendered: &Rendered) -> Self {
-        Self {
-            subject: rendered.subject.trim().len(),
-            html: rendered.html.trim().len(),
-            text: rendered.text.trim().len(),
-        }
-    }
-
-    /// Returns whether the email can be sent with all its items.
-    pub fn fits(&self) -> bool {
-        self.html.max(self.text) < Self::MOST
-    }
-}
-
-impl Renderer {
-    /// Measures a digest with one section of this many items, without omitting any.
-    pub fn weigh(&self, items: usize) -> Result<Weight, Error> {
-        let user = User::new(UserId::stored("sample"));
-        let content = sample::works(items);
-        let weekly = sample::of_cadence(Cadence::Weekly);
-        let mail = Mail {
-            links: sample::links(),
-            ..sample::mail(&user, &content, &weekly)
+    /// Returns the name of a template that makes an empty part of a sample email, if there is one.
+    pub fn empty_part(&self) -> Result<Option<String>, Error> {
+        let is_empty = |(templates, mail): &(MailTemplates, Rendered)| {
+            let parts = [&mail.subject, &mail.text, &mail.html];
+            let mut parts = templates.all().into_iter().zip(parts);
+            let empty = parts.find(|(_, part)| part.trim().is_empty());
+            empty.map(|(template, _)| template.name.to_string())
         };
-        self.fill_in(&DIGEST, &mail, &[items])
-            .map(|mail| Weight::of(&mail))
+        Ok(self.try_out()?.iter().find_map(is_empty))
     }
 
-    /// Measures batch emails with one event and with several, for the common templates and for each
-    /// type's own. Each result has the name of its templates folder.
-    pub fn weigh_batches(&self) -> Result<Vec<(String, Weight)>, Error> {
-        let own = self.own.iter();
-        let own = own.map(|(kind, templates)| (format!("batch/{kind}"), templates));
-        let mut weights = Vec::new();
-        for (folder, templates) in std::iter::once(("batch".to_owned(), &BATCH)).chain(own) {
-            sample::batches(|mail| {
-                let rendered = self.render_by(templates, mail)?;
-                weights.push((folder.clone(), Weight::of(&rendered)));
-                Ok(())
-            })?;
+    /// Renders the samples. Returns each email with its templates.
+    fn try_out(&self) -> Result<Vec<(MailTemplates, Rendered)>, Error> {
+        let mut made = Vec::new();
+        let mut try_out = |templates: &MailTemplates, mail: &Mail<'_>| -> Result<(), Error> {
+            made.push((templates.clone(), self.render_by(templates, mail)?));
+            Ok(())
+        };
+        sample::digests(|mail| try_out(&DIGEST, mail))?;
+        for templates in std::iter::once(&BATCH).chain(self.own.values()) {
+            sample::batches(|mail| try_out(templates, mail))?;
         }
-        Ok(weights)
+        Ok(made)
     }
 }
 

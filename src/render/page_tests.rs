@@ -48,14 +48,14 @@ fn policies() -> Policies {
 }
 
 fn preferences(user: &User, saved: bool) -> String {
-    let page = Page::Preferences {
+    let page = Page::Preferences(Choices {
         user,
         token: TOKEN,
         default: &default(),
         policies: &policies(),
         saved,
         next: None,
-    };
+    });
     pages().render(&page, None).unwrap()
 }
 
@@ -284,14 +284,14 @@ fn an_operators_page_replaces_the_built_in_one_and_errors_are_reported() {
 fn the_preferences_show_the_next_digest_in_local_time() {
     let (default, policies) = (&default(), &policies());
     let shown = |user: &User| {
-        let page = Page::Preferences {
+        let page = Page::Preferences(Choices {
             user,
             token: TOKEN,
             default,
             policies,
             saved: true,
             next: "2014-04-28T07:00:00Z".parse().ok(),
-        };
+        });
         pages().render(&page, None).unwrap()
     };
     let gone = User {
@@ -339,14 +339,14 @@ fn types_are_grouped_by_category_and_mandatory_ones_are_locked() {
     let notice = EventType::stored("Notice");
     let (route, since) = (Route::Never, at());
     user.types.insert(notice, TypePreference::new(route, since));
-    let page = Page::Preferences {
+    let page = Page::Preferences(Choices {
         user: &user,
         token: TOKEN,
         default: &default(),
         policies: &sorted(),
         saved: false,
         next: None,
-    };
+    });
 
     let html = pages().render(&page, None).unwrap();
 

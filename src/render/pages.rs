@@ -10,9 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use minijinja::{Value, context};
 
 use super::catalogs::Catalogs;
-use super::files::{
-    Error, MUTE, MUTED, NOTICE, PAGES, PREFERENCES, STOP, STOPPED, UNSUBSCRIBE, UNSUBSCRIBED,
-};
+use super::files::{Error, PAGES};
 use super::site::Site;
 use super::templates::Templates;
 use super::voice::{Filled, Medium, Voice};
@@ -24,7 +22,7 @@ use crate::domain::{
 mod view;
 
 pub use super::mail::UNFOLLOW;
-pub use view::{Others, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
+pub use view::{Choices, Others, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.
 #[derive(Debug, Clone, Copy)]
@@ -41,20 +39,7 @@ pub enum Page<'a> {
         others: Others,
     },
     /// All choices. Its path is one level below the token.
-    Preferences {
-        /// The user, with all muted subjects.
-        user: &'a User,
-        /// The signed token that stops all email, for relative links.
-        token: &'a str,
-        /// The schedule of users who chose none.
-        default: &'a Schedule,
-        /// The configured types, with their default routes.
-        policies: &'a Policies,
-        /// Whether to confirm that choices were just saved.
-        saved: bool,
-        /// The time of the next digest, if the user gets any.
-        next: Option<DateTime<Utc>>,
-    },
+    Preferences(Choices<'a>),
     /// A message.
     Notice(Notice<'a>),
 }
@@ -105,19 +90,19 @@ impl Pages {
         let voice = self.catalogs().voice(own.or(locale));
         let template = match page {
             Page::Stop(stopping) => match stopping.stop {
-                Stop::All => UNSUBSCRIBE,
-                Stop::Subject(..) => MUTE,
-                _ => STOP,
+                Stop::All => "pages/unsubscribe.html",
+                Stop::Subject(..) => "pages/mute.html",
+                _ => "pages/stop.html",
             },
             Page::Stopped { stopping, .. } => match stopping.stop {
-                Stop::All => UNSUBSCRIBED,
-                Stop::Subject(..) => MUTED,
-                _ => STOPPED,
+                Stop::All => "pages/unsubscribed.html",
+                Stop::Subject(..) => "pages/muted.html",
+                _ => "pages/stopped.html",
             },
-            Page::Preferences { .. } => PREFERENCES,
-            Page::Notice(_) => NOTICE,
+            Page::Preferences(_) => "pages/preferences.html",
+            Page::Notice(_) => "pages/notice.html",
         };
-        self.templates.render(&template, voice, page.view(voice))
+        self.templates.render(template, voice, page.view(voice))
     }
 
     fn try_out(&self) -> Result<(), Error> {
@@ -185,7 +170,7 @@ impl Pages {
                 }
             }
             for saved in [false, true] {
-                let preferences = Page::Preferences {
+                let choices = Choices {
                     user,
                     token,
                     default,
@@ -193,7 +178,7 @@ impl Pages {
                     saved,
                     next: Some(DateTime::UNIX_EPOCH),
                 };
-                self.render(&preferences, None)?;
+                self.render(&Page::Preferences(choices), None)?;
             }
         }
         Ok(())
@@ -205,7 +190,7 @@ impl Page<'_> {
         match self {
             Self::Notice(_) => None,
             Self::Stop(stopping) | Self::Stopped { stopping, .. } => Some(stopping.user),
-            Self::Preferences { user, .. } => Some(user),
+            Self::Preferences(choices) => Some(choices.user),
         }
     }
 
@@ -218,14 +203,7 @@ impl Page<'_> {
                 before,
                 others,
             } => view::stop(stopping, before, others, voice),
-            Self::Preferences {
-                user,
-                token,
-                default,
-                policies,
-                saved,
-                next,
-            } => view::preferences((user, token), default, policies, (saved, next), voice),
+            Self::Preferences(choices) => view::preferences(choices, voice),
         }
     }
 }

@@ -145,7 +145,7 @@ impl ReportPage {
     pub fn render(&self, report: &DryRunPage) -> Result<String, Error> {
         let english = self.templates.catalogs().voice(None);
         self.templates
-            .render(&PAGE, english, Value::from(Serde(report)))
+            .render(&PAGE.name, english, Value::from(Serde(report)))
     }
 }
 

@@ -8,9 +8,9 @@
 use minijinja::{Value, context};
 use serde::Serialize;
 
-use super::text::{NAME, Named, SHORT, TITLE, label, link, more_things, new_things, short, words};
+use super::text::{NAME, SHORT, TITLE, label, link, short, words};
 use super::voice::{Filled, Medium, Voice};
-use crate::domain::content::{About, Group, Item, People, Section};
+use crate::domain::content::{About, Group, Item, People, Person, Section};
 use crate::domain::preferences::Title;
 use crate::domain::{EventType, Mandate, Stop};
 
@@ -160,8 +160,17 @@ pub(super) fn heading(voice: &Voice, section: &Section) -> String {
 
 /// Returns the noun for a number of events of one section, or `None` if the section has no noun.
 pub(super) fn things(voice: &Voice, section: &Section, total: u64) -> Option<String> {
-    let named = || new_things(&heading(voice, section)).filter(|_| voice.is_english());
+    let named = || Some(format!("new {}", new_things(voice, section)?));
     voice.news(&section.kind, total).or_else(named)
+}
+
+/// Returns `works` for a section with the English heading `New works`.
+fn new_things(voice: &Voice, section: &Section) -> Option<String> {
+    let heading = heading(voice, section);
+    let things = heading
+        .strip_prefix("New ")
+        .filter(|_| voice.is_english())?;
+    Some(things.to_owned())
 }
 
 /// Returns the number of further events in words, with their topic; `None` if there are none.
@@ -174,8 +183,11 @@ pub(super) fn further(
     if count == 0 {
         return None;
     }
-    let heading = heading(voice, section);
-    let english = || more_things(&heading, count).filter(|_| voice.is_english());
+    // The heading is a plural.
+    let english = || {
+        let things = new_things(voice, section).filter(|_| count > 1)?;
+        Some(format!("more {things}"))
+    };
     let more = voice.further(&section.kind, count).or_else(english);
     let id = match (&more, &about) {
         (Some(_), Some(_)) => "more-named-on",
@@ -227,21 +239,31 @@ pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &Item) -> Optio
     voice.say("label", &parts, Medium::Text)
 }
 
-/// Returns the names that can represent a section in a subject, one entry per group.
-pub(super) fn named_by(section: &Section) -> Vec<Named<'_>> {
-    let groups = section.groups.iter();
-    let named = groups.filter_map(|group| {
+/// Returns the names that can represent a section in a subject, one for each group, with the number
+/// of its events. `by_one` is whether one person is behind all events.
+pub(super) fn named_by(section: &Section, by_one: bool) -> Vec<(Person, u64)> {
+    let named = section.groups.iter().filter_map(|group| {
+        // If the type has a phrase, the topic is more informative than one of many people.
         let by = group.items.first()?.person();
-        let is_by = |item: &&Item| match (item.person(), &by) {
-            (Some(other), Some(by)) => other.is(by),
-            _ => false,
+        let (name, events) = match by.filter(|_| section.phrase.is_none() && !by_one) {
+            Some(by) => {
+                let people = group.items.iter().filter_map(Item::person);
+                let events = people.filter(|other| other.is(&by)).count();
+                (by, events as u64)
+            }
+            None => {
+                let (id, name) = (None, group.title()?.to_owned());
+                (Person { id, name }, group.total)
+            }
         };
-        Some(Named {
-            title: group.title(),
-            events: (group.items.iter().filter(is_by).count() as u64, group.total),
-            // If the type has a phrase, the topic is more informative than one of many people.
-            by: by.filter(|_| section.phrase.is_none()),
-        })
+        let shown = words(&name.name, SHORT)?;
+        Some((
+            Person {
+                name: shown,
+                ..name
+            },
+            events,
+        ))
     });
     named.collect()
 }

@@ -78,12 +78,9 @@ impl Color {
     pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("accent color", text, "is not written as #rrggbb");
         let digits = text.strip_prefix('#').ok_or_else(refuse)?;
-        if digits.len() != 6 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(refuse());
-        }
-        let value = u32::from_str_radix(digits, 16).map_err(|_| refuse())?;
-        let [_, red, green, blue] = value.to_be_bytes();
-        Ok(Self([red, green, blue]))
+        let mut channels = [0; 3];
+        hex::decode_to_slice(digits, &mut channels).map_err(|_| refuse())?;
+        Ok(Self(channels))
     }
 
     /// Returns this color, or the nearest shade of it that is legible on the background.
@@ -100,11 +97,8 @@ impl Color {
     }
 
     fn mixed(self, other: Self, share: f64) -> Self {
-        let mut channels = [0; 3];
-        for (channel, (a, b)) in channels.iter_mut().zip(self.0.into_iter().zip(other.0)) {
-            *channel = (f64::from(a) * (1.0 - share) + f64::from(b) * share).round() as u8;
-        }
-        Self(channels)
+        let mix = |a: u8, b: u8| f64::from(a) * (1.0 - share) + f64::from(b) * share;
+        Self([0, 1, 2].map(|n| mix(self.0[n], other.0[n]).round() as u8))
     }
 
     /// The relative luminance as defined by WCAG 2.
@@ -128,8 +122,7 @@ impl Color {
 
 impl fmt::Display for Color {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [r, g, b] = self.0;
-        write!(f, "#{r:02x}{g:02x}{b:02x}")
+        write!(f, "#{}", hex::encode(self.0))
     }
 }
 

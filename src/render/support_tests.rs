@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::batch_tests::{content, mail as batch_mail, said};
-use super::tests::{at, mail, site, titled, works};
+use super::tests::{at, digest, mail, site, titled, works};
 use super::*;
 use crate::domain::content::Followed;
 use crate::domain::{Content, UserId};
@@ -89,7 +89,7 @@ fn whole() -> String {
         ] {
             let digest = Content {
                 because: vec![followed.clone()],
-                ..sample::digest(at(), sections)
+                ..digest(at(), sections)
             };
             all += &renderer.render(&mail(&user, &digest)).unwrap().html;
         }

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use super::tests::{at, mail, renderer, site, titled, works};
+use super::tests::{at, digest, mail, renderer, site, titled, works};
 use super::*;
 use crate::domain::UserId;
-use sample::digest;
 
 #[test]
 fn styles_inlined_in_advance_equal_styles_inlined_for_each_email() {
     let once = renderer();
-    assert!(!once.templates.inlines_each_mail());
+    assert_eq!(once.templates.inlined.len(), 2);
     let mut each = renderer();
     each.templates =
         Templates::load(DIGEST.all(), None, &site(), Catalogs::load(None).unwrap()).unwrap();
@@ -239,89 +238,20 @@ fn macros_from_before_catalogs_still_work() {
 }
 
 #[test]
-fn a_template_with_too_much_output_is_an_error_with_its_line() {
-    let deep = "{% set ns = namespace(v=[]) %}{% for _ in range(10000) %}{% set ns.v = [ns.v] %}{% endfor %}";
-    let wide = "{% set ns = namespace(v=[1]) %}{% for _ in range(40) %}{% set ns.v = [ns.v, ns.v] %}{% endfor %}";
-    for (template, why) in [
-        (
-            "\n{{ '%1000000000d'|format(1) }}",
-            "wider than 10000 characters",
-        ),
-        (
-            "\n{{ '%.999999999f'|format(1) }}",
-            "wider than 10000 characters",
-        ),
-        (
-            "\n{{ '%*d'|format(1000000000, 1) }}",
-            "wider than 10000 characters",
-        ),
-        ("\n{{ ('x' * 90000000) }}", "more than 33554432 bytes"),
-        (
-            "\n{{ ('x' * 8000)|replace('x', 'y' * 8000) }}",
-            "more than 33554432 bytes",
-        ),
-        (
-            "\n{{ ('x\\n' * 8000)|indent(8000) }}",
-            "more than 33554432 bytes",
-        ),
-        (
-            "\n{{ range(8000)|join('y' * 8000) }}",
-            "more than 33554432 bytes",
-        ),
-        (
-            "\n{% for _ in range(100000) %}{{ 'x' * 4000 }}{% endfor %}",
-            "more than 33554432 bytes",
-        ),
-        (
-            "\n{{ [1]|batch(1000000000, 0)|length }}",
-            "more than 100000 values",
-        ),
-        (
-            "\n{{ [1]|slice(1000000000)|length }}",
-            "more than 100000 values",
-        ),
-        (
-            &format!("\n{deep}{{{{ ns.v|tojson }}}}"),
-            "more than 100 deep",
-        ),
-        (&format!("\n{deep}{{{{ ns.v }}}}"), "more than 100 deep"),
-        (
-            &format!("\n{deep}{{{{ ns.v|string }}}}"),
-            "more than 100 deep",
-        ),
-        (
-            &format!("\n{wide}{{{{ ns.v|tojson }}}}"),
-            "more than 33554432 bytes",
-        ),
-    ] {
+fn a_template_with_too_much_output_or_too_many_steps_is_rejected() {
+    let many = "\n{% for _ in range(100000) %}{{ 'x' * 4000 }}{% endfor %}";
+    for template in ["\n{{ ('x' * 90000000) }}", many] {
         let error = with(&[("digest/body.txt", template)])
             .map(drop)
             .unwrap_err();
 
-        let at = "templates/digest/body.txt, line 2: ";
-        assert!(
-            error.starts_with(at) && error.contains(why),
-            "{template}: {error}"
-        );
+        let at = "templates/digest/body.txt";
+        assert!(error.starts_with(at), "{template}: {error}");
+        let why = "makes more than 33554432 bytes";
+        assert!(error.ends_with(why), "{template}: {error}");
     }
-}
-
-#[test]
-fn excessive_output_and_deep_values_do_not_crash_the_process() {
-    let text = "x".repeat(4_000);
-    let error = with(&[(
-        "digest/body.txt",
-        &format!("{{% for _ in range(100000) %}}{text}{{% endfor %}}"),
-    )]);
-    let error = error.map(drop).unwrap_err();
-    assert!(error.contains("more than 33554432 bytes"), "{error}");
-
-    let (open, close) = ("[".repeat(20), "]".repeat(20));
-    let deepest = format!(
-        "{{% set ns = namespace(v=[]) %}}{{% for _ in range(100000) %}}{{% set ns.v = {open}ns.v{close} %}}{{% endfor %}}"
-    );
-    let error = with(&[("digest/body.txt", &deepest)])
-        .map(drop)
-        .unwrap_err();
+    let endless = "{% for _ in range(100000) %}{% for _ in range(100) %}{% endfor %}{% endfor %}";
+    let error = with(&[("digest/body.txt", endless)]).map(drop);
+    let error = error.unwrap_err();
     assert!(error.contains("does not end"), "{error}");
 }

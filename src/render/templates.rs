@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,12 +20,17 @@ use minijinja::{
 };
 
 use super::catalogs::Catalogs;
-use super::files::{Error, ExpandedTemplate, Line, Template};
+use super::files::{Error, ExpandedTemplate, Template};
 use super::inline;
-use super::limits::{FUEL, Filled, MAX_OUTPUT, check_printed, limit_filters, within_limits};
 use super::site::{Site, SiteView};
-use super::text::{clamp, escape, escape_into, wrap};
-use super::voice::{self, Medium, Voice, plain};
+use super::text::{clamp, escape_into, wrap};
+use super::voice::{Filled, Medium, Voice, plain};
+
+/// The most steps of a template. The longest built-in email takes a tenth of them.
+const FUEL: u64 = 500_000;
+/// The most bytes that a template may print. Emails are first rendered with all their items, and
+/// then with fewer.
+const MAX_OUTPUT: usize = 32 << 20;
 
 /// The compiled templates of one renderer.
 pub(super) struct Templates {
@@ -33,10 +39,11 @@ pub(super) struct Templates {
     spoken: BTreeMap<String, Environment<'static>>,
     catalogs: Catalogs,
     overrides: Option<PathBuf>,
-    /// The sources, until their styles are inlined.
+    /// The sources. Lines of errors refer to them, unless styles are inlined.
     written: HashMap<Cow<'static, str>, ExpandedTemplate>,
-    /// HTML templates whose styles can be inlined only after rendering.
-    each_mail: BTreeSet<Cow<'static, str>>,
+    /// Templates whose styles are inlined. Those of others are inlined in each email.
+    pub inlined: BTreeSet<Cow<'static, str>>,
+    /// Exists once styles are inlined. Pages keep their style sheets.
     inliner: Option<CSSInliner<'static>>,
 }
 
@@ -51,10 +58,7 @@ impl Templates {
         let site = SiteView::of(site)?;
         if let Some(folder) = overrides {
             // A missing folder is probably a typo, so it is an error.
-            std::fs::read_dir(folder).map_err(|cause| Error::Folder {
-                path: folder.to_owned(),
-                cause,
-            })?;
+            std::fs::read_dir(folder).map_err(|cause| Error::unreadable(folder, cause))?;
         }
         let mut templates = Self {
             env: environment(&site),
@@ -62,7 +66,7 @@ impl Templates {
             catalogs,
             overrides: overrides.map(Path::to_owned),
             written: HashMap::new(),
-            each_mail: BTreeSet::new(),
+            inlined: BTreeSet::new(),
             inliner: None,
         };
         for template in all {
@@ -72,7 +76,7 @@ impl Templates {
             let added = templates
                 .env
                 .add_template_owned(template.name.clone(), text);
-            added.map_err(|error| templates.error(template, &error))?;
+            added.map_err(|error| templates.error(&template.name, &error))?;
         }
         templates.speak();
         Ok(templates)
@@ -97,110 +101,136 @@ impl Templates {
     ) -> Result<(), Error> {
         let inliner = inline::inliner();
         for template in all {
-            let Some(written) = self.written.remove(&template.name) else {
+            let Some(written) = self.written.get(&template.name) else {
                 continue;
             };
-            let inlined = inline::template(&inliner, &written.text)
-                .map_err(|error| self.wrong(template, Line(None), error.to_string()))?;
-            match inlined {
-                Some(inlined) => self
-                    .env
-                    .add_template_owned(template.name.clone(), inlined)
-                    .map_err(|error| self.error(template, &error))?,
-                None => {
-                    self.each_mail.insert(template.name.clone());
-                    self.written.insert(template.name.clone(), written);
-                }
-            }
+            let html = inline::template(&inliner, &written.text);
+            let html = html.map_err(|error| self.wrong(&template.name, None, error.to_string()))?;
+            let added = self.env.add_template_owned(template.name.clone(), html);
+            added.map_err(|error| self.wrong(&template.name, None, error.to_string()))?;
+            self.inlined.insert(template.name.clone());
         }
         self.inliner = Some(inliner);
         self.speak();
         Ok(())
     }
 
-    /// Returns whether styles are inlined in each email, not once in the template.
-    #[cfg(test)]
-    pub(super) fn inlines_each_mail(&self) -> bool {
-        !self.each_mail.is_empty()
+    /// Compares a sample email from before the styles were inlined with the one from afterwards. If
+    /// an operator's styles depend on the email, they differ. Then each email is inlined instead.
+    pub(super) fn check_inlined(
+        &mut self,
+        template: &Template,
+        (before, after): (&str, &str),
+    ) -> Result<(), Error> {
+        let (name, written) = (&template.name, self.written.get(&template.name));
+        let (Some(inliner), Some(written)) = (&self.inliner, written) else {
+            return Ok(());
+        };
+        let mut files = written.parts().filter_map(|part| self.own_file(part));
+        if !files.any(|file| file.exists()) {
+            return Ok(());
+        }
+        let same = inline::is_same(inliner, before, after);
+        if same.map_err(|error| self.wrong(name, None, error.to_string()))? {
+            return Ok(());
+        }
+        let text = written.text.clone();
+        let added = self.env.add_template_owned(name.clone(), text);
+        added.map_err(|error| self.error(name, &error))?;
+        self.inlined.remove(name);
+        self.speak();
+        Ok(())
     }
 
     /// Renders a template in the locale of `voice`.
     pub(super) fn render(
         &self,
-        template: &Template,
+        name: &str,
         voice: &Voice,
         context: Value,
     ) -> Result<String, Error> {
         let env = self.spoken.get(voice.tag()).unwrap_or(&self.env);
-        let compiled = env.get_template(&template.name);
-        let compiled = compiled.map_err(|error| self.error(template, &error))?;
-        let filled = within_limits(self.overrides.is_none(), || {
-            let mut filled = Filled::default();
-            let captured = compiled.render_captured_to(context.clone(), &mut filled);
-            captured.map_err(|error| self.error(template, &error))?;
-            Ok::<_, Error>(filled.into_text())
-        })?;
+        let compiled = env.get_template(name);
+        let compiled = compiled.map_err(|error| self.error(name, &error))?;
+        let mut output = Output::default();
+        let captured = compiled.render_captured_to(context, &mut output);
+        captured.map_err(|error| self.error(name, &error))?;
+        // The engine writes whole texts, so the output is always valid UTF-8.
+        let filled = String::from_utf8(output.0).unwrap_or_default();
         match &self.inliner {
-            Some(inliner) if self.each_mail.contains(&template.name) => {
-                inline::mail(inliner, &filled)
-                    .map_err(|error| self.wrong(template, Line(None), error.to_string()))
+            Some(inliner) if name.ends_with(".html") && !self.inlined.contains(name) => {
+                let html = inline::mail(inliner, &filled);
+                html.map_err(|error| self.wrong(name, None, error.to_string()))
             }
             _ => Ok(filled),
         }
     }
 
     /// Returns the path of a template's file, or a description of the built-in template.
-    pub(super) fn file(&self, template: &Template) -> String {
-        match self.own_file(template) {
+    pub(super) fn file(&self, name: &str) -> String {
+        match self.own_file(name) {
             Some(path) if path.exists() => path.display().to_string(),
-            _ => format!("the built-in template {}", template.name),
+            _ => format!("the built-in template {name}"),
         }
     }
 
-    fn own_file(&self, template: &Template) -> Option<PathBuf> {
-        self.overrides
-            .as_ref()
-            .map(|folder| folder.join(&*template.name))
+    fn own_file(&self, name: &str) -> Option<PathBuf> {
+        self.overrides.as_ref().map(|folder| folder.join(name))
     }
 
     fn source(&self, template: &Template) -> Result<String, Error> {
         let built_in = || template.built_in.to_owned();
-        let Some(path) = self.own_file(template) else {
+        let Some(path) = self.own_file(&template.name) else {
             return Ok(built_in());
         };
         match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(built_in()),
-            read => read.map_err(|cause| Error::Unreadable { path, cause }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(built_in()),
+            read => read.map_err(|cause| Error::unreadable(&path, cause)),
         }
     }
 
-    fn error(&self, template: &Template, error: &minijinja::Error) -> Error {
-        let why = match error.detail() {
-            _ if error.kind() == ErrorKind::OutOfFuel => {
+    fn error(&self, name: &str, error: &minijinja::Error) -> Error {
+        let why = match (error.kind(), error.detail()) {
+            (ErrorKind::OutOfFuel, _) => {
                 format!("does not end: it was stopped after {FUEL} steps")
             }
-            _ if error.kind() == ErrorKind::WriteFailure => {
-                format!("makes more than {MAX_OUTPUT} bytes")
-            }
-            Some(detail) => format!("{}: {detail}", error.kind()),
-            None => error.kind().to_string(),
+            (ErrorKind::WriteFailure, _) => format!("makes more than {MAX_OUTPUT} bytes"),
+            (kind, Some(detail)) => format!("{kind}: {detail}"),
+            (kind, None) => kind.to_string(),
         };
-        let written = self.written.get(&template.name);
-        match error.line().zip(written) {
-            Some((line, written)) => match written.origin(line) {
-                Some((file, line)) => self.wrong(file, Line(Some(*line)), why),
-                None => self.wrong(template, Line(None), why),
-            },
-            None => self.wrong(template, Line(None), why),
+        let written = self.written.get(name);
+        let written = written.filter(|_| !self.inlined.contains(name));
+        let origin = error.line().zip(written);
+        match origin.and_then(|(line, written)| written.origin(line)) {
+            Some((file, line)) => self.wrong(file, Some(line), why),
+            None => self.wrong(name, None, why),
         }
     }
 
-    fn wrong(&self, template: &Template, line: Line, why: String) -> Error {
+    fn wrong(&self, name: &str, line: Option<usize>, why: String) -> Error {
         Error::Template {
-            file: self.file(template),
+            file: self.file(name),
             line,
             why,
         }
+    }
+}
+
+/// The output of a template.
+#[derive(Default)]
+struct Output(Vec<u8>);
+
+impl io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -217,19 +247,15 @@ fn environment(site: &SiteView) -> Environment<'static> {
     env.set_fuel(Some(FUEL));
     // `None` prints as nothing. Slashes need no escaping in quoted attributes, and links stay
     // readable.
-    env.set_formatter(|out, state, value| {
-        if value.is_none() {
-            return Ok(());
+    env.set_formatter(|out, state, value| match value.as_str() {
+        _ if value.is_none() => Ok(()),
+        Some(text) if state.auto_escape() == AutoEscape::Html && !value.is_safe() => {
+            let mut html = String::new();
+            escape_into(&mut html, text);
+            out.write_str(&html).map_err(minijinja::Error::from)
         }
-        check_printed(value)?;
-        match (state.auto_escape(), value.as_str()) {
-            (AutoEscape::Html, Some(text)) if !value.is_safe() => {
-                escape(text, |part| out.write_str(part)).map_err(minijinja::Error::from)
-            }
-            _ => escape_formatter(out, state, value),
-        }
+        _ => escape_formatter(out, state, value),
     });
-    limit_filters(&mut env);
     // Replace the engine's own filters, which escape slashes too.
     for name in ["e", "escape"] {
         env.add_filter(name, escaped);
@@ -343,38 +369,29 @@ fn given(said: String, medium: Medium) -> Value {
 }
 
 fn say(voice: &Voice, state: &State, id: &str, filled: &Kwargs) -> Result<Value, minijinja::Error> {
-    let values: Vec<(&str, Value)> = filled
+    let medium = medium(state);
+    let filled: Vec<(&str, Filled<'_>)> = filled
         .args()
-        .map(|name| Ok((name, filled.get(name)?)))
+        .map(|name| Ok((name, filled_in(filled.get(name)?, medium)?)))
         .collect::<Result<_, minijinja::Error>>()?;
-    let filled: Vec<(&str, voice::Filled<'_>)> = values
-        .iter()
-        .map(|(name, value)| Ok((*name, of(value, medium(state))?)))
-        .collect::<Result<_, minijinja::Error>>()?;
-    let said = voice.say(id, &filled, medium(state));
-    let said = said.ok_or_else(|| {
+    let said = voice.say(id, &filled, medium).ok_or_else(|| {
         let why = format!("there is no message {id}, or it cannot be said with these values");
         minijinja::Error::new(ErrorKind::InvalidOperation, why)
     })?;
-    Ok(given(said, medium(state)))
+    Ok(given(said, medium))
 }
 
-fn of(value: &Value, medium: Medium) -> Result<voice::Filled<'_>, minijinja::Error> {
-    if let Some(words) = value.as_str() {
-        let ready = value.is_safe() && medium == Medium::Html;
-        return Ok(match ready {
-            true => voice::Filled::Ready(words.into()),
-            false => voice::Filled::Words(words.into()),
-        });
+fn filled_in(value: Value, medium: Medium) -> Result<Filled<'static>, minijinja::Error> {
+    if value.is_undefined() || value.is_none() {
+        let why = "a value to fill in is missing";
+        return Err(minijinja::Error::new(ErrorKind::UndefinedError, why));
     }
     if value.is_number() {
-        return u64::try_from(value.clone()).map(voice::Filled::Count);
+        return u64::try_from(value).map(Filled::Count);
     }
-    match value.is_undefined() || value.is_none() {
-        true => Err(minijinja::Error::new(
-            ErrorKind::UndefinedError,
-            "what is to be filled in is not there",
-        )),
-        false => Ok(voice::Filled::Words(value.to_string().into())),
-    }
+    let words = value.to_string().into();
+    Ok(match value.is_safe() && medium == Medium::Html {
+        true => Filled::Ready(words),
+        false => Filled::Words(words),
+    })
 }

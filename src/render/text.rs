@@ -12,25 +12,18 @@ use crate::domain::{EventType, text};
 
 /// Returns the text as one line. White space and control characters become single spaces; marks
 /// that change the text direction are removed.
-pub(super) fn clean(text: &str) -> Cow<'_, str> {
-    joined(text, |c| !c.is_control() && !turns_text(c))
+pub(super) fn clean(text: &str) -> String {
+    joined(text, |c| !turns_text(c))
 }
 
 /// Like [`clean`], but keeps isolates (U+2068, U+2069), which templates add around names.
-pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    let isolates = |c| matches!(c, '\u{2068}' | '\u{2069}');
-    joined(text, |c| !c.is_control() && (isolates(c) || !turns_text(c)))
+pub(super) fn one_line(text: &str) -> String {
+    joined(text, |c| {
+        matches!(c, '\u{2068}' | '\u{2069}') || !turns_text(c)
+    })
 }
 
-fn joined(text: &str, harmless: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let single = !text.starts_with(' ') && !text.ends_with(' ') && !text.contains("  ");
-    if single
-        && text
-            .chars()
-            .all(|c| c == ' ' || (harmless(c) && !c.is_whitespace()))
-    {
-        return Cow::Borrowed(text);
-    }
+fn joined(text: &str, harmless: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
         let start = out.len();
@@ -40,7 +33,7 @@ fn joined(text: &str, harmless: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     out.truncate(out.trim_end().len());
-    Cow::Owned(out)
+    out
 }
 
 /// Returns whether a character is an embedding, override, isolate or byte-order mark.
@@ -122,7 +115,7 @@ pub(super) fn spaced(name: &str) -> String {
         }
         before = Some(c);
     }
-    clean(&out).into_owned()
+    clean(&out)
 }
 
 /// Wraps text at spaces to at most `width` characters a line, and indents every line but the first
@@ -154,26 +147,16 @@ pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
 
 /// Appends text, escaped for HTML.
 pub(super) fn escape_into(out: &mut String, text: &str) {
-    let Ok(()) = escape(text, |part| {
-        out.push_str(part);
-        Ok::<_, std::convert::Infallible>(())
-    });
-}
-
-pub(super) fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-    let mut rest = text;
-    while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
-        write(&rest[..at])?;
-        write(match rest.as_bytes()[at] {
-            b'&' => "&amp;",
-            b'<' => "&lt;",
-            b'>' => "&gt;",
-            b'"' => "&quot;",
-            _ => "&#39;",
-        })?;
-        rest = &rest[at + 1..];
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
     }
-    write(rest)
 }
 
 /// The longest title, in characters.
@@ -218,73 +201,6 @@ pub fn heading_of(heading: &str, kind: &EventType) -> String {
     }
 }
 
-/// Returns the noun for new events from an English heading: `new works` from `New works`.
-pub(super) fn new_things(heading: &str) -> Option<String> {
-    let rest = heading.strip_prefix("New ")?;
-    Some(format!("new {rest}"))
-}
-
-/// Returns the noun for further events from an English heading: from `New works`, `more works`, or
-/// `more work` for a count of 1. `None` if the heading does not start with `New ` or has no simple
-/// singular.
-pub(super) fn more_things(heading: &str, count: u64) -> Option<String> {
-    let things = heading.strip_prefix("New ")?;
-    if count != 1 {
-        return Some(format!("more {things}"));
-    }
-    let singular = match things.strip_suffix("ies") {
-        Some(stem) => format!("{stem}y"),
-        None => {
-            let stem = things.strip_suffix('s')?;
-            // `boxes`, `classes` and `news` would come out wrong.
-            let is_plain = !["s", "x", "z", "che", "she", "xe", "sse", "new"]
-                .iter()
-                .any(|end| stem.ends_with(end));
-            is_plain.then(|| stem.to_owned())?
-        }
-    };
-    Some(format!("more {singular}"))
-}
-
-/// The names that can represent an item in a subject.
-#[derive(Debug, Clone)]
-pub(super) struct Named<'a> {
-    pub by: Option<Person>,
-    pub title: Option<&'a str>,
-    /// The number of events by that person, and the number with that title.
-    pub events: (u64, u64),
-}
-
-impl Named<'_> {
-    /// Returns the person, else the title, with the number of its events. If all events are by one
-    /// person, returns the title.
-    fn name(&self, by_one: bool) -> Option<(Person, u64)> {
-        let by = self.by.clone().filter(|_| !by_one);
-        let by = by.map(|by| (by, self.events.0));
-        let title = || {
-            let name = self.title?.to_owned();
-            Some((Person { id: None, name }, self.events.1))
-        };
-        let (name, events) = by.or_else(title)?;
-        let shown = words(&name.name, SHORT)?;
-        let name = Person {
-            name: shown,
-            ..name
-        };
-        Some((name, events))
-    }
-}
-
-/// Returns the number of events that these names represent.
-pub(super) fn named(sections: &[Vec<Named<'_>>], names: &[Person], by_one: bool) -> u64 {
-    let all = sections.iter().flatten();
-    let events = all.filter_map(|item| {
-        let (name, events) = item.name(by_one)?;
-        names.iter().any(|one| one.is(&name)).then_some(events)
-    });
-    events.sum()
-}
-
 /// Returns the name of the one person behind all events; `None` if there are several, or if some
 /// are unknown.
 pub(super) fn by_all(
@@ -298,20 +214,17 @@ pub(super) fn by_all(
 
 /// Returns names for a subject, taken from the sections in turn: three if there are three events,
 /// else at most two.
-pub(super) fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Vec<Person> {
+pub(super) fn names(sections: &[Vec<(Person, u64)>], total: u64) -> Vec<Person> {
     const ROUNDS: usize = 12;
     let mut names: Vec<Person> = Vec::new();
-    for n in 0..ROUNDS {
-        for item in sections.iter().filter_map(|section| section.get(n)) {
-            if let Some((name, _)) = item.name(by_one)
-                && !names.iter().any(|one| one.is(&name))
-            {
-                names.push(name);
-            }
-            if names.len() == 3 {
-                names.truncate(if total == 3 { 3 } else { 2 });
-                return names;
-            }
+    let rounds = (0..ROUNDS).flat_map(|n| sections.iter().filter_map(move |names| names.get(n)));
+    for (name, _) in rounds {
+        if !names.iter().any(|one| one.is(name)) {
+            names.push(name.clone());
+        }
+        if names.len() == 3 {
+            names.truncate(if total == 3 { 3 } else { 2 });
+            break;
         }
     }
     names
@@ -324,7 +237,6 @@ mod tests {
     #[test]
     fn external_text_becomes_one_harmless_line() {
         assert_eq!(clean("Norham Castle"), "Norham Castle");
-        assert!(matches!(clean("Norham Castle"), Cow::Borrowed(_)));
         assert_eq!(clean(" a\r\n\tb \u{0}c\u{a0}d  e "), "a b c d e");
         assert_eq!(clean("safe\u{202e}gpj.exe\u{2066}"), "safegpj.exe");
         assert_eq!(clean("\u{202e} \u{feff}\r\n"), "");

@@ -13,11 +13,9 @@ use super::sentence::{
     NAMES, SentenceView, about_view, ends, further, heading, is_itself, mandatory, named_by, news,
     says, things,
 };
-use super::text::{
-    NAME, Named, SAID, SHORT, TITLE, by_all, label, link, named, names, short, words,
-};
+use super::text::{NAME, SAID, SHORT, TITLE, by_all, label, link, names, short, words};
 use super::voice::Voice;
-use crate::domain::content::{About, Group, Item, Section};
+use crate::domain::content::{About, Group, Item, Person, Section};
 use crate::domain::{Cadence, Occasion, Stop};
 
 /// An object's time that is later than its event by no more than this is not shown.
@@ -35,9 +33,14 @@ pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, user: Value, shown: &[usiz
     let sections = sections.map(|(section, shown)| mail.section(voice, section, *shown));
     let by = content.items().map(|(_, item)| item.person());
     let by_all = by_all(by, content.more() == 0);
-    let columns: Vec<Vec<Named<'_>>> = all.iter().map(named_by).collect();
-    let names = names(&columns, content.total, by_all.is_some());
-    let represented = named(&columns, &names, by_all.is_some());
+    let columns = all
+        .iter()
+        .map(|section| named_by(section, by_all.is_some()));
+    let columns: Vec<Vec<(Person, u64)>> = columns.collect();
+    let names = names(&columns, content.total);
+    let represented = columns.iter().flatten();
+    let represented = represented.filter(|(name, _)| names.iter().any(|one| one.is(name)));
+    let represented: u64 = represented.map(|(_, events)| events).sum();
     let things = match all.as_slice() {
         [section] if known == content.total => things(voice, section, content.total),
         _ => None,
@@ -202,7 +205,7 @@ impl Mail<'_> {
             items => shown,
             // The number of events that are not in the shown items.
             more,
-            // The same number in words, such as `1 more comment on Budget`; none if it is 0.
+            // The same number in words, such as `2 more comments on Budget`; none if it is 0.
             further => further(voice, section, more, title),
             sentence => sentence.map(|sentence| Value::from(Serde(sentence))),
             ..about_view(group)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::TimeDelta;
 
 use super::batch_tests::{content, four_comments, mail as batch_mail, on, render, said};
-use super::tests::{at, mail, site, titled, work, works};
+use super::tests::{at, digest, mail, site, titled, work, works};
 use super::*;
 use crate::domain::content::Followed;
 use crate::domain::{Content, FollowKey, Mandate, Object, UserId};
@@ -41,7 +41,7 @@ fn the_text_of_an_email_begins_with_words() {
     let user = User::new(UserId::stored("ada"));
     let renderer = Renderer::new(site(), None).unwrap();
     let digest = |works: Vec<Object>| {
-        let digest = sample::digest(at(), [("Work", "New works", works, 0)]);
+        let digest = digest(at(), [("Work", "New works", works, 0)]);
         renderer.render(&mail(&user, &digest)).unwrap().text
     };
     let mut texts = vec![digest(works(0..1)), digest(works(0..3))];
@@ -112,7 +112,7 @@ fn further_events_are_counted_with_their_type_and_topic() {
         assert!(html.contains(words), "{html}");
     };
 
-    says(6, "en", "1 more comment on Budget");
+    says(6, "en", "1 more on Budget");
     says(8, "en", "3 more comments on Budget");
     says(6, "de", "1 weiterer Eintrag zu Budget");
     says(8, "fr", "3 autres à propos de Budget");
@@ -130,7 +130,7 @@ fn the_reason_for_a_digest_is_one_sentence() {
         });
         let digest = Content {
             because: followed.collect(),
-            ..sample::digest(at(), [("Work", "New works", works(0..3), 0)])
+            ..digest(at(), [("Work", "New works", works(0..3), 0)])
         };
         renderer.render(&mail(&user, &digest)).unwrap().text
     };
@@ -162,7 +162,7 @@ fn american_english_has_its_own_dates_and_times() {
 
     let today = in_locale("en-US", &comments);
     let late = renderer.render(&late).unwrap();
-    let digest = sample::digest(at(), [("Work", "New works", works(0..3), 0)]);
+    let digest = digest(at(), [("Work", "New works", works(0..3), 0)]);
     let digest = renderer.render(&mail(&user, &digest)).unwrap();
 
     assert!(

@@ -21,7 +21,7 @@ use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
 use crate::engine::directory::input::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
-use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
+use crate::render::pages::{Choices, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 
 /// The fields of the quiet hours.
 const QUIET_FROM: &str = "quiet-from";
@@ -112,14 +112,14 @@ async fn page(
         stop: Stop::All,
         ..link.clone()
     };
-    let page = Page::Preferences {
+    let page = Page::Preferences(Choices {
         user: &user,
         token: &app.identities.default.links.seal(&all).await?,
         default: &app.config.digest.schedule,
         policies: &app.config.policies,
         saved,
         next: next_digest(&app.context, &user).await?,
-    };
+    });
     Ok(visit.page(StatusCode::OK, &page))
 }
 

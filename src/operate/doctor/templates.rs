@@ -1,19 +1,14 @@
-//! Checks that the templates can be rendered, and how large the emails are.
+//! Checks that the templates can be rendered, and that catalogs lack no messages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Component, Doctor, Finding, Judgment, chain};
-use crate::render::{Gap, Renderer, UnknownTemplate, Weight, unknown_templates};
+use crate::render::{Gap, Renderer, UnknownTemplate, unknown_templates};
 use crate::store::{self, Store, UserField};
-use crate::wire::digest::lacking as lacking_words;
 
 const TEMPLATES: &str = "templates";
-const SIZE: &str = "size of mails";
 const LANGUAGES: &str = "languages";
-
-/// The size at which Gmail clips an email, in bytes.
-const CLIPPED: usize = 102_000;
 
 impl Doctor {
     /// Returns the findings about a brand's templates. Leaves out those that the default brand has
@@ -29,7 +24,7 @@ impl Doctor {
     }
 
     pub(super) fn templates(&self) -> Vec<Finding> {
-        let mut findings = judge(&self.renderer, self.config.digest.caps.total);
+        let mut findings = vec![judge(&self.renderer).of(TEMPLATES)];
         if let Ok(renderer) = &self.renderer {
             let gaps = renderer.catalogs().gaps().iter();
             findings.extend(gaps.map(|gap| judge_gap(gap).of(LANGUAGES)));
@@ -59,8 +54,7 @@ impl Doctor {
             let lacking = worded
                 .flat_map(|(kind, of)| catalogs.lacking(Some(language), kind, of.phrase.is_some()));
             let lacking: BTreeSet<String> = lacking.collect();
-            (!lacking.is_empty())
-                .then(|| format!("emails in {language}: {}", lacking_words(&lacking)))
+            (!lacking.is_empty()).then(|| format!("emails in {language}: {}", describe(&lacking)))
         });
         let lacks: Vec<String> = lacks.collect();
         let advice = "add the messages to locales/TAG.ftl in the folder of mail.templates";
@@ -68,28 +62,37 @@ impl Doctor {
     }
 }
 
-fn judge(renderer: &Component<Arc<Renderer>>, items: usize) -> Vec<Finding> {
-    let broken = |why: &str| {
-        let advice = "fix the file, or leave it out: what is built in takes its place";
-        vec![
-            Judgment::error(why, advice).of(TEMPLATES),
-            Judgment::unchecked("no mail can be made").of(SIZE),
-        ]
+/// Returns a clause that names messages a language lacks, and describes what emails show instead.
+fn describe(messages: &BTreeSet<String>) -> String {
+    const NAMED: usize = 3;
+    let first: Vec<&str> = messages.iter().take(NAMED).map(String::as_str).collect();
+    let others = match messages.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        others => format!(" and {others} more"),
     };
-    let renderer = match renderer {
-        Ok(renderer) => renderer,
-        Err(why) => return broken(why),
+    format!(
+        "{}{others} have no translation; they show English headings, and no sentence that needs a \
+         phrase",
+        first.join(", ")
+    )
+}
+
+/// Checks that the templates can be rendered, and that no part of an email is empty.
+fn judge(renderer: &Component<Arc<Renderer>>) -> Judgment {
+    let empty = match renderer {
+        Ok(renderer) => renderer.empty_part().map_err(|error| chain(&error)),
+        Err(why) => Err(why.clone()),
     };
-    match renderer.weigh(items).and_then(|digest| {
-        let mut mails = vec![("digest".to_owned(), digest)];
-        mails.extend(renderer.weigh_batches()?);
-        Ok(mails)
-    }) {
-        Ok(mails) => vec![
-            judge_parts(&mails).of(TEMPLATES),
-            judge_weight(&mails[0].1, items).of(SIZE),
-        ],
-        Err(error) => broken(&chain(&error)),
+    match empty {
+        Ok(None) => Judgment::ok("they make a subject, a text and an HTML part"),
+        Ok(Some(file)) => Judgment::error(
+            format!("{file} makes an empty part, which spam filters hold against an email"),
+            format!("write something into {file}, or remove it"),
+        ),
+        Err(why) => Judgment::error(
+            why,
+            "fix the file, or remove it: the built-in template takes its place",
+        ),
     }
 }
 
@@ -121,58 +124,14 @@ fn judge_unknown(unknown: &UnknownTemplate) -> Judgment {
     Judgment::warning(found, advice)
 }
 
-/// Checks that no part of an email is empty. `mails` are sizes by template folder.
-fn judge_parts(mails: &[(String, Weight)]) -> Judgment {
-    let parts = mails.iter().flat_map(|(folder, weight)| {
-        [
-            ("subject.txt", "subject", weight.subject),
-            ("body.txt", "text part", weight.text),
-            ("body.html", "HTML part", weight.html),
-        ]
-        .map(|(file, part, bytes)| (folder, file, part, bytes))
-    });
-    let mut empty = parts.filter(|(_, _, _, bytes)| *bytes == 0);
-    match empty.next() {
-        None => Judgment::ok("they make a subject, a text and an HTML part"),
-        Some((folder, file, part, _)) => Judgment::error(
-            format!(
-                "{folder}/{file} leaves the {part} empty, which spam filters hold against a mail"
-            ),
-            format!("write something into {folder}/{file}, or leave it out"),
-        ),
-    }
-}
-
-fn judge_weight(weight: &Weight, items: usize) -> Judgment {
-    let Weight { html, text, .. } = weight;
-    let kb = |bytes: usize| format!("{:.1} KB", bytes as f64 / 1_000.0);
-    let found = format!(
-        "a digest of {items} items has {} of HTML and {} of text; Gmail cuts off at {}",
-        kb(*html),
-        kb(*text),
-        kb(CLIPPED)
-    );
-    if weight.fits() {
-        return Judgment::ok(found);
-    }
-    Judgment::warning(
-        format!(
-            "{found}, so mails stop at {} and count the rest",
-            Weight::MOST
-        ),
-        "lower digest.items, or make each item's HTML shorter",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Severity;
     use super::*;
     use crate::render::Site;
 
-    /// Returns the severities for a digest of 40 items with these templates instead of the built-in
-    /// ones.
-    fn severities(files: &[(&str, String)]) -> Vec<Severity> {
+    /// Returns the severity with these templates instead of the built-in ones.
+    fn severity(files: &[(&str, String)]) -> Severity {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let file = folder.path().join(name);
@@ -187,78 +146,26 @@ mod tests {
             accent: "#1f4e79".into(),
         };
         let renderer = Renderer::new(site, Some(folder.path().to_owned()));
-        let findings = judge(&renderer.map(Arc::new).map_err(|error| chain(&error)), 40);
-        findings
-            .into_iter()
-            .map(|finding| finding.severity)
-            .collect()
-    }
-
-    /// Returns a template with this number of bytes for each item.
-    fn html(bytes: usize) -> String {
-        let each = "x".repeat(bytes);
-        format!(
-            "<p>{{% for s in sections %}}{{% for i in s.items %}}{each}{{% endfor %}}{{% endfor %}}"
-        )
+        judge(&renderer.map(Arc::new).map_err(|error| chain(&error))).severity
     }
 
     #[test]
-    fn the_built_in_templates_have_no_problems() {
-        assert_eq!(severities(&[]), [Severity::Ok, Severity::Ok]);
-    }
-
-    #[test]
-    fn a_template_that_cannot_be_rendered_is_an_error() {
-        let broken = ("digest/body.html", "<p>{{ nobody }}".to_owned());
-        assert_eq!(
-            severities(&[broken]),
-            [Severity::Error, Severity::Unchecked]
-        );
-    }
-
-    #[test]
-    fn an_email_without_a_text_part_is_an_error() {
-        let empty = ("digest/body.txt", " \n".to_owned());
-        assert_eq!(severities(&[empty]), [Severity::Error, Severity::Ok]);
-    }
-
-    #[test]
-    fn batch_templates_are_checked_like_digest_templates() {
+    fn templates_that_fail_or_make_an_empty_part_are_errors() {
+        assert_eq!(severity(&[]), Severity::Ok);
         for (file, text, expected) in [
-            ("batch/subject.txt", " ", [Severity::Error, Severity::Ok]),
-            (
-                "batch/Comment/body.txt",
-                "\n",
-                [Severity::Error, Severity::Ok],
-            ),
-            (
-                "batch/Comment/body.html",
-                "{{ nobody }}",
-                [Severity::Error, Severity::Unchecked],
-            ),
-            (
-                "batch/Comment/body.txt",
-                "{{ total }}",
-                [Severity::Ok, Severity::Ok],
-            ),
+            ("digest/body.html", "<p>{{ nobody }}", Severity::Error),
+            ("digest/body.txt", " \n", Severity::Error),
+            ("batch/subject.txt", " ", Severity::Error),
+            ("batch/Comment/body.txt", "\n", Severity::Error),
+            ("batch/Comment/body.html", "{{ nobody }}", Severity::Error),
+            ("batch/Comment/body.txt", "{{ total }}", Severity::Ok),
         ] {
-            assert_eq!(
-                severities(&[(file, text.to_owned())]),
-                expected,
-                "{file} {text:?}"
-            );
+            assert_eq!(severity(&[(file, text.to_owned())]), expected, "{file}");
         }
-    }
-
-    #[test]
-    fn omitted_items_cause_a_warning_and_an_oversized_layout_an_error() {
-        let heavy = ("digest/body.html", html(3_000));
-        let too_heavy = ("digest/body.html", format!("<p>{}", "x".repeat(110_000)));
-
-        assert_eq!(severities(&[heavy]), [Severity::Ok, Severity::Warning]);
+        let too_large = format!("<p>{}", "x".repeat(110_000));
         assert_eq!(
-            severities(&[too_heavy]),
-            [Severity::Error, Severity::Unchecked]
+            severity(&[("digest/body.html", too_large)]),
+            Severity::Error
         );
     }
 
@@ -266,7 +173,6 @@ mod tests {
     fn an_incomplete_catalog_is_reported_with_the_missing_messages() {
         let lacks = |missing: &[&str]| Gap {
             file: "SV-se.ftl".into(),
-            locale: "sv-SE".into(),
             missing: missing.iter().map(ToString::to_string).collect(),
             of: 90,
         };

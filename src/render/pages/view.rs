@@ -41,6 +41,23 @@ pub struct Stopping<'a> {
     pub again: bool,
 }
 
+/// The choices of a user, for the preferences page.
+#[derive(Debug, Clone, Copy)]
+pub struct Choices<'a> {
+    /// The user, with all muted subjects.
+    pub user: &'a User,
+    /// The signed token that stops all email, for relative links.
+    pub token: &'a str,
+    /// The schedule of users who chose none.
+    pub default: &'a Schedule,
+    /// The configured types, with their default routes.
+    pub policies: &'a Policies,
+    /// Whether to confirm that choices were just saved.
+    pub saved: bool,
+    /// The time of the next digest, if the user gets any.
+    pub next: Option<DateTime<Utc>>,
+}
+
 /// The page's message about other records with the user's address. It identifies none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -230,14 +247,16 @@ fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<(String, String)>
     (usual, false)
 }
 
-/// Returns the variables of the preferences page. `next` is the time of the next digest.
-pub(super) fn preferences(
-    (user, token): (&User, &str),
-    default: &Schedule,
-    policies: &Policies,
-    (saved, next): (bool, Option<DateTime<Utc>>),
-    voice: &Voice,
-) -> Value {
+/// Returns the variables of the preferences page.
+pub(super) fn preferences(choices: Choices<'_>, voice: &Voice) -> Value {
+    let Choices {
+        user,
+        token,
+        default,
+        policies,
+        saved,
+        next,
+    } = choices;
     let schedule = user.schedule(default);
     let next = next.filter(|_| user.unsubscribed.is_none());
     let weekday = |n| Weekday::try_from(n).unwrap_or(Weekday::Mon);
