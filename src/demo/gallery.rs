@@ -15,6 +15,7 @@ use super::PEOPLE;
 use super::folder::WORKS;
 use crate::app::App;
 use crate::domain::details::Actor;
+use crate::domain::text::one_line;
 use crate::domain::{
     Audience, Cadence, Delivery, DeliveryState, Details, EventType, FollowKey, Invalid, Object,
     ObjectKey, User, UserId,
@@ -103,7 +104,7 @@ impl Gallery {
 
     /// Publishes a work and returns once the artist's followers are notified.
     pub(crate) async fn publish(&self, app: &App, artist: &str, title: &str) -> Result<Published> {
-        let title = text("title", title, MAX_TITLE)?;
+        let title = one_line("title", title, MAX_TITLE)?;
         let id = {
             let mut works = self.works();
             if !works.iter().any(|work| work.artist == artist) {
@@ -141,7 +142,7 @@ impl Gallery {
         work: &str,
         comment: &str,
     ) -> Result<Published> {
-        let comment = text("comment", comment, MAX_COMMENT)?;
+        let comment = one_line("comment", comment, MAX_COMMENT)?;
         let unknown = || Invalid::new("person", who, "is no user of the demo");
         let user = self.person(who).ok_or_else(unknown)?;
         let name = app.people().get(&user).await?.as_ref().map(name);
@@ -301,18 +302,6 @@ async fn users(app: &App) -> Result<Vec<User>> {
     let users = PEOPLE.map(UserId::stored);
     let users = app.context.store.users(&users).await?;
     Ok(users.into_iter().flatten().collect())
-}
-
-/// Trims a text and checks its length, in characters.
-fn text<'a>(what: &'static str, text: &'a str, most: usize) -> Result<&'a str> {
-    let text = text.trim();
-    let why = match text.chars().count() {
-        0 => "is empty".to_owned(),
-        count if count > most => format!("is longer than {most} characters"),
-        _ if text.contains(char::is_control) => "holds control characters".to_owned(),
-        _ => return Ok(text),
-    };
-    Err(Invalid::new(what, text, why).into())
 }
 
 fn name(user: &User) -> String {

@@ -126,7 +126,7 @@ impl Audience {
     ///
     /// The list is empty or has more than [`MAX_USERS`] users.
     pub fn users(users: impl IntoIterator<Item = UserId>) -> Result<Self, Invalid> {
-        let mut users: Vec<_> = users.into_iter().collect();
+        let users: Vec<_> = users.into_iter().collect();
         if users.is_empty() {
             return Err(Invalid::new("audience", "[]", "names no users"));
         }
@@ -134,9 +134,7 @@ impl Audience {
             "is more than {MAX_USERS} people in one event; let them follow a key instead"
         );
         Invalid::check_limit("audience", users.len(), MAX_USERS, why)?;
-        users.sort_unstable();
-        users.dedup();
-        Ok(Selector::Users(users).into())
+        Ok(Selector::Users(distinct(users)).into())
     }
 
     /// Selects the followers of these keys.
@@ -145,15 +143,13 @@ impl Audience {
     ///
     /// The list is empty or has more than [`MAX_KEYS`] keys.
     pub fn followers_of(keys: impl IntoIterator<Item = FollowKey>) -> Result<Self, Invalid> {
-        let mut keys: Vec<_> = keys.into_iter().collect();
+        let keys: Vec<_> = keys.into_iter().collect();
         let why = format_args!("is not 1 to {MAX_KEYS} keys");
         if keys.is_empty() {
             return Err(Invalid::new("followers_of", 0, why.to_string()));
         }
         Invalid::check_limit("followers_of", keys.len(), MAX_KEYS, why)?;
-        keys.sort_unstable();
-        keys.dedup();
-        Ok(Selector::FollowersOf(keys).into())
+        Ok(Selector::FollowersOf(distinct(keys)).into())
     }
 
     /// Selects the users within `km` kilometers of a point.
@@ -178,8 +174,7 @@ impl Audience {
     /// Excludes these users as well.
     pub fn except(mut self, users: impl IntoIterator<Item = UserId>) -> Self {
         self.except.extend(users);
-        self.except.sort_unstable();
-        self.except.dedup();
+        self.except = distinct(self.except);
         self
     }
 
@@ -201,6 +196,12 @@ impl Audience {
     pub fn leaves_out(&self, user: &UserId) -> bool {
         self.except.binary_search(user).is_ok()
     }
+}
+
+fn distinct<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 #[cfg(test)]

@@ -347,21 +347,11 @@ impl Suppression {
 }
 
 fn discreet(text: &str) -> String {
-    let words = text
-        .split_whitespace()
-        .filter(|word| !word.contains('@'))
-        .map(|word| {
-            word.chars()
-                .filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c))
-                .collect::<String>()
-        })
-        .filter(|word| !word.is_empty());
-    words
-        .collect::<Vec<_>>()
-        .join(" ")
-        .chars()
-        .take(80)
-        .collect()
+    let is_odd = |c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c);
+    let words = text.split_whitespace().filter(|word| !word.contains('@'));
+    let words = words.map(|word| word.replace(is_odd, ""));
+    let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ").chars().take(80).collect()
 }
 
 #[cfg(test)]

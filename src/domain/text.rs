@@ -88,7 +88,11 @@ impl Default for Mandate {
 }
 
 /// Checks that a text is one line of 1 to `max_chars` characters, and trims spaces.
-fn one_line<'a>(what: &'static str, text: &'a str, max_chars: usize) -> Result<&'a str, Invalid> {
+pub(crate) fn one_line<'a>(
+    what: &'static str,
+    text: &'a str,
+    max_chars: usize,
+) -> Result<&'a str, Invalid> {
     let refuse = |why: String| Err(Invalid::new(what, text.escape_debug(), why));
     let trimmed = text.trim_matches(' ');
     if trimmed.is_empty() {

@@ -225,20 +225,12 @@ impl Renderer {
     }
 }
 
-/// Caps the counts at one common height, so that their sum is at most `most`.
+/// Reduces the largest counts, until their sum is at most `most`.
 fn level(counts: &mut [usize], most: usize) {
-    let sum_at = |counts: &[usize], height: usize| -> usize {
-        counts.iter().map(|count| (*count).min(height)).sum()
-    };
-    let highest = counts.iter().copied().max().unwrap_or(0);
-    let fits = (0..highest).take_while(|height| sum_at(counts, height + 1) <= most);
-    let fits = fits.count();
-    let mut left = most.saturating_sub(sum_at(counts, fits));
-    for count in counts {
-        if *count > fits {
-            let one_more = left.min(1);
-            left -= one_more;
-            *count = fits + one_more;
+    let excess = counts.iter().sum::<usize>().saturating_sub(most);
+    for _ in 0..excess {
+        if let Some(largest) = counts.iter_mut().max() {
+            *largest -= 1;
         }
     }
 }

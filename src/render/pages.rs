@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use chrono::{DateTime, TimeDelta, Utc, Weekday};
+use chrono::{DateTime, TimeDelta, Weekday};
 use minijinja::{Value, context};
 
 use super::catalogs::Catalogs;

@@ -126,8 +126,8 @@ impl Templates {
         let (Some(inliner), Some(written)) = (&self.inliner, written) else {
             return Ok(());
         };
-        let mut files = written.parts().filter_map(|part| self.own_file(part));
-        if !files.any(|file| file.exists()) {
+        let is_own = |part: &str| self.own_file(part).is_some_and(|file| file.exists());
+        if !written.parts().any(is_own) {
             return Ok(());
         }
         let same = inline::is_same(inliner, before, after);
@@ -249,7 +249,7 @@ fn environment(site: &SiteView) -> Environment<'static> {
     // readable.
     env.set_formatter(|out, state, value| match value.as_str() {
         _ if value.is_none() => Ok(()),
-        Some(text) if state.auto_escape() == AutoEscape::Html && !value.is_safe() => {
+        Some(text) if *state.auto_escape() == AutoEscape::Html && !value.is_safe() => {
             let mut html = String::new();
             escape_into(&mut html, text);
             out.write_str(&html).map_err(minijinja::Error::from)

@@ -296,7 +296,7 @@ async fn invalid_requests_are_reported_and_change_nothing() {
         (
             "/demo/works",
             work("Ines Tavoro", " "),
-            "title \\\"\\\" is empty",
+            "title \\\" \\\" says nothing",
         ),
         (
             "/demo/works",
@@ -326,7 +326,7 @@ async fn invalid_requests_are_reported_and_change_nothing() {
         (
             "/demo/comments",
             comment("ada", "W01", "a\u{0}b"),
-            "control characters",
+            "another control character",
         ),
         ("/demo/people/eve", json!({}), "is no user of the demo"),
     ] {
