@@ -107,8 +107,8 @@ impl Catalogs {
         truncated(&tag).find_map(|tag| self.voices.get(&tag))
     }
 
-    /// Returns the first available locale in an `Accept-Language` header. Browsers list languages in
-    /// order of preference, so weights are ignored.
+    /// Returns the first available locale in an `Accept-Language` header. Browsers list languages
+    /// in order of preference, so weights are ignored.
     pub fn accepted(&self, header: &str) -> Option<String> {
         /// More than any browser sends.
         const MOST: usize = 32;
