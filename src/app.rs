@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::context::Context;
-use crate::domain::Fanout;
+use crate::domain::{Fanout, Id, Inbox};
 use crate::email::{Mailer, Pinned};
 use crate::engine::coalescer::Coalescer;
 use crate::engine::delivery::identity::Identities;
@@ -51,6 +51,8 @@ pub struct App {
     accepting: Arc<Coalescer<Fanout, Accepted>>,
     /// Looks up what concurrent requests name together.
     looking_up: Arc<Coalescer<RequestNames, Unknown>>,
+    /// Stores the marks of concurrent requests together.
+    marking: Arc<Coalescer<(Inbox, Id), bool>>,
     scraped: Arc<ScrapeCache>,
     pinned: Arc<Pinned>,
 }
@@ -127,6 +129,7 @@ impl App {
             metrics,
             accepting: Arc::default(),
             looking_up: Arc::default(),
+            marking: Arc::default(),
             scraped: Arc::default(),
             pinned: Arc::default(),
         }

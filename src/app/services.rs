@@ -95,6 +95,7 @@ impl App {
             context: self.context.clone(),
             catalog: self.catalog(),
             cache: self.feed_cache.clone(),
+            coalescer: self.marking.clone(),
         }
     }
 

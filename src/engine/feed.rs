@@ -12,6 +12,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::Result;
+use super::coalescer::Coalescer;
 use super::directory::starts;
 use super::eligibility;
 use super::eligibility::catalog::{Catalog, CatalogSource};
@@ -38,6 +39,7 @@ pub struct Feeds {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
     pub(crate) cache: Arc<FeedCache>,
+    pub(crate) coalescer: Arc<Coalescer<(Inbox, Id), bool>>,
 }
 
 /// A response, with the objects that it depends on.

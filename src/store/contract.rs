@@ -430,10 +430,11 @@ contract! {
         /// logged and returned as an empty one, which the caller may replace.
         fn inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
 
-        /// Writes a record under this new revision if its own revision is the stored one, or if it
-        /// has none and none is stored. Returns whether it is stored under `revision`, so the call
-        /// may be repeated. Of two callers that change the same version, one gets `false`.
-        fn put_inbox(inbox: &Inbox, revision: Id) -> bool;
+        /// Writes each record under its new revision if its own revision is the stored one, or if
+        /// it has none and none is stored. Returns which are stored under the new revision, in the
+        /// order of the request, so the call may be repeated. Of two callers that change the same
+        /// version, one gets `false`.
+        fn put_inboxes(inboxes: &[(Inbox, Id)]) -> Vec<bool>;
     }
 
     /// Change notices of all processes that share this store.

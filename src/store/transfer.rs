@@ -216,7 +216,7 @@ impl Page {
     /// Adds a record, unless it is a note about the store itself.
     pub(super) fn push(&mut self, record: &AnyRecord) -> Result<()> {
         match record {
-            AnyRecord::Note(note) if [MARK, MOVE, "schema"].contains(&note.name()) => {}
+            AnyRecord::Note(note) if [MARK, MOVE, "schema"].contains(&&*note.name) => {}
             record => self.lines.push(record.line()?),
         }
         Ok(())

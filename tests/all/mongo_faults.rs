@@ -398,9 +398,9 @@ async fn permanent_errors_fail_at_once_and_retries_are_limited() {
 
         assert_starts_with!(
             unauthorized,
-            "pushing onto the stacks of 20140422: code 13:"
+            "inserting into notifications_20140422: code 13:"
         );
-        assert_starts_with!(away, "pushing onto the stacks of 20140422: code 91:");
+        assert_starts_with!(away, "inserting into notifications_20140422: code 91:");
     })
     .await;
 }

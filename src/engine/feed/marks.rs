@@ -4,14 +4,16 @@
 //! ones. It is applied to the current inbox and retried if another writer changed that first. Every
 //! call returns the new counts, so clients do not have to count. Start with [`Feeds::mark`].
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 use super::Feeds;
 use crate::domain::feed::{Cursor, Kinds, Query, select};
 use crate::domain::inbox::{Mark, Marked};
 use crate::domain::{
-    Category, ChangeNotice, Day, EventType, Invalid, PersonStacks, Policies, Position, UserId,
-    Window,
+    Category, ChangeNotice, Day, EventType, Id, Inbox, Invalid, PersonStacks, Policies, Position,
+    UserId, Window,
 };
 use crate::engine::Result;
 use crate::engine::directory::fields;
@@ -135,10 +137,13 @@ impl Feeds {
             let now = self.context.clock.now();
             let inbox = &mut feed.inbox;
             let done = if inbox.mark(&feed.person, &kept, &marked, mark, now) {
-                self.context
-                    .store
-                    .put_inbox(inbox, self.context.ids.next(now))
-                    .await?
+                let store = Arc::clone(&self.context.store);
+                let put = |inboxes: Vec<(Inbox, Id)>| {
+                    let store = Arc::clone(&store);
+                    async move { store.put_inboxes(&inboxes).await }
+                };
+                let request = (inbox.clone(), self.context.ids.next(now));
+                self.coalescer.call(request, put).await?
             } else {
                 // If there is nothing to change, the inbox must be read again, because it may come
                 // from the cache.

@@ -9,16 +9,14 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::FindOptions;
 
-use super::bulk::{Verb, Write, delete_one};
+use super::bulk::{Replacement, Update, Verb, delete_one};
 use super::grouped::{TOGETHER, update_of};
-use super::{ACCUMULATORS, BATCHES, Mongo, Replacement, date, in_order, oid, put, read_or_written};
+use super::{ACCUMULATORS, BATCHES, Mongo, date, given, oid};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
-use crate::store::record::write_bson;
 use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, BatchQuery, Batches, Result};
 
@@ -29,52 +27,35 @@ impl Batches for Mongo {
         accumulators: &[Accumulator],
         revision: Id,
     ) -> Result<Vec<bool>> {
-        let doing = "putting accumulators";
         // If an accumulator is named twice, the second statement would replace the first one's
         // result.
         let mut named = HashSet::with_capacity(accumulators.len());
-        let is_first: Vec<bool> = accumulators
-            .iter()
-            .map(|one| named.insert(&one.id))
-            .collect();
+        let is_first = accumulators.iter().map(|one| named.insert(&one.id));
+        let is_first: Vec<bool> = is_first.collect();
         let first = accumulators
             .iter()
             .zip(&is_first)
-            .filter(|(_, first)| **first);
+            .filter(|(_, is_first)| **is_first);
         let (gone, left): (Vec<&Accumulator>, Vec<&Accumulator>) =
             first.map(|(one, _)| one).partition(|one| one.is_empty());
-        let replace = |accumulator: &&Accumulator| {
-            let write = Write {
-                q: doc! {
-                    "_id": accumulator_id(&accumulator.id),
-                    "stamp": read_or_written(accumulator.revision, revision),
-                },
-                u: AccumulatorRecord::document(accumulator, revision),
-                // If none was read, none may exist. A duplicate shows that one does.
-                upsert: accumulator.revision.is_none(),
-            };
-            Ok(Replacement {
-                id: accumulator_id(&accumulator.id).into(),
-                revision: oid(revision),
-                statement: write_bson(doing, &write)?,
-            })
+        let replace = |one: &&Accumulator| {
+            let revisions = (one.revision.map(oid), oid(revision));
+            let record = AccumulatorRecord::document(one, revision);
+            Replacement::new(accumulator_id(&one.id), "stamp", revisions, record)
         };
         let replacements: Vec<_> = left.iter().map(replace).collect::<Result<_>>()?;
-        let replaced = self.replace_each(doing, ACCUMULATORS, "stamp", &replacements);
+        let replaced = self.replace_each(ACCUMULATORS, "stamp", &replacements);
         let replaced = left.iter().zip(replaced.await?).filter(|(_, done)| *done);
         let mut done: HashSet<&AccumulatorId> = replaced.map(|(one, _)| &one.id).collect();
-        let remove = |accumulator: &&Accumulator| {
-            let stamp = accumulator.revision.map_or(Bson::Null, oid);
-            delete_one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp})
+        let remove = |one: &&Accumulator| {
+            let stamp = one.revision.map_or(Bson::Null, oid);
+            delete_one(doc! {"_id": accumulator_id(&one.id), "stamp": stamp})
         };
-        let removed = self.write(doing, Verb::Delete, ACCUMULATORS, gone.iter().map(remove));
-        removed.await?.complete(doing)?;
-        let ids: Vec<Document> = gone.iter().map(|one| accumulator_id(&one.id)).collect();
-        let (left, any_order) = (doc! {"_id": {"$in": &ids}}, doc! {});
-        let left = self.find_ids(doing, ACCUMULATORS, &left, any_order, ids.len());
-        let left: HashSet<String> = left.await?.iter().map(Bson::to_string).collect();
-        let removed = gone.iter().zip(ids);
-        let removed = removed.filter(|(_, id)| !left.contains(&Bson::from(id.clone()).to_string()));
+        let removed = self.write(Verb::Delete, ACCUMULATORS, gone.iter().map(remove));
+        removed.await?.complete()?;
+        let ids = || gone.iter().map(|one| Bson::from(accumulator_id(&one.id)));
+        let left = self.find_by_id(ACCUMULATORS, ids()).ids().await?;
+        let removed = gone.iter().zip(ids()).filter(|(_, id)| !left.contains(id));
         done.extend(removed.map(|(one, _)| &one.id));
         let is_put = |(one, is_first): (&Accumulator, &bool)| *is_first && done.contains(&one.id);
         Ok(accumulators.iter().zip(&is_first).map(is_put).collect())
@@ -86,7 +67,6 @@ impl Batches for Mongo {
         additions: &[Addition],
         revision: Id,
     ) -> Result<bool> {
-        let doing = "adding to open batches";
         // A router's counts are reliable only for statements that name one document.
         let together = match self.is_routed().await? {
             true => 1,
@@ -102,8 +82,8 @@ impl Batches for Mongo {
             let parts = ids.chunks(together);
             statements.extend(parts.map(|ids| update_of(ids, when.clone(), update.clone())));
         }
-        let outcome = self.write(doing, Verb::Update, ACCUMULATORS, statements);
-        Ok(outcome.await?.complete(doing)?.n == accumulators.len() as u64)
+        let outcome = self.write(Verb::Update, ACCUMULATORS, statements);
+        Ok(outcome.await?.complete()? == accumulators.len() as u64)
     }
 
     async fn find_accumulators(
@@ -113,10 +93,8 @@ impl Batches for Mongo {
     ) -> Result<Vec<Accumulator>> {
         let (filter, order) = match *filter {
             AccumulatorFilter::Named(ids) => {
-                let (doing, names) = ("reading accumulators", ids.iter().map(accumulator_id));
-                return self
-                    .records_by_id::<AccumulatorRecord>(doing, ACCUMULATORS, names)
-                    .await;
+                let found = self.find_by_id(ACCUMULATORS, ids.iter().map(accumulator_id));
+                return found.records::<AccumulatorRecord>().await;
             }
             AccumulatorFilter::Due(now) => {
                 let free = vec![
@@ -144,9 +122,8 @@ impl Batches for Mongo {
                 (holding(kind, objects, after), doc! {"_id": 1})
             }
         };
-        let doing = "looking for accumulators";
-        let order = in_order(order, limit);
-        let mut found = self.accumulators_of(doing, &filter, order).await?;
+        let found = self.find(ACCUMULATORS, filter).sort(order).limit(limit);
+        let mut found = found.records::<AccumulatorRecord>().await?;
         // Concurrent writes move accumulators within the index during the scan, so one may be found
         // twice.
         let mut met = HashSet::with_capacity(found.len());
@@ -155,17 +132,12 @@ impl Batches for Mongo {
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
-        let doing = "filing batches";
         let records = batches.iter().map(BatchRecord::filed);
-        let filed = self.write(doing, Verb::Insert, BATCHES, records);
-        let refused = filed.await?.duplicates(doing)?;
+        let filed = self.write(Verb::Insert, BATCHES, records).await?;
+        let refused = filed.duplicates()?;
         let mut done = vec![true; batches.len()];
-        if refused.is_empty() {
-            return Ok(done);
-        }
-        let ids: Vec<Id> = refused.iter().map(|r| batches[r.item].id).collect();
-        let stored = self.filed(&ids).await?;
-        for (refused, stored) in refused.iter().zip(stored) {
+        let ids: Vec<Id> = refused.iter().map(|one| batches[one.item].id).collect();
+        for (refused, stored) in refused.iter().zip(self.filed(&ids).await?) {
             let same = |stored: Batch| stored.has_same_events(&batches[refused.item]);
             done[refused.item] = stored.is_some_and(same);
         }
@@ -173,24 +145,21 @@ impl Batches for Mongo {
     }
 
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
-        let doing = "settling batches";
         let closing = BatchState::Closing.as_str();
-        let settle = |(id, state): &(Id, BatchState)| Write {
-            q: doc! {"_id": oid(*id), "state": closing},
-            u: doc! {"$set": {"state": state.as_str(), "settled": date(now)}},
-            upsert: false,
+        let settle = |(id, state): &(Id, BatchState)| {
+            let set = doc! {"state": state.as_str(), "settled": date(now)};
+            Update::new(doc! {"_id": oid(*id), "state": closing}, doc! {"$set": set})
         };
-        let done = self.write(doing, Verb::Update, BATCHES, settled.iter().map(settle));
-        done.await?.complete(doing).map(drop)
+        let done = self.write(Verb::Update, BATCHES, settled.iter().map(settle));
+        done.await?.complete().map(drop)
     }
 
     async fn batches(&self, which: BatchQuery<'_>, limit: usize) -> Result<Vec<Batch>> {
         let (filter, before) = match which {
             BatchQuery::Matching(filter, before) => (filter, before),
             BatchQuery::Filed(ids) => {
-                return self
-                    .records_by_id::<BatchRecord>("reading batches", BATCHES, oids(ids))
-                    .await;
+                let found = self.find_by_id(BATCHES, oids(ids));
+                return found.records::<BatchRecord>().await;
             }
         };
         let (wanted, open) = (filter.state, BatchState::Open);
@@ -210,23 +179,17 @@ impl Batches for Mongo {
         }
         found.retain(|batch| wanted.is_none_or(|state| state == batch.state));
         if wanted != Some(open) {
-            let mut filed = Document::new();
-            put(&mut filed, "user", filter.user.as_ref().map(UserId::as_str));
-            put(
-                &mut filed,
-                "key",
-                filter.key.as_ref().map(BatchKey::to_string),
-            );
-            put(&mut filed, "state", wanted.map(BatchState::as_str));
-            put(
-                &mut filed,
-                "_id",
-                before.map(|before| doc! {"$lt": oid(before)}),
-            );
-            let order = in_order(doc! {"_id": -1}, limit);
-            let doing = "reading batches";
-            let filed = self.find_records::<BatchRecord>(doing, BATCHES, &filed, order);
-            found.extend(filed.await?);
+            let filed = given(doc! {
+                "user": filter.user.as_ref().map(UserId::as_str),
+                "key": filter.key.as_ref().map(BatchKey::to_string),
+                "state": wanted.map(BatchState::as_str),
+                "_id": before.map(|before| doc! {"$lt": oid(before)}),
+            });
+            let filed = self
+                .find(BATCHES, filed)
+                .sort(doc! {"_id": -1})
+                .limit(limit);
+            found.extend(filed.records::<BatchRecord>().await?);
         }
         Ok(page(found, before, limit))
     }
@@ -250,16 +213,6 @@ fn holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>
 }
 
 impl Mongo {
-    async fn accumulators_of(
-        &self,
-        doing: &str,
-        filter: &Document,
-        options: FindOptions,
-    ) -> Result<Vec<Accumulator>> {
-        self.find_records::<AccumulatorRecord>(doing, ACCUMULATORS, filter, options)
-            .await
-    }
-
     /// Returns accumulators that have this field, newest first.
     async fn accumulators_with(
         &self,
@@ -274,18 +227,15 @@ impl Mongo {
         };
         let mut accumulators = doc! {field: there};
         if let Some(user) = &filter.user {
-            let (first, end) = (Bson::from(""), Bson::MaxKey);
-            accumulators.insert(
-                "_id",
-                doc! {"$gte": {"u": user.as_str(), "k": first}, "$lt": {"u": user.as_str(), "k": end}},
-            );
+            let key = |key: Bson| doc! {"u": user.as_str(), "k": key};
+            let theirs = doc! {"$gte": key("".into()), "$lt": key(Bson::MaxKey)};
+            accumulators.insert("_id", theirs);
         }
         if let Some(key) = &filter.key {
             accumulators.insert("_id.k", key.to_string());
         }
-        let order = in_order(doc! {field: -1}, limit);
-        self.accumulators_of("looking for batches", &accumulators, order)
-            .await
+        let found = self.find(ACCUMULATORS, accumulators).sort(doc! {field: -1});
+        found.limit(limit).records::<AccumulatorRecord>().await
     }
 }
 
@@ -301,7 +251,7 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
 /// Returns a filter with the conditions of `Addition::fits`. None of its fan-outs may have joined.
 fn fits(addition: &Addition) -> Document {
     let fanouts = oids(&addition.fanouts);
-    let mut query = doc! {
+    given(doc! {
         "open.policy": &addition.policy,
         "open.joined": {"$nin": &fanouts},
         "open.lead": {"$exists": false},
@@ -309,12 +259,9 @@ fn fits(addition: &Addition) -> Document {
         "ended": {"$exists": false},
         "memories.joined": {"$nin": fanouts},
         format!("open.joined.{}", addition.joined_to): {"$exists": false},
-    };
-    let most = addition.count_to.map(|most| doc! {"$lte": most as i64});
-    put(&mut query, "open.count", most);
-    let from = addition.opened_from.map(|from| doc! {"$gte": date(from)});
-    put(&mut query, "open.opened", from);
-    query
+        "open.count": addition.count_to.map(|most| doc! {"$lte": most as i64}),
+        "open.opened": addition.opened_from.map(|from| doc! {"$gte": date(from)}),
+    })
 }
 
 /// Returns the update that adds the items to an open batch.

@@ -5,22 +5,23 @@
 //! may contain write errors or a write concern error. The server stops a slow command before the
 //! client gives up; it is then sent again in halves. Start with [`Mongo::write`].
 
-use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
+use std::collections::{HashSet, VecDeque};
 
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::raw::{RawArrayBuf, cstr};
+use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use mongodb::options::FindOptions;
 use serde::Serialize;
 
-use super::codec::{STATEMENTS, Writer};
 use super::patience::{DUPLICATE, Failure, TOO_SLOW};
-use super::{MAJORITY, Mongo, Replacement};
+use super::reads::document;
+use super::{MAJORITY, Mongo};
 use crate::domain::Defect;
 use crate::store::record::write_bson;
 use crate::store::{Error, Result};
 
+/// The maximum number of statements per command. More are not faster.
+pub(super) const STATEMENTS: usize = 1_000;
 /// The maximum total weight of a command with several statements: see [`Mongo::bulk`].
 pub(super) const WEIGHT: u64 = 2_000_000;
 /// The size at which a command ends, unless a single statement is larger.
@@ -42,22 +43,64 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    fn names(self) -> (&'static str, &'static str) {
+    fn doing(self, collection: &str) -> String {
         match self {
-            Self::Update => ("update", "updates"),
-            Self::Insert => ("insert", "documents"),
-            Self::Delete => ("delete", "deletes"),
+            Self::Update => format!("updating {collection}"),
+            Self::Insert => format!("inserting into {collection}"),
+            Self::Delete => format!("deleting from {collection}"),
         }
     }
 }
 
 /// An update statement.
 #[derive(Serialize)]
-pub(super) struct Write<U> {
-    pub q: Document,
-    pub u: U,
-    /// Whether to create a missing document.
-    pub upsert: bool,
+pub(super) struct Update<U> {
+    q: Document,
+    u: U,
+    upsert: bool,
+}
+
+impl<U> Update<U> {
+    pub(super) fn new(q: Document, u: U) -> Self {
+        let upsert = false;
+        Self { q, u, upsert }
+    }
+
+    /// Creates a missing document.
+    pub(super) fn upsert(q: Document, u: U) -> Self {
+        let upsert = true;
+        Self { q, u, upsert }
+    }
+}
+
+/// A record that replaces the one that was read, or is new.
+pub(super) struct Replacement {
+    id: Bson,
+    revision: Bson,
+    statement: RawDocumentBuf,
+}
+
+impl Replacement {
+    /// Replaces the record under the revision that was read. If none was read, no record with a
+    /// revision may exist. An attempt whose reply was lost may already have written the new one.
+    pub(super) fn new(
+        id: impl Into<Bson>,
+        field: &str,
+        (read, revision): (Option<Bson>, Bson),
+        record: impl Serialize,
+    ) -> Result<Self> {
+        let id = id.into();
+        let q = doc! {"_id": &id, field: {"$in": [read.clone().unwrap_or(Bson::Null), &revision]}};
+        // A record that was deleted since it was read must not be recreated.
+        let upsert = read.is_none();
+        let (u, doing) = (record, "encoding a record");
+        let statement = write_bson(doing, &Update { q, u, upsert })?;
+        Ok(Self {
+            id,
+            revision,
+            statement,
+        })
+    }
 }
 
 /// Returns a statement that deletes one matching document.
@@ -65,18 +108,10 @@ pub(super) fn delete_one(q: Document) -> Document {
     doc! {"q": q, "limit": 1}
 }
 
-/// Encodes statements as BSON.
-pub(super) fn encode(
-    doing: &str,
-    statements: impl IntoIterator<Item: Serialize>,
-) -> Result<Vec<RawDocumentBuf>> {
-    let statements = statements.into_iter();
-    statements.map(|one| write_bson(doing, &one)).collect()
-}
-
 /// The combined result of all statements.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
+    pub doing: String,
     /// The number of documents matched, inserted or deleted by the last attempt of each command.
     pub n: u64,
     /// The number of these that an upsert created.
@@ -132,23 +167,27 @@ impl Outcome {
             created: reply.get_array("upserted").map_or(0, Vec::len),
             resent,
             refused,
+            ..Self::default()
         })
     }
 
-    /// Returns an error if any statement was rejected.
-    pub(super) fn complete(self, doing: &str) -> Result<Self> {
-        match self.refused.first() {
-            None => Ok(self),
-            Some(refused) => Err(Error::database(doing, refused.failure.clone())),
+    /// Returns the rejected statements if all have this failure, and otherwise an error.
+    fn only(self, is_expected: impl Fn(&Refused) -> bool) -> Result<Vec<Refused>> {
+        match self.refused.iter().find(|refused| !is_expected(refused)) {
+            None => Ok(self.refused),
+            Some(refused) => Err(Error::database(self.doing, refused.failure.clone())),
         }
     }
 
+    /// Returns the number of affected documents, and an error if any statement was rejected.
+    pub(super) fn complete(self) -> Result<u64> {
+        let n = self.n;
+        self.only(|_| false).map(|_| n)
+    }
+
     /// Returns the rejected statements if all are duplicates, and otherwise an error.
-    pub(super) fn duplicates(self, doing: &str) -> Result<Vec<Refused>> {
-        match self.refused.iter().find(|refused| !refused.duplicate()) {
-            None => Ok(self.refused),
-            Some(refused) => Err(Error::database(doing, refused.failure.clone())),
-        }
+    pub(super) fn duplicates(self) -> Result<Vec<Refused>> {
+        self.only(Refused::duplicate)
     }
 }
 
@@ -174,122 +213,123 @@ impl Mongo {
     /// Sends these statements.
     pub(super) async fn write(
         &self,
-        doing: &str,
         verb: Verb,
         collection: &str,
         statements: impl IntoIterator<Item: Serialize>,
     ) -> Result<Outcome> {
-        let encoded = encode(doing, statements)?;
+        let encoded = self.encode(verb, collection, statements)?;
         let all = (0..encoded.len()).collect();
-        self.write_some(doing, verb, collection, &encoded, all)
-            .await
+        let statement = |item: usize| (encoded[item].clone(), 1);
+        self.bulk(verb, collection, all, statement).await
     }
 
-    /// Sends some of these statements, by their index.
-    pub(super) async fn write_some(
+    /// Encodes statements as BSON.
+    pub(super) fn encode(
         &self,
-        doing: &str,
         verb: Verb,
         collection: &str,
-        encoded: &[RawDocumentBuf],
-        items: Vec<usize>,
-    ) -> Result<Outcome> {
-        let encode = |writer: &mut Writer, item: usize| writer.fields(encoded[item].as_bytes());
-        self.bulk(doing, verb, collection, items, |_| 1, encode)
-            .await
+        statements: impl IntoIterator<Item: Serialize>,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let doing = verb.doing(collection);
+        let statements = statements.into_iter();
+        statements.map(|one| write_bson(&doing, &one)).collect()
     }
 
     /// Sends updates by `_id` that create missing documents.
     pub(super) async fn upsert(
         &self,
-        doing: &str,
         collection: &str,
         statements: impl IntoIterator<Item: Serialize>,
     ) -> Result<()> {
-        let (verb, encoded) = (Verb::Update, encode(doing, statements)?);
+        let encoded = self.encode(Verb::Update, collection, statements)?;
+        let statement = |item: usize| (encoded[item].clone(), 1);
         let all = (0..encoded.len()).collect();
-        let written = self.write_some(doing, verb, collection, &encoded, all);
-        let refused = written.await?.duplicates(doing)?.into_iter();
-        let existing: Vec<usize> = refused.map(|refused| refused.item).collect();
+        let refused = self.bulk(Verb::Update, collection, all, statement).await?;
+        let existing = refused.duplicates()?.iter().map(|one| one.item).collect();
         // Other processes created these documents at the same moment. Now the updates match.
-        let written = self.write_some(doing, verb, collection, &encoded, existing);
-        written.await?.complete(doing).map(drop)
+        let written = self.bulk(Verb::Update, collection, existing, statement);
+        written.await?.complete().map(drop)
     }
 
-    /// Replaces records whose revision is still the one that was read. Returns which are stored
-    /// under their new revision, which is in this field.
+    /// Replaces records. Returns which are stored under their new revision, which is in this field.
     pub(super) async fn replace_each(
         &self,
-        doing: &str,
         collection: &str,
         field: &str,
         records: &[Replacement],
     ) -> Result<Vec<bool>> {
-        let statements = records.iter().map(|record| record.statement.clone());
-        let statements: Vec<RawDocumentBuf> = statements.collect();
-        let all = (0..records.len()).collect();
-        let outcome = self.write_some(doing, Verb::Update, collection, &statements, all);
-        let outcome = outcome.await?;
+        let statements = records.iter().map(|record| &record.statement);
+        let outcome = self.write(Verb::Update, collection, statements).await?;
         let is_whole = outcome.n == records.len() as u64;
-        if outcome.duplicates(doing)?.is_empty() && is_whole {
+        if outcome.duplicates()?.is_empty() && is_whole {
             return Ok(vec![true; records.len()]);
         }
         // Some records have changed since they were read, or a reply was lost.
-        let ids: Vec<Bson> = records.iter().map(|record| record.id.clone()).collect();
-        let (mut filter, mut options) = (doc! {"_id": {"$in": ids}}, FindOptions::default());
-        if let Some(first) = records.first()
-            && records.iter().all(|one| one.revision == first.revision)
-        {
-            // Many of the records may be those of other writers.
-            filter.insert(field, first.revision.clone());
-        }
-        options.projection = Some(doc! {"_id": 1, field: 1});
-        let stored = self.find_raw(doing, collection, &filter, options).await?;
-        let value = |stored: &RawDocumentBuf, field| Bson::try_from(stored.get(field).ok()??).ok();
-        let stored: HashMap<String, Option<Bson>> = stored
-            .iter()
-            .filter_map(|stored| Some((value(stored, "_id")?.to_string(), value(stored, field))))
-            .collect();
-        let is_stored = |record: &Replacement| {
-            let revision = stored.get(&record.id.to_string());
-            revision.is_some_and(|stored| stored.as_ref() == Some(&record.revision))
-        };
-        Ok(records.iter().map(is_stored).collect())
+        let records = records.iter().map(|record| (&record.id, &record.revision));
+        self.are_stored(collection, field, records.collect()).await
     }
 
-    /// Sends statements. `encode` writes each one into a document that is open already. A weight is
-    /// the approximate number of list entries that the server has to move or compare. It can
-    /// process [`WEIGHT`] in about a second.
+    /// Returns whether each of these records is stored under this revision.
+    pub(super) async fn are_stored(
+        &self,
+        collection: &str,
+        field: &str,
+        records: Vec<(&Bson, &Bson)>,
+    ) -> Result<Vec<bool>> {
+        let (ids, revisions): (Vec<&Bson>, Vec<&Bson>) = records.iter().copied().unzip();
+        let filter = doc! {"_id": {"$in": ids}, field: {"$in": revisions}};
+        let stored = self.find(collection, filter).fields(doc! {field: 1});
+        let key = |id: Option<&Bson>, revision: Option<&Bson>| format!("{id:?} {revision:?}");
+        let stored: HashSet<String> = stored
+            .raw()
+            .await?
+            .iter()
+            .filter_map(|raw| document(raw))
+            .map(|stored| key(stored.get("_id"), stored.get(field)))
+            .collect();
+        let is_stored =
+            |(id, revision): (&Bson, &Bson)| stored.contains(&key(Some(id), Some(revision)));
+        Ok(records.into_iter().map(is_stored).collect())
+    }
+
+    /// Sends the statements of these items, which are encoded when they are needed. The weight of a
+    /// statement is the approximate number of list entries that the server has to move or compare.
+    /// It can process [`WEIGHT`] in about a second.
     pub(super) async fn bulk(
         &self,
-        doing: &str,
         verb: Verb,
         collection: &str,
         items: Vec<usize>,
-        weigh: impl Fn(usize) -> u64 + Send,
-        encode: impl Fn(&mut Writer, usize) + Send,
+        statement: impl Fn(usize) -> (RawDocumentBuf, u64) + Send,
     ) -> Result<Outcome> {
-        let parts = items.chunks(STATEMENTS);
-        let mut commands = Commands {
-            verb,
-            collection,
-            queue: parts.map(|items| (items.to_vec(), false)).collect(),
-            statements: STATEMENTS,
-            limit: self.time_limit(),
-            weigh,
-            encode,
+        let mut outcome = Outcome {
+            doing: verb.doing(collection),
+            ..Outcome::default()
         };
-        let mut outcome = Outcome::default();
+        // The items of later commands, and whether an earlier one may have applied some of them.
+        let mut queue = VecDeque::from([(items, false)]);
         let mut in_flight = FuturesUnordered::new();
         loop {
             while in_flight.len() < IN_FLIGHT
-                && let Some(command) = commands.next().transpose()?
+                && let Some((mut items, resent)) = queue.pop_front()
             {
-                in_flight.push(self.send(doing, command));
+                let statements = fill(&items, &statement);
+                let rest = items.split_off(statements.len());
+                if !rest.is_empty() {
+                    queue.push_front((rest, resent));
+                }
+                if !items.is_empty() {
+                    let body = self.command(verb, collection, &statements)?;
+                    in_flight.push(self.send(outcome.doing.clone(), body, items, resent));
+                }
             }
             match in_flight.next().await.transpose()? {
                 None => return Ok(outcome),
-                Some((command, None)) => commands.halve(&command.items),
+                Some((items, None)) => {
+                    for half in items.chunks(items.len().div_ceil(2)).rev() {
+                        queue.push_front((half.to_vec(), true));
+                    }
+                }
                 Some((_, Some(part))) => {
                     outcome.n += part.n;
                     outcome.created += part.created;
@@ -300,17 +340,47 @@ impl Mongo {
         }
     }
 
+    fn command(
+        &self,
+        verb: Verb,
+        collection: &str,
+        statements: &[RawDocumentBuf],
+    ) -> Result<RawDocumentBuf> {
+        let (name, list) = match verb {
+            Verb::Update => (cstr!("update"), cstr!("updates")),
+            Verb::Insert => (cstr!("insert"), cstr!("documents")),
+            Verb::Delete => (cstr!("delete"), cstr!("deletes")),
+        };
+        let mut command = RawDocumentBuf::new();
+        command.append(name, collection);
+        command.append(cstr!("ordered"), false);
+        command.append(cstr!("maxTimeMS"), self.time_limit().as_millis() as i64);
+        let wait = MAJORITY.as_millis() as i64;
+        let majority = rawdoc! {"w": "majority", "j": true, "wtimeout": wait};
+        command.append(cstr!("writeConcern"), majority);
+        command.append(list, RawArrayBuf::from_iter(statements));
+        match command.as_bytes().len() > LIMIT {
+            true => Err(Error::Unsupported(format!(
+                "a document for {collection} is larger than MongoDB's 16 MB"
+            ))),
+            false => Ok(command),
+        }
+    }
+
     /// Sends a command. The outcome is `None` if the server stopped it at its time limit; then it
     /// may have applied some statements.
-    async fn send(&self, doing: &str, command: Command) -> Result<(Command, Option<Outcome>)> {
+    async fn send(
+        &self,
+        doing: String,
+        body: RawDocumentBuf,
+        items: Vec<usize>,
+        resent: bool,
+    ) -> Result<(Vec<usize>, Option<Outcome>)> {
         let mut attempts = 0;
-        let outcome = self.patiently(doing, || {
+        let outcome = self.patiently(&doing, || {
             attempts += 1;
-            let resent = command.resent || attempts > 1;
-            let (run, items) = (
-                self.0.db.run_raw_command(command.body.clone()),
-                &command.items,
-            );
+            let resent = resent || attempts > 1;
+            let (run, items) = (self.0.db.run_raw_command(body.clone()), &items);
             async move {
                 let outcome = run.await.map_err(Failure::from).and_then(|reply| {
                     let outcome = Outcome::read(&reply, items, resent)?;
@@ -325,138 +395,45 @@ impl Mongo {
             }
         });
         let outcome = outcome.await?;
-        Ok((command, outcome))
+        Ok((items, outcome))
     }
 
     /// Deletes all matching documents. Returns their number.
-    pub(super) async fn delete_matching(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-    ) -> Result<u64> {
-        let collection = self.collection(collection);
-        self.patiently(doing, || async {
-            let deleted = collection.delete_many(filter.clone()).await?;
-            Ok(deleted.deleted_count)
-        })
-        .await
+    pub(super) async fn delete_matching(&self, collection: &str, q: Document) -> Result<u64> {
+        let delete = [doc! {"q": q, "limit": 0}];
+        let deleted = self.write(Verb::Delete, collection, delete);
+        deleted.await?.complete()
     }
 
     /// Updates all matching documents.
     pub(super) async fn update_matching(
         &self,
-        doing: &str,
         collection: &str,
-        filter: &Document,
-        update: &Document,
+        q: Document,
+        u: Document,
     ) -> Result<()> {
-        let collection = self.collection(collection);
-        self.patiently(doing, || async {
-            let updated = collection.update_many(filter.clone(), update.clone());
-            Ok(updated.await.map(drop)?)
-        })
-        .await
-    }
-
-    /// Updates one document, or creates it. Returns the number of matching documents; `None` if
-    /// another document has the same key.
-    pub(super) async fn update_one(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-        update: &Document,
-        upsert: bool,
-    ) -> Result<Option<u64>> {
-        let collection = self.collection(collection);
-        self.patiently(doing, || async {
-            let updated = collection.update_one(filter.clone(), update.clone());
-            match updated.upsert(upsert).await.map_err(Failure::from) {
-                Err(failure) if failure.code == Some(DUPLICATE) => Ok(None),
-                updated => Ok(Some(updated?.matched_count)),
-            }
-        })
-        .await
+        let update = [doc! {"q": q, "u": u, "multi": true}];
+        let updated = self.write(Verb::Update, collection, update);
+        updated.await?.complete().map(drop)
     }
 }
 
-struct Command {
-    body: RawDocumentBuf,
-    /// The item of each statement.
-    items: Vec<usize>,
-    /// Whether an earlier command may have applied some of the statements.
-    resent: bool,
-}
-
-/// Encodes commands one at a time, when they are needed.
-struct Commands<'a, W, F> {
-    verb: Verb,
-    collection: &'a str,
-    /// The items that are not in commands yet, in parts, and whether they were sent before.
-    queue: VecDeque<(Vec<usize>, bool)>,
-    /// The maximum number of statements per command.
-    statements: usize,
-    /// The server's time limit for a command.
-    limit: Duration,
-    weigh: W,
-    encode: F,
-}
-
-impl<W: Fn(usize) -> u64, F: Fn(&mut Writer, usize)> Commands<'_, W, F> {
-    /// Queues items again in two halves, and makes no later command larger than a half.
-    fn halve(&mut self, items: &[usize]) {
-        let half = items.len().div_ceil(2);
-        self.statements = self.statements.min(half).max(1);
-        for items in items.chunks(half).rev() {
-            self.queue.push_front((items.to_vec(), true));
+/// Encodes the statements of the first items, as many as fit into a command.
+fn fill(
+    items: &[usize],
+    statement: impl Fn(usize) -> (RawDocumentBuf, u64),
+) -> Vec<RawDocumentBuf> {
+    let (mut statements, mut bytes, mut total) = (Vec::new(), 0, 0);
+    for item in items.iter().take(STATEMENTS) {
+        let (statement, weight) = statement(*item);
+        bytes += statement.as_bytes().len();
+        total += weight;
+        if (bytes > BYTES || total > WEIGHT) && !statements.is_empty() {
+            break;
         }
+        statements.push(statement);
     }
-
-    fn next(&mut self) -> Option<Result<Command>> {
-        let (mut items, resent) = self.queue.pop_front()?;
-        let (name, array) = self.verb.names();
-        let mut writer = Writer::new();
-        writer.text(name, self.collection);
-        writer.flag("ordered", false);
-        writer.long("maxTimeMS", self.limit.as_millis() as i64);
-        writer.document("writeConcern");
-        writer.text("w", "majority");
-        writer.flag("j", true);
-        writer.int("wtimeout", MAJORITY.as_millis() as i32);
-        writer.close();
-        writer.array(array);
-        let (mut count, mut weight) = (0, 0);
-        for item in items.iter().take(self.statements) {
-            weight += (self.weigh)(*item);
-            let before = writer.len();
-            writer.document(count);
-            (self.encode)(&mut writer, *item);
-            writer.close();
-            if (writer.len() > BYTES || weight > WEIGHT) && count > 0 {
-                writer.truncate(before);
-                break;
-            }
-            count += 1;
-        }
-        let left = items.split_off(count);
-        if !left.is_empty() {
-            self.queue.push_front((left, resent));
-        }
-        if writer.len() > LIMIT {
-            let what = format!(
-                "a document for {} is larger than MongoDB's 16 MB",
-                self.collection
-            );
-            return Some(Err(Error::Unsupported(what)));
-        }
-        let body = writer.finish();
-        Some(Ok(Command {
-            body,
-            items,
-            resent,
-        }))
-    }
+    statements
 }
 
 #[cfg(test)]

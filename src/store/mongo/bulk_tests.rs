@@ -1,87 +1,47 @@
 //! Tests how statements become commands, and how replies are read.
 
-use bson::doc;
+use bson::{Document, doc, rawdoc};
 
+use super::super::MongoOptions;
 use super::*;
 
-/// Returns inserts of numbers, each with a text of `bytes` bytes.
-fn numbered<W: Fn(usize) -> u64>(
-    items: std::ops::Range<usize>,
-    weigh: W,
-    bytes: usize,
-) -> Commands<'static, W, impl Fn(&mut Writer, usize)> {
-    Commands {
-        verb: Verb::Insert,
-        collection: "numbers",
-        queue: VecDeque::from([(items.collect(), false)]),
-        statements: STATEMENTS,
-        limit: Duration::from_secs(18),
-        weigh,
-        encode: move |writer: &mut Writer, item| {
-            writer.int("_id", item as i32);
-            writer.text("x", &"x".repeat(bytes));
-        },
-    }
-}
-
-fn commands(items: std::ops::Range<usize>, bytes: usize) -> Vec<(Document, Vec<usize>)> {
-    let mut commands = numbered(items, |_| 1, bytes);
-    std::iter::from_fn(|| commands.next())
-        .map(|command| command.unwrap())
-        .map(|command| (Document::try_from(command.body).unwrap(), command.items))
-        .collect()
+/// Returns how many of these statements fit into a command, given the weight and bytes of each.
+fn filled(items: usize, weigh: impl Fn(usize) -> u64, bytes: usize) -> usize {
+    let items: Vec<usize> = (0..items).collect();
+    let statement = |item| (rawdoc! {"x": "x".repeat(bytes)}, weigh(item));
+    fill(&items, statement).len()
 }
 
 #[test]
-fn statements_are_split_by_number_and_each_command_has_its_options() {
-    let commands = commands(0..2_500, 1);
-    let sizes: Vec<_> = commands.iter().map(|(_, items)| items.len()).collect();
-    assert_eq!(sizes, [1_000, 1_000, 500]);
-    let (last, items) = commands.last().unwrap();
-    assert_eq!(items[0], 2_000);
-    assert_eq!(last.get_str("insert").unwrap(), "numbers");
-    assert_eq!(last.get_array("documents").unwrap().len(), 500);
-    assert!(!last.get_bool("ordered").unwrap());
-    assert_eq!(last.get_i64("maxTimeMS").unwrap(), 18_000);
-    let concern = last.get_document("writeConcern").unwrap();
-    assert_eq!(concern.get_str("w").unwrap(), "majority");
-}
-
-#[test]
-fn statements_are_split_by_size_and_none_is_lost() {
-    let commands = commands(0..20, 1 << 20);
-    let items: Vec<_> = commands
-        .iter()
-        .flat_map(|(_, items)| items.clone())
-        .collect();
-    assert_eq!(items, (0..20).collect::<Vec<_>>());
-    assert!(commands.len() >= 3);
+fn statements_are_split_by_number_and_size() {
+    assert_eq!(filled(2_500, |_| 1, 1), STATEMENTS);
+    assert_eq!(filled(20, |_| 1, 1 << 20), 7);
+    assert_eq!(filled(3, |_| 1, 9 << 20), 1);
+    assert_eq!(filled(0, |_| 1, 1), 0);
 }
 
 #[test]
 fn expensive_statements_limit_the_size_of_a_command() {
-    let weigh = |item| if item == 6 { 3 * WEIGHT } else { WEIGHT / 2 };
-    let mut commands = numbered(0..7, weigh, 1);
-    let sizes = std::iter::from_fn(|| commands.next()).map(|command| command.unwrap().items.len());
-    assert_eq!(sizes.collect::<Vec<_>>(), [2, 2, 2, 1]);
+    assert_eq!(filled(7, |_| WEIGHT / 2, 1), 2);
+    let weigh = |item| if item == 0 { 3 * WEIGHT } else { 1 };
+    assert_eq!(filled(7, weigh, 1), 1);
 }
 
-#[test]
-fn a_command_that_timed_out_is_split_and_later_ones_are_no_larger() {
-    let mut commands = numbered(0..8, |item| if item < 5 { 1 } else { WEIGHT / 2 }, 1);
-    let first = commands.next().unwrap().unwrap();
-    assert_eq!((first.items.len(), first.resent), (6, false));
-    commands.halve(&first.items);
-    let rest: Vec<_> = std::iter::from_fn(|| commands.next())
-        .map(|command| command.unwrap())
-        .map(|command| (command.items, command.resent))
-        .collect();
-    let expected = [
-        (vec![0, 1, 2], true),
-        (vec![3, 4, 5], true),
-        (vec![6, 7], false),
-    ];
-    assert_eq!(rest, expected);
+#[tokio::test]
+async fn each_command_has_its_options() {
+    let options = MongoOptions::default();
+    let store = Mongo::connect("mongodb://localhost", options)
+        .await
+        .unwrap();
+    let statements = [rawdoc! {"_id": 1}, rawdoc! {"_id": 2}];
+    let command = store.command(Verb::Insert, "numbers", &statements).unwrap();
+    let command = Document::try_from(command).unwrap();
+    assert_eq!(command.get_str("insert").unwrap(), "numbers");
+    assert_eq!(command.get_array("documents").unwrap().len(), 2);
+    assert!(!command.get_bool("ordered").unwrap());
+    assert_eq!(command.get_i64("maxTimeMS").unwrap(), 18_000);
+    let concern = command.get_document("writeConcern").unwrap();
+    assert_eq!(concern.get_str("w").unwrap(), "majority");
 }
 
 #[test]

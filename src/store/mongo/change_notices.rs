@@ -13,7 +13,9 @@ use bson::{Bson, RawDocument, RawDocumentBuf, doc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use mongodb::options::{Acknowledgment, CollectionOptions, CursorType, ReadConcern, WriteConcern};
+use mongodb::{ClientSession, SessionCursor};
 
+use super::bulk::Verb;
 use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::{CHANGE_NOTICES, Mongo};
 use crate::domain::ChangeNotice;
@@ -34,7 +36,7 @@ impl Mongo {
     pub(super) async fn prepare_notices(&self) {
         if let Err(error) = self.create_notices().await {
             let error = error.to_string();
-            tracing::warn!(error, "processes cannot tell each other that feeds changed");
+            tracing::warn!(error, "processes cannot send each other change notices");
         }
     }
 
@@ -44,30 +46,21 @@ impl Mongo {
             .first()
             .and_then(|of| of.get_document("options").ok());
         let is_capped = options.is_some_and(|of| of.get_bool("capped").unwrap_or_default());
-        let db = &self.0.db;
-        let notices = self.collection(CHANGE_NOTICES);
-        self.patiently("creating the collection of change notices", || async {
-            if listed.is_empty() {
-                let created = db
-                    .create_collection(CHANGE_NOTICES)
-                    .capped(true)
-                    .size(BYTES);
-                match created.await.map_err(Failure::from) {
-                    Err(failure) if failure.code == Some(NAMESPACE_EXISTS) => {}
-                    created => created?,
-                }
-            } else if !is_capped {
-                let convert = doc! {"convertToCapped": CHANGE_NOTICES, "size": BYTES as i64};
-                db.run_command(convert).await?;
-            }
-            if notices.find_one(doc! {}).await?.is_none() {
-                notices
-                    .insert_one(doc! {"k": "first", "u": bytes(Vec::new())})
-                    .await?;
-            }
-            Ok(())
-        })
-        .await
+        let size = BYTES as i64;
+        if listed.is_empty() {
+            let create = doc! {"create": CHANGE_NOTICES, "capped": true, "size": size};
+            drop(self.run(&self.0.db, create, &[NAMESPACE_EXISTS]).await?);
+        } else if !is_capped {
+            let convert = doc! {"convertToCapped": CHANGE_NOTICES, "size": size};
+            drop(self.run(&self.0.db, convert, &[]).await?);
+        }
+        let first = self.find(CHANGE_NOTICES, doc! {}).limit(1);
+        if first.ids().await?.is_empty() {
+            let first = doc! {"k": "first", "u": bytes(Vec::new())};
+            let inserted = self.write(Verb::Insert, CHANGE_NOTICES, [first]);
+            inserted.await?.complete()?;
+        }
+        Ok(())
     }
 
     /// Sends a change notice to all processes. A failure is only logged.
@@ -85,7 +78,7 @@ impl Mongo {
         };
         tracing::warn!(
             error,
-            "other processes were not told that feeds changed, and notice later"
+            "a change notice was not sent; other processes see the change later"
         );
     }
 }
@@ -93,7 +86,7 @@ impl Mongo {
 #[async_trait]
 impl ChangeNotices for Mongo {
     async fn change_notices(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
-        let doing = "listening for what changes in feeds";
+        let doing = "subscribing to change notices";
         self.prepare_notices().await;
         let latest = CollectionOptions::builder()
             .read_concern(ReadConcern::local())
@@ -104,17 +97,23 @@ impl ChangeNotices for Mongo {
         // An ObjectId starts with its time in seconds.
         let now = ObjectId::new().timestamp().timestamp_millis() / 1_000;
         let second = u32::try_from(now - PAST).unwrap_or_default();
-        let [a, b, c, d] = second.to_be_bytes();
-        let since = ObjectId::from_bytes([a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let since = ObjectId::from_parts(second, [0; 5], [0; 3]);
         let cursor = notices
             .find(doc! {"_id": {"$gte": since}})
             .cursor_type(CursorType::TailableAwait)
             .max_await_time(AWAIT);
-        let failed =
-            move |error: mongodb::error::Error| Error::database(doing, Failure::from(error));
-        let followed = self.follow(cursor).await;
-        let followed = followed.map_err(|failure| Error::database(doing, failure))?;
-        let notices = followed.map(move |raw| raw.map(|raw| read(&raw)).map_err(failed));
+        // It does not raise the cluster time, because the server's time says nothing about a
+        // majority.
+        let failed = move |failure: Failure| Error::database(doing, failure);
+        let mut session = self.session().await.map_err(failed)?;
+        let cursor = cursor.session(&mut session).await;
+        let cursor = cursor.map_err(|error| failed(error.into()))?;
+        let next = move |(mut cursor, mut session): (SessionCursor<_>, ClientSession)| async move {
+            let found = cursor.stream(&mut session).next().await.transpose();
+            let found: Option<RawDocumentBuf> = found.map_err(|error| failed(error.into()))?;
+            Ok(found.map(|found| (read(&found), (cursor, session))))
+        };
+        let notices = stream::try_unfold((cursor, session), next);
         Ok(stream::once(async { Ok(ChangeNotice::All) })
             .chain(notices)
             .boxed())

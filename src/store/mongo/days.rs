@@ -7,18 +7,17 @@
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::{Bson, Document, RawArrayBuf, RawBson, RawDocumentBuf, doc, rawdoc};
+use bson::{Document, RawArrayBuf, RawBson, RawDocumentBuf, doc, rawdoc};
 use futures::TryStreamExt;
-use futures::stream::{self, BoxStream, StreamExt};
-use mongodb::raw_batch_cursor::RawBatch;
+use futures::stream::{BoxStream, StreamExt};
 
 use super::Mongo;
 use super::bulk::Verb;
-use super::patience::{DUPLICATE, Failure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
-use super::reads::{Resuming, at_once};
+use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
+use super::reads::at_once;
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::store::{DaySum, Days, Error, Export, Import, Page, RawStack, Result, Summing, extjson};
+use crate::store::{DaySum, Days, Error, Export, Import, Page, Result, Summing, extjson};
 
 /// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
@@ -33,16 +32,6 @@ const LEAVING: &str = "leaving_";
 /// Returns a pattern for the names of this day's renamed collections.
 fn leaving(day: Day) -> String {
     format!("^{LEAVING}{}_[0-9a-f]{{24}}$", day.collection())
-}
-
-/// The result of a rename.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Renamed {
-    Yes,
-    /// There is no collection with the old name.
-    Missing,
-    /// There already is a collection with the new name.
-    NameInUse,
 }
 
 #[async_trait]
@@ -72,15 +61,16 @@ impl Days for Mongo {
         let renamed = format!("{LEAVING}{name}_{}", ObjectId::new());
         self.known_days().remove(&day);
         // If the name is in use or the source is missing, an earlier attempt may have succeeded.
-        if self.rename(&name, &renamed).await? == Renamed::Missing
+        if self.rename(&name, &renamed).await? == Err(NAMESPACE_NOT_FOUND)
             && self.collections(&format!("^{renamed}$")).await?.is_empty()
         {
             return Ok(sum.stacks == 0);
         }
         let mut summing = Summing::default();
-        let mut chunks = self.lines(format!("comparing {day}"), renamed.clone());
+        let mut chunks = self.all_of(renamed.clone());
         while let Some(chunk) = chunks.try_next().await? {
-            chunk.iter().for_each(|line| summing.add(line));
+            let lines = chunk.iter().map(|document| extjson::to_line(document));
+            lines.for_each(|line| summing.add(&line));
         }
         drop(chunks);
         if summing.end() != *sum {
@@ -95,12 +85,14 @@ impl Days for Mongo {
         match which {
             Export::Records(kind) => self.export_records(kind),
             Export::Day(day) => {
-                let pages = self.lines(format!("exporting {day}"), day.collection());
-                let page = |lines| Page {
-                    lines,
+                let page = |chunk: Vec<RawDocumentBuf>| Page {
+                    lines: chunk
+                        .iter()
+                        .map(|document| extjson::to_line(document))
+                        .collect(),
                     bad: Vec::new(),
                 };
-                pages.map_ok(page).boxed()
+                self.all_of(day.collection()).map_ok(page).boxed()
             }
         }
     }
@@ -126,12 +118,11 @@ impl Days for Mongo {
 impl Mongo {
     /// Counts by reading the documents: the server's metadata may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
-        let doing = format!("counting the stacks of {day}");
         let mut names = self.collections(&leaving(day)).await?;
         names.push(day.collection());
         let mut stacks = 0;
         for name in names {
-            stacks += self.count_matching(&doing, &name, &doc! {}, None).await?;
+            stacks += self.count_matching(&name, doc! {}, None).await?;
         }
         Ok(stacks)
     }
@@ -142,14 +133,16 @@ impl Mongo {
         day: Day,
         documents: &[RawDocumentBuf],
     ) -> Result<Vec<usize>> {
-        let (doing, name) = (format!("restoring {day}"), day.collection());
-        let all = (0..documents.len()).collect();
-        let inserted = self.write_some(&doing, Verb::Insert, &name, documents, all);
-        let refused = inserted.await?.refused.into_iter();
-        let stored = refused.map(|refused| match refused.failure.code {
-            Some(DUPLICATE | DUPLICATE_FRACTION) => Ok(refused.item),
-            _ => Err(Error::database(&doing, refused.failure)),
-        });
+        let inserted = self
+            .write(Verb::Insert, &day.collection(), documents)
+            .await?;
+        let stored = inserted
+            .refused
+            .into_iter()
+            .map(|refused| match refused.failure.code {
+                Some(DUPLICATE | DUPLICATE_FRACTION) => Ok(refused.item),
+                _ => Err(Error::database(&inserted.doing, refused.failure)),
+            });
         stored.collect()
     }
 
@@ -158,47 +151,31 @@ impl Mongo {
     /// only once.
     async fn rename_back(&self, day: Day, renamed: &str) -> Result<()> {
         self.known_days().remove(&day);
-        if self.rename(renamed, &day.collection()).await? != Renamed::NameInUse {
+        if self.rename(renamed, &day.collection()).await? != Err(NAMESPACE_EXISTS) {
             return Ok(());
         }
-        let doing = format!("putting {day} together again");
-        let mut chunks = self.lines(format!("restoring {day}"), renamed.to_owned());
-        while let Some(lines) = chunks.try_next().await? {
-            let unreadable = |error| Error::corrupt(format!("a stack of {day}"), error);
-            let documents = lines.iter().map(|line| extjson::from_line(line));
-            let documents: Vec<RawDocumentBuf> = documents
-                .collect::<std::result::Result<_, _>>()
-                .map_err(unreadable)?;
+        let (name, mut chunks) = (day.collection(), self.all_of(renamed.to_owned()));
+        while let Some(documents) = chunks.try_next().await? {
             let stored = self.insert_into(day, &documents).await?;
             let statements = stored.iter().map(|item| put_before(&documents[*item]));
-            let statements: Vec<RawDocumentBuf> = statements.collect();
-            let (name, all) = (day.collection(), (0..statements.len()).collect());
-            let updated = self.write_some(&doing, Verb::Update, &name, &statements, all);
-            updated.await?.complete(&doing)?;
+            let updated = self.write(Verb::Update, &name, statements);
+            updated.await?.complete()?;
         }
         drop(chunks);
         self.drop_collection(renamed).await
     }
 
-    async fn rename(&self, from: &str, to: &str) -> Result<Renamed> {
+    /// Renames a collection. Returns the error code if there is none, or the new name is in use.
+    async fn rename(&self, from: &str, to: &str) -> Result<std::result::Result<(), i32>> {
         let db = self.0.db.name();
-        let command = doc! {
+        let rename = doc! {
             "renameCollection": format!("{db}.{from}"),
             "to": format!("{db}.{to}"),
             "writeConcern": {"w": "majority"},
         };
-        let admin = self.0.client.database("admin");
-        self.patiently(&format!("renaming {from}"), || async {
-            match admin.run_command(command.clone()).await.map(drop) {
-                Ok(()) => Ok(Renamed::Yes),
-                Err(error) => match Failure::from(error) {
-                    failure if failure.code == Some(NAMESPACE_NOT_FOUND) => Ok(Renamed::Missing),
-                    failure if failure.code == Some(NAMESPACE_EXISTS) => Ok(Renamed::NameInUse),
-                    failure => Err(failure),
-                },
-            }
-        })
-        .await
+        let expected = [NAMESPACE_NOT_FOUND, NAMESPACE_EXISTS];
+        let renamed = self.run(&self.admin(), rename, &expected).await?;
+        Ok(renamed.map(drop))
     }
 
     /// Returns the names of the collections that match a pattern, without views.
@@ -210,51 +187,19 @@ impl Mongo {
     }
 
     async fn drop_collection(&self, name: &str) -> Result<()> {
-        let collection = self.collection(name);
-        self.patiently(&format!("dropping {name}"), || async {
-            Ok(collection.drop().await?)
-        })
-        .await
+        let drop = doc! {"drop": name, "writeConcern": {"w": "majority"}};
+        self.run(&self.0.db, drop, &[NAMESPACE_NOT_FOUND])
+            .await
+            .map(|_| ())
     }
 
-    /// Streams the documents of a collection as lines, in the order of their `_id`s.
-    pub(super) fn lines(
+    /// Streams all documents of a collection.
+    pub(super) fn all_of(
         &self,
-        doing: String,
-        name: String,
-    ) -> BoxStream<'_, Result<Vec<RawStack>>> {
-        let cursor = Resuming::new(self.clone(), doing, name, CHUNK, doc! {});
-        stream::try_unfold(cursor, next_lines).boxed()
+        collection: String,
+    ) -> BoxStream<'static, Result<Vec<RawDocumentBuf>>> {
+        self.documents(collection, doc! {}, CHUNK)
     }
-}
-
-/// Reads the next batch as lines.
-async fn next_lines(mut cursor: Resuming) -> Result<Option<(Vec<RawStack>, Resuming)>> {
-    while let Some(batch) = cursor.next().await? {
-        if let Some((lines, rest)) = read_lines(&cursor.collection, &batch)? {
-            cursor.resume_at(rest);
-            return Ok(Some((lines, cursor)));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns the documents as lines, and a filter for those after them; `None` if there are no
-/// documents. The filter is `None` if the last `_id` cannot be compared.
-fn read_lines(name: &str, batch: &RawBatch) -> Result<Option<(Vec<RawStack>, Option<Document>)>> {
-    let corrupt = || Error::corrupt(format!("a batch of {name}"), "it is no BSON");
-    let documents = batch.doc_slices().map_err(|_| corrupt())?;
-    let (mut lines, mut rest) = (Vec::new(), None);
-    for document in documents {
-        let document = document.map_err(|_| corrupt())?;
-        let document = document.as_document().ok_or_else(corrupt)?;
-        lines.push(extjson::to_line(document));
-        let id = document.get("_id").ok().flatten();
-        rest = Some(id.and_then(|id| Bson::try_from(id).ok()));
-    }
-    // `$gt` alone compares values of one type only.
-    let after = |id: Bson| doc! {"$expr": {"$gt": ["$_id", {"$literal": id}]}};
-    Ok(rest.map(|id| (lines, id.map(after))))
 }
 
 /// Returns a statement that puts the entries of this document before the stored ones, unless the

@@ -11,10 +11,10 @@ use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
-use super::bulk::Verb;
-use super::grouped::{self, Change};
-use super::reads::{at_once, records};
-use super::{DELIVERIES, Mongo, date, in_order, lease, put};
+use super::bulk::{Update, Verb};
+use super::grouped::{Change, operators};
+use super::reads::records;
+use super::{DELIVERIES, Mongo, date, given, lease};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
@@ -23,32 +23,24 @@ use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Ta
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 
-/// The number of rows that are corrected at the same time.
-const CORRECTED: usize = 8;
-
 #[async_trait]
 impl Deliveries for Mongo {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
-        let doing = "opening deliveries";
         let records = rows.iter().map(DeliveryRecord::document);
-        let inserted = self.write(doing, Verb::Insert, DELIVERIES, records);
-        let refused = inserted.await?.duplicates(doing)?;
+        let inserted = self.write(Verb::Insert, DELIVERIES, records).await?;
+        let refused = inserted.duplicates()?;
         let mut opened = vec![true; rows.len()];
-        let mut doubtful = Vec::new();
-        for refused in refused {
+        for refused in &refused {
             opened[refused.item] = false;
-            // If the insert was sent twice, it may have conflicted with its own row.
-            if refused.resent {
-                doubtful.push(refused.item);
-            }
         }
+        // If the insert was sent twice, it may have conflicted with its own row.
+        let doubtful = refused.iter().filter(|refused| refused.resent);
+        let doubtful: Vec<usize> = doubtful.map(|refused| refused.item).collect();
         let ids: Vec<DeliveryId> = doubtful.iter().map(|item| rows[*item].id.clone()).collect();
-        let stored = self.deliveries(&ids).await?;
-        for (item, stored) in doubtful.into_iter().zip(stored) {
-            let row = &rows[item];
-            let is_ours =
-                |stored: Delivery| stored.marker == row.marker && stored.lease == row.lease;
-            opened[item] = stored.is_some_and(is_ours);
+        for (item, stored) in doubtful.into_iter().zip(self.deliveries(&ids).await?) {
+            let (row, stored) = (&rows[item], stored.as_ref());
+            opened[item] = stored.map(|stored| (stored.marker, &stored.lease))
+                == Some((row.marker, &row.lease));
         }
         Ok(opened)
     }
@@ -77,12 +69,16 @@ impl Deliveries for Mongo {
                 (of_call, usize::MAX)
             }
         };
-        let lease = doc! {"owner": owner, "until": date(until)};
-        let (doing, order) = ("claiming deliveries", doc! {"slot": 1});
-        let claimed = self.claim_raw(doing, DELIVERIES, &rows, order.clone(), lease, || {
-            self.find_ids(doing, DELIVERIES, &rows, order.clone(), limit)
-        });
-        records::<DeliveryRecord>(doing, &claimed.await?).collect()
+        let (order, lease) = (
+            doc! {"slot": 1},
+            doc! {"owner": owner, "until": date(until)},
+        );
+        let find = || {
+            let free = self.find(DELIVERIES, rows.clone()).sort(order.clone());
+            free.limit(limit).ids()
+        };
+        let claimed = self.claim_raw(DELIVERIES, &rows, order.clone(), lease, find);
+        records::<DeliveryRecord>(&claimed.await?)
     }
 
     async fn advance(
@@ -93,8 +89,12 @@ impl Deliveries for Mongo {
         transitions: &[Transition],
     ) -> Result<Vec<bool>> {
         let change = |transition: &Transition, revision: Oid| {
+            // Only rows that are not settled and that this owner has leased.
+            let is_open = doc! {"$in": [
+                DeliveryState::Pending.as_str(), DeliveryState::Sending.as_str(),
+            ]};
             let mut change = Change {
-                when: held(owner),
+                when: doc! {"slot": {"$exists": true}, "lease.owner": owner, "state": is_open},
                 set: doc! {"stamp": revision},
                 ..Change::default()
             };
@@ -111,10 +111,10 @@ impl Deliveries for Mongo {
                     when.insert("state", DeliveryState::Pending.as_str());
                     // A repeated command must not count the attempt again.
                     when.insert("stamp", doc! {"$ne": revision});
-                    set.insert("state", DeliveryState::Sending.as_str());
-                    set.insert("lease.until", date(until));
-                    set.insert("call", call);
-                    set.insert("tried", date(now));
+                    set.extend(doc! {
+                        "state": DeliveryState::Sending.as_str(), "lease.until": date(until),
+                        "call": call, "tried": date(now),
+                    });
                     own.insert("items", i64::from(*items));
                     add.insert("attempts", 1);
                 }
@@ -130,11 +130,13 @@ impl Deliveries for Mongo {
                 }
                 Transition::Defer(deferral) => {
                     require(when, deferral.from);
-                    set.insert("state", deferral.state.as_str());
                     // A lease without an owner blocks claims until then, and the release of an
                     // owner's leases does not end it.
-                    set.insert("lease", doc! {"until": date(deferral.not_before)});
-                    put(set, "reason", deferral.reason.as_deref());
+                    set.extend(given(doc! {
+                        "state": deferral.state.as_str(),
+                        "lease": {"until": date(deferral.not_before)},
+                        "reason": deferral.reason.as_deref(),
+                    }));
                     // The owner loses the lease here, so a repeated command counts nothing.
                     if deferral.has_failed {
                         add.insert("refusals", 1);
@@ -142,15 +144,16 @@ impl Deliveries for Mongo {
                 }
                 Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                     require(when, settlement.from);
-                    set.insert("state", settlement.state.as_str());
-                    set.insert("settled", date(now));
-                    own.insert("items", i64::from(settlement.items));
-                    put(own, "provider_id", settlement.provider_id.as_deref());
-                    put(set, "reason", settlement.reason.as_deref());
-                    // The reason for an earlier deferral no longer applies.
-                    if settlement.reason.is_none() {
-                        unset.insert("reason", "");
-                    }
+                    set.extend(doc! {"state": settlement.state.as_str(), "settled": date(now)});
+                    own.extend(given(doc! {
+                        "items": i64::from(settlement.items),
+                        "provider_id": settlement.provider_id.as_deref(),
+                    }));
+                    match &settlement.reason {
+                        Some(reason) => set.insert("reason", reason),
+                        // The reason for an earlier deferral no longer applies.
+                        None => unset.insert("reason", ""),
+                    };
                     if matches!(transition, Transition::Conclude(_)) {
                         unset.extend(open());
                     }
@@ -158,12 +161,10 @@ impl Deliveries for Mongo {
             }
             (Bson::from(transition.id().as_str()), change)
         };
-        self.change_each("changing deliveries", DELIVERIES, transitions, change)
-            .await
+        self.change_each(DELIVERIES, transitions, change).await
     }
 
     async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
-        let doing = "closing deliveries";
         let settled = DeliveryState::ALL
             .into_iter()
             .filter(|state| state.settled());
@@ -176,10 +177,8 @@ impl Deliveries for Mongo {
             };
             (Bson::from(id.as_str()), change)
         };
-        let closings: Vec<_> = ids.iter().map(close).collect();
-        let closings = grouped::statements(doing, &closings)?;
-        let closed = self.write(doing, Verb::Update, DELIVERIES, closings);
-        closed.await?.complete(doing).map(drop)
+        let changes: Vec<_> = ids.iter().map(close).collect();
+        self.change_all(DELIVERIES, &changes).await.map(drop)
     }
 
     async fn correct(
@@ -189,19 +188,32 @@ impl Deliveries for Mongo {
     ) -> Result<Vec<Corrected>> {
         let ids: Vec<DeliveryId> = corrections.iter().map(|one| one.id().clone()).collect();
         let stored = self.deliveries(&ids).await?;
-        let mut answers = vec![Corrected::OtherState; corrections.len()];
-        let correct = |place: usize| {
-            let (correction, stored) = (&corrections[place], stored[place].as_ref());
-            async move {
-                let answer = match stored.map(Delivery::slot) {
-                    Some(slot) => self.correct_one(now, correction, slot).await?,
-                    None => Corrected::OtherState,
-                };
-                Ok((place, answer))
-            }
+        let revision = Oid::new();
+        let correct = |(correction, row): (&Correction, &Option<Delivery>)| {
+            let slot = row.as_ref().map(Delivery::slot);
+            correcting(now, correction, slot.unwrap_or_default(), revision)
         };
-        let answer = |(place, answer): (usize, Corrected)| answers[place] = answer;
-        at_once(CORRECTED, 0..corrections.len(), correct, answer).await?;
+        let statements = corrections.iter().zip(&stored).map(correct);
+        let corrected = self.write(Verb::Update, DELIVERIES, statements);
+        let busy = corrected.await?.duplicates()?;
+        // An attempt whose reply was lost may have corrected some.
+        let (ids, revision) = (
+            ids.iter().map(|id| Bson::from(id.as_str())),
+            revision.into(),
+        );
+        let ids: Vec<Bson> = ids.collect();
+        let rows = ids.iter().map(|id| (id, &revision)).collect();
+        let done = self.are_stored(DELIVERIES, "stamp", rows).await?;
+        let mut answers: Vec<Corrected> = done
+            .iter()
+            .map(|done| match done {
+                true => Corrected::Done,
+                false => Corrected::OtherState,
+            })
+            .collect();
+        for refused in busy {
+            answers[refused.item] = Corrected::Busy;
+        }
         if answers.contains(&Corrected::Done) {
             // Emails are built from the next reads, as after a claim, so these must be current.
             self.caught_up().await?;
@@ -234,15 +246,6 @@ impl Deliveries for Mongo {
     }
 }
 
-/// Selects rows that are not settled and that this owner has leased.
-fn held(owner: &str) -> Document {
-    let open = [
-        DeliveryState::Pending.as_str(),
-        DeliveryState::Sending.as_str(),
-    ];
-    doc! {"slot": {"$exists": true}, "state": {"$in": open.as_slice()}, "lease.owner": owner}
-}
-
 /// Requires that a row in no call is still in none.
 fn require(when: &mut Document, from: DeliveryState) {
     if from == DeliveryState::Pending {
@@ -255,91 +258,82 @@ fn open() -> Document {
     doc! {"slot": "", "lease": ""}
 }
 
-impl Mongo {
-    async fn correct_one(
-        &self,
-        now: DateTime<Utc>,
-        correction: &Correction,
-        slot: String,
-    ) -> Result<Corrected> {
-        let revision = Oid::new();
-        let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
-        let (from, mut set, unset) = match correction {
-            Correction::Cancel { reason, .. } => {
-                let canceled = DeliveryState::Canceled.as_str();
-                let set = doc! {"state": canceled, "settled": date(now), "reason": reason};
-                (pending, set, open())
-            }
-            Correction::Judge {
-                decision, reason, ..
-            } => {
-                let (set, unset) = match decision {
-                    OperatorDecision::Sent => (
-                        doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},
-                        Document::new(),
-                    ),
-                    OperatorDecision::NotSent => (
-                        doc! {"state": pending.as_str(), "slot": slot, "lease": lease(None), "reason": reason},
-                        doc! {"settled": ""},
-                    ),
-                };
-                (DeliveryState::Unknown, set, unset)
-            }
-            Correction::Reopen(row) => {
-                let mut set = doc! {
-                    "state": pending.as_str(),
-                    "slot": slot,
-                    "lease": lease(row.lease.as_ref()),
-                    "created": date(now),
-                    "refusals": 0,
-                    "reopened": i64::from(row.reopened),
-                };
-                if let Some(reach) = &row.watermarks {
-                    let cover = |(stack, n): &(StackId, u32)| doc! {"s": stack.to_string(), "n": i64::from(*n)};
-                    set.insert("covers", reach.iter().map(cover).collect::<Vec<_>>());
-                }
-                let unset = doc! {"settled": "", "call": "", "tried": "", "provider_id": ""};
-                (DeliveryState::Failed, set, unset)
-            }
-        };
-        set.insert("stamp", revision);
-        let update = grouped::operators([("$set", set), ("$unset", unset)]);
-        // With its own revision, it was corrected by an attempt whose reply was lost.
-        let is_open = from == pending;
-        let before = doc! {"state": from.as_str(), "slot": {"$exists": is_open}};
-        let which = [before, doc! {"stamp": revision}];
-        let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
-        let doing = "correcting deliveries";
-        let updated = self.update_one(doing, DELIVERIES, &which, &update, false);
-        Ok(match updated.await? {
-            Some(1) => Corrected::Done,
-            Some(_) => Corrected::OtherState,
-            None => Corrected::Busy,
-        })
-    }
+/// Returns the statement that corrects a row. Another open row with the slot makes it a duplicate.
+fn correcting(
+    now: DateTime<Utc>,
+    correction: &Correction,
+    slot: String,
+    revision: Oid,
+) -> Update<Document> {
+    let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
+    let (from, mut set, unset) = match correction {
+        Correction::Cancel { reason, .. } => {
+            let canceled = DeliveryState::Canceled.as_str();
+            let set = doc! {"state": canceled, "settled": date(now), "reason": reason};
+            (pending, set, open())
+        }
+        Correction::Judge {
+            decision, reason, ..
+        } => {
+            let (set, unset) = match decision {
+                OperatorDecision::Sent => (
+                    doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},
+                    doc! {},
+                ),
+                OperatorDecision::NotSent => (
+                    doc! {"state": pending.as_str(), "slot": slot, "lease": lease(None), "reason": reason},
+                    doc! {"settled": ""},
+                ),
+            };
+            (DeliveryState::Unknown, set, unset)
+        }
+        Correction::Reopen(row) => {
+            let cover =
+                |(stack, n): &(StackId, u32)| doc! {"s": stack.to_string(), "n": i64::from(*n)};
+            let covers = row.watermarks.as_ref();
+            let covers = covers.map(|all| all.iter().map(cover).collect::<Vec<_>>());
+            let set = given(doc! {
+                "state": pending.as_str(),
+                "slot": slot,
+                "lease": lease(row.lease.as_ref()),
+                "created": date(now),
+                "refusals": 0,
+                "reopened": i64::from(row.reopened),
+                "covers": covers,
+            });
+            let unset = doc! {"settled": "", "call": "", "tried": "", "provider_id": ""};
+            (DeliveryState::Failed, set, unset)
+        }
+    };
+    set.insert("stamp", revision);
+    // With its own revision, it was corrected by an attempt whose reply was lost.
+    let is_open = from == pending;
+    let before = doc! {"state": from.as_str(), "slot": {"$exists": is_open}};
+    let which = [before, doc! {"stamp": revision}];
+    let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
+    Update::new(which, operators([("$set", set), ("$unset", unset)]))
+}
 
+impl Mongo {
     async fn newest(&self, filter: &DeliveryFilter<'_>, limit: usize) -> Result<Vec<Delivery>> {
         let rows = match *filter {
             DeliveryFilter::Ids(ids) => {
-                let (doing, names) = ("reading deliveries", ids.iter().map(DeliveryId::as_str));
-                return self
-                    .records_by_id::<DeliveryRecord>(doing, DELIVERIES, names)
-                    .await;
+                let rows = self.find_by_id(DELIVERIES, ids.iter().map(DeliveryId::as_str));
+                return rows.records::<DeliveryRecord>().await;
             }
             DeliveryFilter::State(state) => doc! {"state": state.as_str()},
             DeliveryFilter::StateSince(state, since) => doc! {
                 "state": state.as_str(), "created": {"$gte": date(since)},
             },
             DeliveryFilter::StateWithin(state, span, feedback) => {
-                let mut rows = doc! {"state": state.as_str()};
-                let mut created = Document::new();
-                created.extend(span.since.map(|since| ("$gte".to_owned(), date(since))));
-                created.extend(span.until.map(|until| ("$lt".to_owned(), date(until))));
-                if !created.is_empty() {
-                    rows.insert("created", created);
-                }
-                put(&mut rows, "feedback.news", feedback.map(ReportKind::as_str));
-                rows
+                let created = given(doc! {
+                    "$gte": span.since.map(date), "$lt": span.until.map(date),
+                });
+                given(doc! {
+                    "state": state.as_str(),
+                    "created": Some(created).filter(|range| !range.is_empty()),
+                    "feedback.news": feedback.map(ReportKind::as_str),
+                })
             }
             DeliveryFilter::User(user) => doc! {"user": user.as_str()},
             DeliveryFilter::OpenDigests(users) => {
@@ -352,9 +346,9 @@ impl Mongo {
             }
             DeliveryFilter::ProviderIds(ids) => doc! {"provider_id": {"$in": ids}},
         };
-        let options = in_order(doc! {"created": -1, "_id": -1}, limit);
-        let doing = "looking for deliveries";
-        self.find_records::<DeliveryRecord>(doing, DELIVERIES, &rows, options)
-            .await
+        let newest = self
+            .find(DELIVERIES, rows)
+            .sort(doc! {"created": -1, "_id": -1});
+        newest.limit(limit).records::<DeliveryRecord>().await
     }
 }

@@ -10,13 +10,10 @@ use async_trait::async_trait;
 use bson::{Document, RawBsonRef, doc};
 use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use mongodb::options::FindOptions;
 
 use super::feedback::not_lifted;
 use super::journal::{DONE, PENDING};
-use super::{
-    ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, LEASES, Mongo, SUPPRESSIONS, date, in_order,
-};
+use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, LEASES, Mongo, SUPPRESSIONS, date};
 use crate::domain::{BatchState, DeliveryState, FanoutState};
 use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, Result, Topology};
 
@@ -24,12 +21,9 @@ use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, R
 const COUNTED: usize = 2;
 
 impl Mongo {
-    async fn run_on_admin(&self, doing: &str, command: &str) -> Result<Document> {
-        let db = self.0.client.database("admin");
-        self.patiently(doing, || async {
-            Ok(db.run_command(doc! {command: 1}).await?)
-        })
-        .await
+    async fn hello(&self) -> Result<Document> {
+        let hello = self.run(&self.admin(), doc! {"hello": 1}, &[]).await?;
+        Ok(hello.unwrap_or_default())
     }
 
     async fn count_one(&self, what: Counted) -> Result<u64> {
@@ -49,16 +43,11 @@ impl Mongo {
             Counted::Batches(state) => (BATCHES, in_state(state.as_str())),
             Counted::Deliveries(state) => (DELIVERIES, in_state(state.as_str())),
         };
-        let doing = format!("counting {collection}");
-        let mut count = self
-            .count_matching(&doing, collection, &filter, None)
-            .await?;
+        let mut count = self.count_matching(collection, filter, None).await?;
         if what == Counted::Batches(BatchState::Closing) {
             // A batch that has ended is in its accumulator for a moment, until it is filed.
-            let ended = doc! {"ended.id": {"$exists": true}};
-            let options = FindOptions::builder().projection(doc! {"ended.id": 1});
-            let found = self.find_raw(&doing, ACCUMULATORS, &ended, options.build());
-            for accumulator in found.await? {
+            let ended = self.find(ACCUMULATORS, doc! {"ended.id": {"$exists": true}});
+            for accumulator in ended.fields(doc! {"ended.id": 1}).raw().await? {
                 let ended = accumulator.get_array("ended");
                 count += ended.map_or(0, |ended| ended.into_iter().count()) as u64;
             }
@@ -70,42 +59,35 @@ impl Mongo {
     async fn pile(
         &self,
         collection: &str,
-        filter: &Document,
+        filter: Document,
         since: &str,
         most: u64,
     ) -> Result<Pile> {
-        let mut first = in_order(doc! {since: 1}, 1);
-        first.projection = Some(doc! {since: 1, "_id": i32::from(since == "_id")});
-        let first = self.find_raw(OUTSTANDING, collection, filter, first);
-        let count = self.count_matching(OUTSTANDING, collection, filter, Some(most));
+        let first = self.find(collection, filter.clone()).sort(doc! {since: 1});
+        let field = doc! {since: 1, "_id": i32::from(since == "_id")};
+        let first = first.limit(1).fields(field).raw();
+        let count = self.count_matching(collection, filter, Some(most));
         let (first, count) = futures::try_join!(first, count)?;
-        let since = first
-            .first()
-            .and_then(|first| time_of(first.get(since).ok()??));
+        let first = first.first().and_then(|first| first.get(since).ok()?);
+        let since = first.and_then(time_of);
         Ok(Pile { count, since })
     }
 
     /// Returns whether the client is connected to a router, as in a sharded cluster.
     pub(super) async fn is_routed(&self) -> Result<bool> {
-        let detect = || async {
-            let hello = self.run_on_admin("greeting the server", "hello").await?;
-            Ok(topology(&hello) == Topology::Sharded)
-        };
+        let detect = || async { Ok(topology(&self.hello().await?) == Topology::Sharded) };
         self.0.routed.get_or_try_init(detect).await.copied()
     }
 }
 
-const OUTSTANDING: &str = "counting the outstanding work";
-
 #[async_trait]
 impl Diagnostics for Mongo {
     async fn condition(&self) -> Result<Condition> {
-        let hello = self.run_on_admin("greeting the server", "hello").await?;
+        let hello = self.hello().await?;
         let read = Instant::now();
-        let built = self
-            .run_on_admin("reading the version", "buildInfo")
-            .await?;
-        let (schema, missing_indexes) = futures::join!(self.schema(), self.missing());
+        let built = self.run(&self.admin(), doc! {"buildInfo": 1}, &[]).await?;
+        let (schema, missing_indexes) = futures::join!(self.schema(), self.missing_indexes());
+        let built = built.unwrap_or_default();
         let version = built.get_str("version").unwrap_or("unknown").to_owned();
         Ok(Condition {
             engine: Engine::Mongo {
@@ -120,25 +102,18 @@ impl Diagnostics for Mongo {
     }
 
     async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
-        let at_most = |collection, filter| async move {
-            self.count_matching(OUTSTANDING, collection, &filter, Some(most))
-                .await
-        };
-        let pile = |collection, filter, since| async move {
-            self.pile(collection, &filter, since, most).await
-        };
+        let at_most = |collection, filter| self.count_matching(collection, filter, Some(most));
+        let pile = |collection, filter, since| self.pile(collection, filter, since, most);
         let rows =
             |state: DeliveryState| pile(DELIVERIES, doc! {"state": state.as_str()}, "created");
-        let (fanouts, batches_open, batches_due, leases) = futures::try_join!(
+        let (fanouts, batches_open, batches_due, leases, pending, sending, unknown) = futures::try_join!(
             pile(FANOUTS, doc! {"state": PENDING}, "_id"),
             at_most(ACCUMULATORS, doc! {"open.id": {"$exists": true}}),
             pile(ACCUMULATORS, doc! {"due": {"$lte": date(now)}}, "due"),
             at_most(LEASES, doc! {"until": {"$gt": date(now)}}),
-        )?;
-        let (pending, sending, unknown) = futures::try_join!(
             rows(DeliveryState::Pending),
             rows(DeliveryState::Sending),
-            rows(DeliveryState::Unknown)
+            rows(DeliveryState::Unknown),
         )?;
         Ok(Outstanding {
             fanouts,

@@ -9,17 +9,17 @@ use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use chrono::Weekday;
 use chrono_tz::Tz;
-use mongodb::options::Collation;
 use sha2::{Digest, Sha256};
 
-use super::bulk::{Verb, Write, delete_one};
+use super::bulk::{Replacement, Verb, delete_one};
 use super::schema::any_case;
-use super::{FOLLOWS, INBOXES, Mongo, Replacement, USERS, ids_in_order, put};
+use super::{FOLLOWS, INBOXES, Mongo, USERS, given};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::{Revision, UnreadableField};
 use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
 use crate::store::contract::in_order_of;
 use crate::store::record::fields::As;
+use crate::store::record::small::Follow;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
 use crate::store::{Directory, Error, FollowChange, FollowFilter, PeopleFilter, Result, UserField};
@@ -30,25 +30,14 @@ const FOLLOWS_AT_ONCE: usize = 1_000;
 #[async_trait]
 impl Directory for Mongo {
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
-        let doing = "putting users";
         let put = |user: &User| {
-            let (u, revision) = revised(doing, user)?;
-            let unread = user.revision == Revision::NONE;
-            let rev = (!unread).then_some(user.revision.0 as i64);
-            let write = Write {
-                q: doc! {"_id": user.id.as_str(), "rev": rev},
-                u,
-                // A record that was deleted since it was read must not be recreated.
-                upsert: unread,
-            };
-            Ok(Replacement {
-                id: user.id.as_str().into(),
-                revision: revision.into(),
-                statement: write_bson(doing, &write)?,
-            })
+            let (record, revision) = revised(user)?;
+            let read = Some(user.revision).filter(|read| *read != Revision::NONE);
+            let revisions = (read.map(|read| Bson::from(read.0 as i64)), revision.into());
+            Replacement::new(user.id.as_str(), "rev", revisions, record)
         };
         let records: Vec<Replacement> = users.iter().map(put).collect::<Result<_>>()?;
-        let put = self.replace_each(doing, USERS, "rev", &records).await;
+        let put = self.replace_each(USERS, "rev", &records).await;
         // Feeds count muted items as read, and omit events from before `start`.
         let changes_feed = |user: &&User| !user.mutes.is_empty() || user.start.is_some();
         let changed = users.iter().filter(changes_feed);
@@ -61,21 +50,20 @@ impl Directory for Mongo {
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
-        let names = ids.iter().map(UserId::as_str);
-        let found = self.find_by_id("reading users", USERS, names).await?;
+        let found = self.find_by_id(USERS, ids.iter().map(UserId::as_str));
+        let found = found.raw().await?;
         let found = found.iter().filter_map(|raw| known(raw));
         Ok(in_order_of(ids, found, |user| &user.id))
     }
 
     async fn delete_user(&self, id: &UserId) -> Result<bool> {
-        let (user, theirs) = (doc! {"_id": id.as_str()}, doc! {"_id.u": id.as_str()});
+        let user = doc! {"_id": id.as_str()};
         // Checked first: a deletion that is repeated after a lost reply finds nothing.
-        let found = self.page("reading a user", USERS, user.clone(), None, 1);
-        let existed = !found.await?.is_empty();
-        let doing = "deleting a user";
-        self.delete_matching(doing, FOLLOWS, &theirs).await?;
-        self.delete_matching(doing, INBOXES, &user).await?;
-        self.delete_matching(doing, USERS, &user).await?;
+        let existed = !self.find(USERS, user.clone()).ids().await?.is_empty();
+        self.delete_matching(FOLLOWS, doc! {"_id.u": id.as_str()})
+            .await?;
+        self.delete_matching(INBOXES, user.clone()).await?;
+        self.delete_matching(USERS, user).await?;
         self.notify(ChangeNotice::people([id.as_str()])).await;
         self.forget_actor(id).await?;
         Ok(existed)
@@ -89,14 +77,12 @@ impl Directory for Mongo {
         let records = follows.iter().map(|follow| doc! {"_id": follow_id(follow)});
         match change {
             FollowChange::Follow => {
-                let doing = "recording follows";
-                let inserted = self.write(doing, Verb::Insert, FOLLOWS, records);
-                inserted.await?.duplicates(doing).map(drop)
+                let inserted = self.write(Verb::Insert, FOLLOWS, records);
+                inserted.await?.duplicates().map(drop)
             }
             FollowChange::Unfollow => {
-                let doing = "forgetting follows";
-                let deleted = self.write(doing, Verb::Delete, FOLLOWS, records.map(delete_one));
-                deleted.await?.complete(doing).map(drop)
+                let deleted = self.write(Verb::Delete, FOLLOWS, records.map(delete_one));
+                deleted.await?.complete().map(drop)
             }
         }
     }
@@ -107,80 +93,73 @@ impl Directory for Mongo {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>> {
-        let (doing, mut matching, collation) = match *filter {
+        let mut collation = None;
+        let mut matching = match *filter {
             PeopleFilter::Follow(key) => return self.followers(key, after, limit).await,
-            // Other programs may have written numbers, which are not user ids.
-            PeopleFilter::All => ("listing users", doc! {"_id": {"$gte": ""}}, None),
-            PeopleFilter::Near { point, km } => {
-                ("looking for people near a point", near(point, km), None)
-            }
+            PeopleFilter::All => doc! {},
+            PeopleFilter::Near { point, km } => near(point, km),
             PeopleFilter::Address(address) => {
                 let spellings = address.spellings();
                 let spellings: Vec<&str> = spellings.iter().map(Address::reveal).collect();
-                let same = doc! {"email": {"$in": spellings}};
-                ("looking for users by their address", same, Some(any_case()))
+                collation = Some(any_case());
+                doc! {"email": {"$in": spellings}}
             }
-            PeopleFilter::Chose(choices) => {
-                ("looking for people by their choices", chose(choices), None)
-            }
+            PeopleFilter::Chose(choices) => chose(choices),
         };
-        put(
-            &mut matching,
-            "_id",
-            after.map(|after| doc! {"$gt": after.as_str()}),
-        );
-        let found = self.page(doing, USERS, matching, collation, limit);
-        let id = |user: &RawDocumentBuf| Some(UserId::stored(user.get_str("_id").ok()?));
-        Ok(found.await?.iter().filter_map(id).collect())
+        // Other programs may have written numbers, which are not user ids.
+        let after = match after {
+            Some(after) => doc! {"$gt": after.as_str()},
+            None => doc! {"$gte": ""},
+        };
+        matching.insert("_id", after);
+        let mut found = self
+            .find(USERS, matching)
+            .sort(doc! {"_id": 1})
+            .limit(limit);
+        found.options.collation = collation;
+        let id = |user: &Bson| Some(UserId::stored(user.as_str()?));
+        Ok(found.ids().await?.iter().filter_map(id).collect())
     }
 
     async fn values(&self, field: UserField) -> Result<Vec<String>> {
         let field = match field {
-            UserField::Zone => "tz",
-            UserField::Locale => "locale",
+            UserField::Zone => "$tz",
+            UserField::Locale => "$locale",
         };
-        self.distinct_texts("reading a field of all users", USERS, field)
-            .await
+        let group = vec![doc! {"$group": {"_id": field}}];
+        let found = self.aggregate(Some(USERS), group).await?;
+        let text = |value: &RawDocumentBuf| value.get_str("_id").ok().map(str::to_owned);
+        Ok(found.iter().filter_map(text).collect())
     }
 
     async fn find_follows(&self, which: FollowFilter<'_>) -> Result<Vec<(FollowKey, UserId)>> {
-        let doing = "reading follows";
-        let follow = |id: &Bson| {
-            let (key, user) = names(id)?;
-            Some((FollowKey::stored(key), UserId::stored(user)))
-        };
-        let mut found = Vec::new();
-        match which {
+        let found = match which {
             FollowFilter::Of { user, after, limit } => {
-                let mut filter = doc! {"_id.u": user.as_str()};
                 let after = after.map(|after| doc! {"$gt": after.as_str()});
-                put(&mut filter, "_id.k", after);
-                let order = doc! {"_id.k": 1};
-                let ids = self.find_ids(doing, FOLLOWS, &filter, order, limit);
-                found.extend(ids.await?.iter().filter_map(follow));
+                let theirs = given(doc! {"_id.u": user.as_str(), "_id.k": after});
+                let found = self.find(FOLLOWS, theirs).sort(doc! {"_id.k": 1});
+                found.limit(limit).raw().await?
             }
             FollowFilter::Each(follows) => {
+                let mut found = Vec::new();
                 for follows in follows.chunks(FOLLOWS_AT_ONCE) {
-                    let ids: Vec<Document> = follows.iter().map(follow_id).collect();
-                    let filter = doc! {"_id": {"$in": &ids}};
-                    let ids = self.find_ids(doing, FOLLOWS, &filter, doc! {}, ids.len());
-                    found.extend(ids.await?.iter().filter_map(follow));
+                    let ids = follows.iter().map(follow_id);
+                    found.extend(self.find_by_id(FOLLOWS, ids).raw().await?);
                 }
+                found
             }
-        }
-        Ok(found)
+        };
+        let follow = |raw: &RawDocumentBuf| {
+            let Follow { id } = read_bson::<Follow>(raw).ok()?;
+            Some((FollowKey::stored(id.k), UserId::stored(id.u)))
+        };
+        Ok(found.iter().filter_map(follow).collect())
     }
 }
 
 /// Returns the `_id` of a follow, which has no other fields.
 fn follow_id((key, user): &(FollowKey, UserId)) -> Document {
     doc! {"k": key.as_str(), "u": user.as_str()}
-}
-
-/// Returns the key and the user in a follow's `_id`.
-fn names(id: &Bson) -> Option<(&str, &str)> {
-    let id = id.as_document()?;
-    Some((id.get_str("k").ok()?, id.get_str("u").ok()?))
 }
 
 impl Mongo {
@@ -194,27 +173,15 @@ impl Mongo {
         // text.
         let (key, after) = (key.as_str(), after.map_or("", UserId::as_str));
         let filter = doc! {"_id": {"$gt": {"k": key, "u": after}, "$lt": {"k": key, "u": {}}}};
-        let found = self.page("reading followers", FOLLOWS, filter, None, limit);
-        let user = |follow: &RawDocumentBuf| {
-            let user = follow.get_document("_id").and_then(|id| id.get_str("u"));
+        let found = self.find(FOLLOWS, filter).sort(doc! {"_id": 1});
+        let user = |follow: &Bson| {
+            let user = follow
+                .as_document()
+                .and_then(|follow| follow.get_str("u").ok());
             user.map(UserId::stored)
-                .map_err(|error| Error::corrupt("a follow", error))
+                .ok_or_else(|| Error::corrupt("a follow", "it has no user"))
         };
-        found.await?.iter().map(user).collect()
-    }
-
-    /// Returns `_id`s in ascending order.
-    async fn page(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: Document,
-        collation: Option<Collation>,
-        limit: usize,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        let mut ids = ids_in_order(doc! {"_id": 1}, limit);
-        (ids.batch_size, ids.collation) = (Some(PAGE), collation);
-        self.find_raw(doing, collection, &filter, ids).await
+        found.limit(limit).ids().await?.iter().map(user).collect()
     }
 }
 
@@ -236,31 +203,25 @@ fn known(raw: &RawDocument) -> Option<User> {
     Some(User { unreadable, ..user })
 }
 
-/// Selects users within this distance of a point, whose `_id` is text.
+/// Selects users within this distance of a point.
 fn near(point: Point, km: f64) -> Document {
     let radius = km / EARTH_RADIUS_KM;
     match radius < std::f64::consts::PI {
         true => {
             let sphere = doc! {"$centerSphere": [[point.lng(), point.lat()], radius]};
-            doc! {"loc": {"$geoWithin": sphere}, "_id": {"$gte": ""}}
+            doc! {"loc": {"$geoWithin": sphere}}
         }
         // The whole Earth: all users with a location.
-        false => doc! {"loc": {"$exists": true, "$ne": null}, "_id": {"$gte": ""}},
+        false => doc! {"loc": {"$exists": true, "$ne": null}},
     }
 }
 
 /// Selects users who made these choices. The server treats an absent field as null, so null selects
 /// users without a choice.
 fn chose(choices: &DueChoices) -> Document {
-    let cadences = choices
-        .cadences
-        .iter()
-        .map(|of| Bson::from(of.map(Cadence::as_str)));
+    let cadences = choices.cadences.iter().map(|of| of.map(Cadence::as_str));
     let weekday = |day: Weekday| day.to_string().to_lowercase();
-    let weekdays = choices
-        .weekdays
-        .iter()
-        .map(|day| Bson::from(day.map(weekday)));
+    let weekdays = choices.weekdays.iter().map(|day| day.map(weekday));
     doc! {
         "tz": choices.tz.map(Tz::name),
         "digest.hour": choices.hour.map(i32::from),
@@ -271,8 +232,8 @@ fn chose(choices: &DueChoices) -> Document {
 
 /// Encodes a user with a revision that is a hash of the content. So a write that is repeated after
 /// a lost reply finds its own revision.
-pub(super) fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)> {
-    let mut record = write_bson(doing, &UserRecord::from_value(user))?;
+pub(super) fn revised(user: &User) -> Result<(RawDocumentBuf, i64)> {
+    let mut record = write_bson("encoding a user", &UserRecord::from_value(user))?;
     let hash = Sha256::digest(record.as_bytes());
     let mut rev = [0; 8];
     rev.copy_from_slice(&hash[..8]);
@@ -281,6 +242,3 @@ pub(super) fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)>
     record.append(cstr!("rev"), rev);
     Ok((record, rev))
 }
-
-/// Ids per batch.
-const PAGE: u32 = 10_000;

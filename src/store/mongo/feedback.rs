@@ -8,19 +8,17 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::FindOptions;
 use serde::Deserialize;
 
-use super::bulk::{Verb, Write};
-use super::reads::document;
-use super::{DELIVERIES, Mongo, SEEN_REPORTS, SOFT_BOUNCES, SUPPRESSIONS, date, in_order};
+use super::bulk::{Update, Verb};
+use super::{DELIVERIES, Mongo, SEEN_REPORTS, SOFT_BOUNCES, SUPPRESSIONS, date};
 use crate::domain::{
     Address, DeliveryId, DeliveryState, Feedback, Reason, ReportCounts, ReportKind, Suppression,
 };
 use crate::store::record::fields::{As, Count};
-use crate::store::record::small::SuppressionRecord;
+use crate::store::record::small::{Sighting, SuppressionRecord};
 use crate::store::record::{read_fields, write_bson};
 use crate::store::types::graver;
 use crate::store::{
@@ -56,10 +54,10 @@ impl Suppressions for Mongo {
             .flatten()
             .chain(&folded)
             .map(Address::reveal);
-        let doing = "looking for suppressed addresses";
-        let found = self.records_by_id::<SuppressionRecord>(doing, SUPPRESSIONS, names);
-        let keyed = |found: Suppression| (found.address.clone(), found);
-        let found: HashMap<Address, Suppression> = found.await?.into_iter().map(keyed).collect();
+        let found = self.find_by_id(SUPPRESSIONS, names);
+        let found = found.records::<SuppressionRecord>().await?.into_iter();
+        let found: HashMap<Address, Suppression> =
+            found.map(|found| (found.address.clone(), found)).collect();
         // The most severe one, for all spellings that earlier versions may have stored.
         let state = |(spellings, folded): (&Vec<Address>, &Address)| AddressState {
             suppression: (spellings.iter().filter_map(|spelling| found.get(spelling)))
@@ -80,16 +78,13 @@ impl Suppressions for Mongo {
         let mut filter = not_lifted();
         let from = from.as_ref().map_or("", Address::reveal);
         filter.insert("_id", doc! {"$gt": from});
-        let options = in_order(doc! {"_id": 1}, limit);
-        let doing = "listing suppressed addresses";
-        self.find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
-            .await
+        let found = self.find(SUPPRESSIONS, filter).sort(doc! {"_id": 1});
+        found.limit(limit).records::<SuppressionRecord>().await
     }
 }
 
 impl Mongo {
     async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
-        let doing = "suppressing addresses";
         let statement = |news: &Suppression| {
             let lighter = Reason::ALL.into_iter().filter(|other| *other < news.reason);
             let lighter: Vec<&str> = lighter.map(Reason::as_str).collect();
@@ -105,16 +100,13 @@ impl Mongo {
                 lifted: None,
                 ..news.clone()
             };
-            let record = doc! {"$mergeObjects": [literal(doing, &record)?, {"lifted": "$lifted"}]};
+            let record = doc! {"$mergeObjects": [literal(&record)?, {"lifted": "$lifted"}]};
             let graver = doc! {"$cond": [outweighs, record, "$$ROOT"]};
-            Ok(Write {
-                q: doc! {"_id": news.address.folded().reveal()},
-                u: [doc! {"$replaceWith": graver}],
-                upsert: true,
-            })
+            let named = doc! {"_id": news.address.folded().reveal()};
+            Ok(Update::upsert(named, [doc! {"$replaceWith": graver}]))
         };
         let statements: Vec<_> = suppressions.iter().map(statement).collect::<Result<_>>()?;
-        self.upsert(doing, SUPPRESSIONS, statements).await
+        self.upsert(SUPPRESSIONS, statements).await
     }
 
     async fn lift(
@@ -123,7 +115,6 @@ impl Mongo {
         at: DateTime<Utc>,
         expired: DateTime<Utc>,
     ) -> Result<bool> {
-        let doing = "lifting a suppression";
         let state = self
             .address_states(std::slice::from_ref(address))
             .await?
@@ -132,19 +123,15 @@ impl Mongo {
         if let Some(stored) = &stored {
             // If the address was suppressed again since that read, it stays suppressed.
             let lifted = doc! {"lifted": date(at.max(stored.at))};
-            let record = literal(doing, stored)?;
-            let write = Write {
-                q: doc! {"_id": stored.address.folded().reveal()},
-                u: [doc! {"$replaceWith": {"$mergeObjects": [record, "$$ROOT", lifted]}}],
-                upsert: true,
-            };
-            self.upsert(doing, SUPPRESSIONS, [write]).await?;
+            let merged = doc! {"$mergeObjects": [literal(stored)?, "$$ROOT", lifted]};
+            let named = doc! {"_id": stored.address.folded().reveal()};
+            let lift = Update::upsert(named, [doc! {"$replaceWith": merged}]);
+            self.upsert(SUPPRESSIONS, [lift]).await?;
         }
-        let folded = address.folded();
-        let spellings = address.spellings();
+        let (folded, spellings) = (address.folded(), address.spellings());
         let bounces: Vec<Document> = spellings.iter().map(of_address).collect();
-        let bounces = doc! {"$or": bounces};
-        self.delete_matching(doing, SOFT_BOUNCES, &bounces).await?;
+        self.delete_matching(SOFT_BOUNCES, doc! {"$or": bounces})
+            .await?;
         let others = spellings.iter().filter(|spelling| **spelling != folded);
         let others: Vec<&str> = others.map(Address::reveal).collect();
         let over = doc! {
@@ -152,7 +139,7 @@ impl Mongo {
             "$expr": {"$lte": ["$at", "$lifted"]},
         };
         let gone = doc! {"$or": [{"_id": {"$in": others}}, over]};
-        self.delete_matching(doing, SUPPRESSIONS, &gone).await?;
+        self.delete_matching(SUPPRESSIONS, gone).await?;
         Ok(stored.is_some())
     }
 
@@ -164,26 +151,25 @@ impl Mongo {
         since: DateTime<Utc>,
     ) -> Result<u64> {
         let address = address.folded();
-        let doing = "noting a soft bounce";
-        let note = Write {
-            q: doc! {"_id": {"a": address.reveal(), "d": delivery.as_str()}},
-            u: doc! {"$min": {"at": date(at)}},
-            upsert: true,
-        };
-        self.upsert(doing, SOFT_BOUNCES, [note]).await?;
+        let id = doc! {"_id": {"a": address.reveal(), "d": delivery.as_str()}};
+        let note = Update::upsert(id, doc! {"$min": {"at": date(at)}});
+        self.upsert(SOFT_BOUNCES, [note]).await?;
         let mut over = of_address(&address);
         over.insert("at", doc! {"$lt": date(since)});
-        self.delete_matching(doing, SOFT_BOUNCES, &over).await?;
-        let left = of_address(&address);
-        self.count_matching(doing, SOFT_BOUNCES, &left, None).await
+        self.delete_matching(SOFT_BOUNCES, over).await?;
+        self.count_matching(SOFT_BOUNCES, of_address(&address), None)
+            .await
     }
 }
 
 /// Encodes a suppression as an expression, in which a dollar sign does not start a field path.
-fn literal(doing: &'static str, suppression: &Suppression) -> Result<Document> {
-    let record = write_bson(doing, &SuppressionRecord::from_value(suppression))?;
-    let record = Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
-    Ok(doc! {"$literal": record})
+fn literal(suppression: &Suppression) -> Result<Document> {
+    let record = write_bson(
+        "encoding a suppression",
+        &SuppressionRecord::from_value(suppression),
+    )?;
+    let record = Document::try_from(record);
+    Ok(doc! {"$literal": record.map_err(|error| Error::corrupt("a suppression", error))?})
 }
 
 /// Selects the documents that suppress an address now, as [`Suppression::is_lifted`] does.
@@ -195,7 +181,7 @@ pub(super) fn not_lifted() -> Document {
 /// all text.
 fn of_address(address: &Address) -> Document {
     let address = address.reveal();
-    doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": Bson::Document(Document::new())}}}
+    doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": {}}}}
 }
 
 /// The number of emails of one kind.
@@ -215,23 +201,22 @@ struct ReportGroup {
 #[async_trait]
 impl Feedbacks for Mongo {
     async fn note_feedback(&self, news: &[(DeliveryId, Feedback)]) -> Result<()> {
-        let doing = "noting what became of mails";
         let statement = |(id, news): &(DeliveryId, Feedback)| {
             let better: Vec<&str> = news.news.better().map(ReportKind::as_str).collect();
             let (kind, at) = (news.news.as_str(), date(news.at));
-            Write {
-                q: doc! {"_id": id.as_str(), "$or": [
-                    {"feedback": {"$exists": false}},
-                    {"feedback.news": {"$in": better}},
-                    {"feedback.news": kind, "feedback.at": {"$gt": at.clone()}},
-                ]},
-                u: doc! {"$set": {"feedback": {"news": kind, "at": at}}},
-                upsert: false,
-            }
+            let is_worse = doc! {"_id": id.as_str(), "$or": [
+                {"feedback": {"$exists": false}},
+                {"feedback.news": {"$in": better}},
+                {"feedback.news": kind, "feedback.at": {"$gt": at.clone()}},
+            ]};
+            Update::new(
+                is_worse,
+                doc! {"$set": {"feedback": {"news": kind, "at": at}}},
+            )
         };
         let statements = news.iter().map(statement);
-        let noted = self.write(doing, Verb::Update, DELIVERIES, statements);
-        noted.await?.complete(doing).map(drop)
+        let noted = self.write(Verb::Update, DELIVERIES, statements);
+        noted.await?.complete().map(drop)
     }
 
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
@@ -239,24 +224,14 @@ impl Feedbacks for Mongo {
         let settled = doc! {"settled": {"$gte": date(since)}, "state": {"$in": states.as_slice()}};
         let kind = doc! {"state": "$state", "news": "$feedback.news"};
         let count = doc! {"_id": kind, "mails": {"$sum": 1}};
-        let steps = [doc! {"$match": settled}, doc! {"$group": count}];
-        let doing = "counting what became of mails";
-        let counted = self.aggregate(doing, Some(DELIVERIES), &steps, None);
+        let steps = vec![doc! {"$match": settled}, doc! {"$group": count}];
         let mut report_counts = ReportCounts::default();
-        for counted in &counted.await? {
+        for counted in &self.aggregate(Some(DELIVERIES), steps).await? {
             let ReportCount { of, mails } = read_fields("the feedback of deliveries", counted)?;
             report_counts.settled(of.state, of.news, mails.0);
         }
         Ok(report_counts)
     }
-}
-
-/// A document `{_id, mark, until}`.
-#[derive(Deserialize)]
-struct SeenReport {
-    #[serde(rename = "_id")]
-    id: String,
-    mark: String,
 }
 
 #[async_trait]
@@ -267,46 +242,28 @@ impl SeenReports for Mongo {
         now: DateTime<Utc>,
         until: Option<DateTime<Utc>>,
     ) -> Result<Vec<Option<String>>> {
-        let keys: Vec<&str> = marks.iter().map(|(key, _)| key.as_str()).collect();
-        if keys.is_empty() {
-            return Ok(Vec::new());
+        if let Some(until) = until {
+            // A TTL index would use the server's clock.
+            let over = doc! {"until": {"$lte": date(now)}};
+            self.delete_matching(SEEN_REPORTS, over).await?;
+            let statement = |(key, mark): &(String, String)| {
+                let set = doc! {"$set": {"mark": mark, "until": date(until)}};
+                Update::upsert(doc! {"_id": key, "until": {"$lte": date(now)}}, set)
+            };
+            let statements = marks.iter().map(statement);
+            let kept = self.write(Verb::Update, SEEN_REPORTS, statements);
+            // A stored key rejects the upsert, so the first mark stays. An earlier attempt of this
+            // command may have stored it.
+            kept.await?.duplicates()?;
         }
-        let Some(until) = until else {
-            return self.stored_marks(&keys, now).await;
+        let mut found = self.find_by_id(SEEN_REPORTS, marks.iter().map(|(key, _)| key));
+        found.filter.insert("until", doc! {"$gt": date(now)});
+        let found = found.records::<Sighting>().await?.into_iter();
+        let stored: HashMap<String, String> = found.map(|one| (one.key, one.mark)).collect();
+        let mark = |(key, mark): &(String, String)| {
+            let new = until.map(|_| mark.clone());
+            stored.get(key).cloned().or(new)
         };
-        let doing = "noting what was seen";
-        // A TTL index would use the server's clock.
-        let over = doc! {"until": {"$lte": date(now)}};
-        self.delete_matching(doing, SEEN_REPORTS, &over).await?;
-        let statement = |(key, mark): &(String, String)| Write {
-            q: doc! {"_id": key, "until": {"$lte": date(now)}},
-            u: doc! {"$set": {"mark": mark, "until": date(until)}},
-            upsert: true,
-        };
-        let statements = marks.iter().map(statement);
-        let kept = self.write(doing, Verb::Update, SEEN_REPORTS, statements);
-        // A stored key rejects the upsert, so the first mark stays. An earlier attempt of this
-        // command may have stored it.
-        kept.await?.duplicates(doing)?;
-        let stored = self.stored_marks(&keys, now).await?.into_iter().zip(marks);
-        let first = stored.map(|(stored, (_, mark))| stored.or_else(|| Some(mark.clone())));
-        Ok(first.collect())
-    }
-}
-
-impl Mongo {
-    /// Returns the marks under these keys that have not expired.
-    async fn stored_marks(&self, keys: &[&str], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
-        let filter = doc! {"_id": {"$in": keys}, "until": {"$gt": date(now)}};
-        let doing = "looking for what was seen";
-        let found = self.find_raw(doing, SEEN_REPORTS, &filter, FindOptions::default());
-        let mut marks = HashMap::new();
-        for record in &found.await? {
-            if document(doing, record).is_some() {
-                let SeenReport { id, mark } = read_fields("sighting", record)?;
-                marks.insert(id, mark);
-            }
-        }
-        Ok(keys.iter().map(|key| marks.get(*key).cloned()).collect())
+        Ok(marks.iter().map(mark).collect())
     }
 }

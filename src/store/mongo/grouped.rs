@@ -4,7 +4,7 @@
 //! same change share a statement, which takes individual values from a table by `_id`. A repeated
 //! statement may match fewer records; then their revisions show which changes were made.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
@@ -36,39 +36,37 @@ impl Mongo {
     /// the items. Each change has to set `stamp` to the given revision.
     pub(super) async fn change_each<T: Sync>(
         &self,
-        doing: &str,
         collection: &str,
         items: &[T],
         change: impl Fn(&T, Oid) -> (Bson, Change),
     ) -> Result<Vec<bool>> {
-        if items.is_empty() {
-            return Ok(Vec::new());
-        }
         let revision = Oid::new();
         let changes = items.iter().map(|item| change(item, revision));
         let changes: Vec<(Bson, Change)> = changes.collect();
-        let statements = statements(doing, &changes)?;
-        let outcome = self.write(doing, Verb::Update, collection, statements);
-        let outcome = outcome.await?.complete(doing)?;
-        if outcome.n == items.len() as u64 {
+        if self.change_all(collection, &changes).await? == items.len() as u64 {
             return Ok(vec![true; items.len()]);
         }
         // Some conditions did not hold, or a reply was lost. The revisions show which changes were
         // made.
-        let ids: Vec<&Bson> = changes.iter().map(|(id, _)| id).collect();
-        let filter = doc! {"_id": {"$in": &ids}, "stamp": revision};
-        let (order, all) = (Document::new(), usize::MAX);
-        let done = self
-            .find_ids(doing, collection, &filter, order, all)
-            .await?;
-        let done: HashSet<String> = done.iter().map(Bson::to_string).collect();
-        let done = |id: &Bson| done.contains(&id.to_string());
-        Ok(ids.into_iter().map(done).collect())
+        let revision = Bson::from(revision);
+        let records = changes.iter().map(|(id, _)| (id, &revision)).collect();
+        self.are_stored(collection, "stamp", records).await
+    }
+
+    /// Makes these changes. Returns the number of records that match their conditions.
+    pub(super) async fn change_all(
+        &self,
+        collection: &str,
+        changes: &[(Bson, Change)],
+    ) -> Result<u64> {
+        let statements = statements(collection, changes)?;
+        let outcome = self.write(Verb::Update, collection, statements).await?;
+        outcome.complete()
     }
 }
 
 /// Returns the update statements for these changes. Equal changes share statements.
-pub(super) fn statements(doing: &str, changes: &[(Bson, Change)]) -> Result<Vec<Document>> {
+fn statements(doing: &str, changes: &[(Bson, Change)]) -> Result<Vec<Document>> {
     let (mut kinds, mut groups) = (HashMap::new(), Vec::<Vec<&(Bson, Change)>>::new());
     for one in changes {
         let of = &one.1;

@@ -12,12 +12,12 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use compact_str::CompactString;
-use mongodb::options::FindOptions;
 use serde::Deserialize;
 
-use super::bulk::{Verb, encode};
+use super::bulk::Verb;
 use super::grouped::Change;
-use super::{AUDIENCES, FANOUTS, Mongo, date, in_order, oid, put};
+use super::reads::id_of;
+use super::{AUDIENCES, FANOUTS, Mongo, date, given, oid};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{ChangeNotice, Counts, Day, Fanout, Id, Progress, Selector, UserId};
@@ -32,40 +32,35 @@ use crate::store::{
 #[async_trait]
 impl Journal for Mongo {
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
-        let doing = "journalling events";
         let mut keys = HashSet::new();
         let (first, repeated): (Vec<usize>, Vec<usize>) =
             (0..fanouts.len()).partition(|item| keys.insert(fanouts[*item].key.as_str()));
         let mut known: HashSet<usize> = repeated.into_iter().collect();
         let record = |fanout| FanoutRecord::whole(fanout, parts(fanout).len());
-        let encoded = encode(doing, fanouts.iter().map(record))?;
-        self.put_audiences(doing, first.iter().map(|item| &fanouts[*item]))
+        let records = self.encode(Verb::Insert, FANOUTS, fanouts.iter().map(record))?;
+        self.put_audiences(first.iter().map(|item| &fanouts[*item]))
             .await?;
-        let inserted = self.write_some(doing, Verb::Insert, FANOUTS, &encoded, first);
-        let refused = inserted.await?.duplicates(doing)?;
+        let insert = |item: usize| (records[item].clone(), 1);
+        let inserted = self.bulk(Verb::Insert, FANOUTS, first, insert);
+        let refused = inserted.await?.duplicates()?;
         known.extend(refused.iter().map(|refused| refused.item));
         let wanted: Vec<&str> = known.iter().map(|item| &*fanouts[*item].key).collect();
-        let stored = self.stored_under(doing, &wanted).await?;
-        let is_stored =
-            |fanout: &Fanout| stored.get(&fanout.key).map(|found| found.id == fanout.id);
-        let left = refused.iter().map(|refused| &fanouts[refused.item]);
-        let left =
-            left.filter(|fanout| is_stored(fanout) == Some(false) && !parts(fanout).is_empty());
-        let left: Vec<Bson> = left.map(|fanout| oid(fanout.id)).collect();
-        self.remove_audiences(doing, &left).await?;
+        let stored = self.stored_under(&wanted).await?;
         // If the insert was sent twice, it may have conflicted with its own document.
         let doubtful = refused.iter().filter(|refused| refused.resent);
         let doubtful: HashSet<usize> = doubtful.map(|refused| refused.item).collect();
         let answer = |(item, fanout): (usize, &Fanout)| {
-            let is_own = doubtful.contains(&item) && is_stored(fanout) == Some(true);
-            if !known.contains(&item) || is_own {
+            if !known.contains(&item) {
                 return Ok(Accepted::New);
             }
             let conflict = || Error::Conflict {
                 what: format!("fan-out {}", fanout.id),
             };
             let stored = stored.get(&fanout.key).ok_or_else(conflict)?;
-            Ok(Accepted::Known(Box::new(stored.clone())))
+            Ok(match doubtful.contains(&item) && stored.id == fanout.id {
+                true => Accepted::New,
+                false => Accepted::Known(Box::new(stored.clone())),
+            })
         };
         fanouts.iter().enumerate().map(answer).collect()
     }
@@ -77,7 +72,6 @@ impl Journal for Mongo {
         until: DateTime<Utc>,
         most: AtMost,
     ) -> Result<Claimed> {
-        let doing = "claiming fan-outs";
         let free = doc! {
             "state": PENDING,
             "$or": [
@@ -86,11 +80,27 @@ impl Journal for Mongo {
                 {"lease.until": {"$gt": date(furthest_lease(now))}},
             ],
         };
-        let lease = doc! {"owner": owner, "until": date(until)};
-        let claimed = self.claim_raw(doing, FANOUTS, &free, doc! {"_id": 1}, lease, || {
-            self.free_fanouts(doing, &free, most)
-        });
-        self.claimed_of(doing, &claimed.await?).await
+        let (order, lease) = (doc! {"_id": 1}, doc! {"owner": owner, "until": date(until)});
+        let find = || self.free_fanouts(&free, most);
+        let records = self.claim_raw(FANOUTS, &free, order, lease, find).await?;
+        let (mut claimed, mut found) = (Claimed::default(), Vec::new());
+        let bad = |id, error: Error| BadFanout {
+            id,
+            reason: error.to_string(),
+        };
+        for raw in &records {
+            match read_bson::<FanoutRecord>(raw) {
+                Ok(fanout) => found.push(fanout),
+                Err(error) => claimed.bad.push(bad(shown_id(raw), error)),
+            }
+        }
+        for (id, fanout) in self.with_audiences(found).await? {
+            match fanout {
+                Ok(fanout) => claimed.fanouts.push(fanout),
+                Err(error) => claimed.bad.push(bad(id.to_string(), error)),
+            }
+        }
+        Ok(claimed)
     }
 
     async fn save_fanouts(
@@ -100,72 +110,60 @@ impl Journal for Mongo {
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>> {
         let save = |(id, progress): &(Id, Progress), revision: ObjectId| {
-            let (mut set, mut unset) = (doc! {"stamp": revision}, Document::new());
-            let mut own = doc! {"counts": counts_of(progress.counts)};
+            let (set, unset) = match progress.done {
+                true => (doc! {"state": DONE}, doc! {"lease": ""}),
+                false => (doc! {"lease.until": date(until)}, doc! {}),
+            };
             let cursor = progress.cursor.as_ref().map(UserId::as_str);
-            put(&mut own, "cursor", cursor);
-            if progress.done {
-                set.insert("state", DONE);
-                unset.insert("lease", "");
-            } else {
-                set.insert("lease.until", date(until));
-            }
-            let change = Change {
+            let mut change = Change {
                 when: doc! {"state": PENDING, "lease.owner": owner},
                 set,
                 unset,
-                own,
+                own: given(doc! {"counts": counts_of(progress.counts), "cursor": cursor}),
                 ..Change::default()
             };
+            change.set.insert("stamp", revision);
             (oid(*id), change)
         };
-        self.change_each("saving fan-outs", FANOUTS, progress, save)
-            .await
+        self.change_each(FANOUTS, progress, save).await
     }
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
-        let found = self.find_by_id("reading a fan-out", FANOUTS, [oid(id)]);
-        match found.await?.first() {
+        match self.find_by_id(FANOUTS, [oid(id)]).raw().await?.first() {
             Some(raw) => self.whole_fanout(raw).await.map(Some),
             None => Ok(None),
         }
     }
 
     async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
-        let doing = "reading events";
-        let (filter, mut options) = match which {
-            JournalQuery::Ids(ids) => {
-                let ids: Vec<Bson> = ids.iter().map(|id| oid(*id)).collect();
-                (doc! {"_id": {"$in": ids}}, FindOptions::default())
+        let found = match which {
+            JournalQuery::Ids(ids) => self.find_by_id(FANOUTS, ids.iter().map(|id| oid(*id))),
+            JournalQuery::Newest(limit) => {
+                let newest = self.find(FANOUTS, doc! {}).sort(doc! {"_id": -1});
+                newest.limit(limit)
             }
-            JournalQuery::Newest(limit) => (doc! {}, in_order(doc! {"_id": -1}, limit)),
         };
-        options.projection = Some(doc! {"type": 1, "objects": 1, "details": 1});
-        let found = self.find_raw(doing, FANOUTS, &filter, options).await?;
+        let found = found.fields(doc! {"type": 1, "objects": 1, "details": 1});
         let read = |raw: &RawDocumentBuf| if_readable(read_bson::<EventsRecord>(raw));
-        Ok(found.iter().filter_map(read).collect())
+        Ok(found.raw().await?.iter().filter_map(read).collect())
     }
 
     async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
         // The index on `state` covers this query.
-        let pipeline = [
+        let pipeline = vec![
             doc! {"$match": {"state": PENDING}},
             doc! {"$sort": {"_id": 1}},
             doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
             doc! {"$project": {"_id": 1, "day": 1}},
             doc! {"$group": {"_id": "$day", "first": {"$min": "$_id"}}},
         ];
-        let doing = "reading pending fan-outs";
-        let found = self.aggregate(doing, Some(FANOUTS), &pipeline, None);
         let mut pending = PendingFanouts::default();
-        for found in found.await? {
+        for found in self.aggregate(Some(FANOUTS), pipeline).await? {
             let first = found.get_object_id("first").ok();
             let at = first.map(|id| Id::from_bytes(id.bytes()).time());
             pending.oldest = pending.oldest.into_iter().chain(at).min();
-            let group: Result<Group> = read_fields("a fan-out's day", &found);
-            pending
-                .days
-                .extend(if_readable(group).map(|group| group.id));
+            let day: Result<ById<Day>> = read_fields("a fan-out's day", &found);
+            pending.days.extend(if_readable(day).map(|day| day.id));
         }
         pending.days.sort_unstable();
         Ok(pending)
@@ -182,29 +180,31 @@ impl Mongo {
     pub(super) async fn forget_actor(&self, user: &UserId) -> Result<()> {
         let theirs = doc! {"details.actor.id": user.as_str()};
         let words = doc! {"details.actor": "", "details.text": "", "details.data": ""};
-        let unset = doc! {"$unset": words};
-        self.update_matching("erasing an actor", FANOUTS, &theirs, &unset)
+        self.update_matching(FANOUTS, theirs, doc! {"$unset": words})
             .await?;
         self.notify(ChangeNotice::All).await;
         Ok(())
     }
 
-    async fn stored_under(&self, doing: &str, keys: &[&str]) -> Result<HashMap<String, Fanout>> {
+    async fn stored_under(&self, keys: &[&str]) -> Result<HashMap<String, Fanout>> {
         if keys.is_empty() {
             return Ok(HashMap::new());
         }
-        let (filter, options) = (doc! {"key": {"$in": keys}}, FindOptions::default());
-        let found = self.find_records::<FanoutRecord>(doing, FANOUTS, &filter, options);
-        let fanouts = self.fanouts_of(doing, found.await?).await?.into_iter();
-        Ok(fanouts.map(|fanout| (fanout.key.clone(), fanout)).collect())
+        let found = self.find(FANOUTS, doc! {"key": {"$in": keys}});
+        let found = self.with_audiences(found.records::<FanoutRecord>().await?);
+        let keyed = |(_, fanout): (Id, Result<Fanout>)| {
+            let fanout = fanout?;
+            Ok((fanout.key.clone(), fanout))
+        };
+        found.await?.into_iter().map(keyed).collect()
     }
 
     /// Returns the oldest free fan-outs, and the small ones after them up to the first that is not
     /// small. An entry contains its named users and may be long, so only a few are read at a time.
-    async fn free_fanouts(&self, doing: &str, free: &Document, most: AtMost) -> Result<Vec<Bson>> {
+    async fn free_fanouts(&self, free: &Document, most: AtMost) -> Result<Vec<Bson>> {
         let order = doc! {"_id": 1};
-        let oldest = self.find_ids(doing, FANOUTS, free, order.clone(), most.any);
-        let mut ids = oldest.await?;
+        let oldest = self.find(FANOUTS, free.clone()).sort(order.clone());
+        let mut ids = oldest.limit(most.any).ids().await?;
         if ids.len() < most.any {
             return Ok(ids);
         }
@@ -221,13 +221,11 @@ impl Mongo {
             let mut behind = free.clone();
             behind.insert("_id", doc! {"$gt": last});
             let limit = READ_AT_ONCE.min(end - ids.len());
-            let mut options = in_order(order.clone(), limit);
-            options.projection = Some(doc! {"small": &is_small});
-            let found = self.find_raw(doing, FANOUTS, &behind, options).await?;
+            let found = self.find(FANOUTS, behind).sort(order.clone()).limit(limit);
+            let found = found.fields(doc! {"small": &is_small}).raw().await?;
             for raw in &found {
-                let id = raw.get("_id").ok().flatten().map(Bson::try_from);
-                match (id, raw.get_bool("small")) {
-                    (Some(Ok(id)), Ok(true)) => ids.push(id),
+                match (id_of(raw), raw.get_bool("small")) {
+                    (Some(id), Ok(true)) => ids.push(id),
                     _ => return Ok(ids),
                 }
             }
@@ -241,52 +239,7 @@ impl Mongo {
     /// Reads a fan-out with an audience that may be in parts.
     pub(super) async fn whole_fanout(&self, raw: &RawDocument) -> Result<Fanout> {
         let found = vec![read_bson::<FanoutRecord>(raw)?];
-        let mut fanouts = self.fanouts_of("reading a fan-out", found).await?;
-        Ok(fanouts.remove(0))
-    }
-
-    /// Adds the users that are stored in parts to these fan-outs. Each comes with its number of
-    /// parts.
-    async fn fanouts_of(
-        &self,
-        doing: &str,
-        found: Vec<(Fanout, Option<usize>)>,
-    ) -> Result<Vec<Fanout>> {
-        let counted = found.iter();
-        let counted = counted.filter_map(|(fanout, parts)| Some((fanout.id, (*parts)?)));
-        let counted: HashMap<Id, usize> = counted.collect();
-        let mut fanouts: Vec<Fanout> = found.into_iter().map(|(fanout, _)| fanout).collect();
-        let lost = self.fill_audiences(doing, &mut fanouts, &counted).await?;
-        match lost.into_iter().next() {
-            Some((_, error)) => Err(error),
-            None => Ok(fanouts),
-        }
-    }
-
-    /// Decodes claimed records, and reports those whose record or audience cannot be read.
-    async fn claimed_of(&self, doing: &str, records: &[RawDocumentBuf]) -> Result<Claimed> {
-        let (mut claimed, mut counted) = (Claimed::default(), HashMap::new());
-        for raw in records {
-            match read_bson::<FanoutRecord>(raw) {
-                Ok((fanout, parts)) => {
-                    counted.extend(parts.map(|parts| (fanout.id, parts)));
-                    claimed.fanouts.push(fanout);
-                }
-                Err(error) => claimed.bad.push(BadFanout {
-                    id: shown_id(raw),
-                    reason: error.to_string(),
-                }),
-            }
-        }
-        let fanouts = &mut claimed.fanouts;
-        for (id, error) in self.fill_audiences(doing, fanouts, &counted).await? {
-            fanouts.retain(|fanout| fanout.id != id);
-            claimed.bad.push(BadFanout {
-                id: id.to_string(),
-                reason: error.to_string(),
-            });
-        }
-        Ok(claimed)
+        self.with_audiences(found).await?.remove(0).1
     }
 }
 
@@ -296,10 +249,11 @@ fn if_readable<T>(read: Result<T>) -> Option<T> {
         .ok()
 }
 
+/// A document of which only the `_id` matters.
 #[derive(Deserialize)]
-struct Group {
+struct ById<T> {
     #[serde(rename = "_id")]
-    id: Day,
+    id: T,
 }
 
 fn counts_of(counts: Counts) -> Document {
@@ -355,7 +309,6 @@ impl Mongo {
     /// Writes the parts of these fan-outs, before the fan-outs themselves. Can be repeated.
     pub(super) async fn put_audiences<'a>(
         &self,
-        doing: &str,
         fanouts: impl Iterator<Item = &'a Fanout>,
     ) -> Result<()> {
         let records = fanouts.flat_map(|fanout| {
@@ -366,73 +319,48 @@ impl Mongo {
             })
         });
         let records: Vec<Document> = records.collect();
-        let written = self.write(doing, Verb::Insert, AUDIENCES, records);
+        let written = self.write(Verb::Insert, AUDIENCES, records);
         // A duplicate is the same part, sent again.
-        written.await?.duplicates(doing)?;
-        Ok(())
+        written.await?.duplicates().map(drop)
     }
 
-    /// Removes the parts of fan-outs that were not accepted.
-    pub(super) async fn remove_audiences(&self, doing: &str, fanouts: &[Bson]) -> Result<u64> {
-        if fanouts.is_empty() {
-            return Ok(0);
-        }
-        let one = |fanout: &Bson| {
-            let (from, to) = (part_id(fanout, 0), part_id(fanout, i32::MAX));
-            doc! {"_id": {"$gte": from, "$lte": to}}
-        };
-        let filter = doc! {"$or": fanouts.iter().map(one).collect::<Vec<_>>()};
-        self.delete_matching(doing, AUDIENCES, &filter).await
-    }
-
-    /// Adds the users to these fan-outs. `counted` has the number of parts of each. Returns the
-    /// fan-outs with missing parts.
-    pub(super) async fn fill_audiences(
+    /// Adds the users that are stored in parts to these fan-outs. Each comes with its number of
+    /// parts. Returns an error for a fan-out with missing parts.
+    async fn with_audiences(
         &self,
-        doing: &str,
-        fanouts: &mut [Fanout],
-        counted: &HashMap<Id, usize>,
-    ) -> Result<Vec<(Id, Error)>> {
-        if counted.is_empty() {
-            return Ok(Vec::new());
-        }
-        let ids: Vec<Bson> = counted
-            .iter()
-            .flat_map(|(id, parts)| (0..*parts).map(|n| part_id(&oid(*id), n as i32)))
-            .collect();
-        let (filter, order) = (doc! {"_id": {"$in": ids}}, doc! {"_id": 1});
-        let all = in_order(order, usize::MAX);
-        let found = self.find_raw(doing, AUDIENCES, &filter, all).await?;
-        let mut people: HashMap<Id, (usize, Vec<UserId>)> = HashMap::with_capacity(counted.len());
-        for part in &found {
-            match read_fields::<Part>("audience", part) {
-                Ok(part) => {
-                    let (parts, all) = people.entry(part.id.f.0).or_default();
-                    *parts += 1;
-                    all.extend(part.users.into_iter().map(UserId::stored));
-                }
-                // An unreadable part counts as missing.
-                Err(error) => tracing::warn!(%error, "a part of an audience is passed over"),
+        found: Vec<(Fanout, Option<usize>)>,
+    ) -> Result<Vec<(Id, Result<Fanout>)>> {
+        let ids = found.iter().flat_map(|(fanout, parts)| {
+            let parts = 0..parts.unwrap_or(0);
+            parts.map(|n| part_id(&oid(fanout.id), n as i32))
+        });
+        let parts = self.find_by_id(AUDIENCES, ids).sort(doc! {"_id": 1});
+        let mut people: HashMap<Id, (usize, Vec<UserId>)> = HashMap::new();
+        for part in &parts.raw().await? {
+            // An unreadable part counts as missing.
+            if let Some(part) = if_readable(read_fields::<Part>("audience", part)) {
+                let (parts, all) = people.entry(part.id.f.0).or_default();
+                *parts += 1;
+                all.extend(part.users.into_iter().map(UserId::stored));
             }
         }
-        let mut lost = Vec::new();
-        for fanout in fanouts {
-            let Some(counted) = counted.get(&fanout.id) else {
-                continue;
+        let fill = |(mut fanout, expected): (Fanout, Option<usize>)| {
+            let id = fanout.id;
+            let Some(expected) = expected else {
+                return (id, Ok(fanout));
             };
-            match people.remove(&fanout.id) {
-                Some((parts, users)) if parts == *counted => {
-                    fanout.audience.to = Selector::Users(users);
-                }
-                found => {
-                    let parts = found.map_or(0, |(parts, _)| parts);
-                    let why = format!("{parts} of its {counted} parts were found");
-                    let what = format!("the audience of fan-out {}", fanout.id);
-                    lost.push((fanout.id, Error::corrupt(what, why)));
-                }
+            let (parts, users) = people.remove(&id).unwrap_or_default();
+            if parts != expected {
+                let why = format!("{parts} of its {expected} parts were found");
+                return (
+                    id,
+                    Err(Error::corrupt(format!("the audience of fan-out {id}"), why)),
+                );
             }
-        }
-        Ok(lost)
+            fanout.audience.to = Selector::Users(users);
+            (id, Ok(fanout))
+        };
+        Ok(found.into_iter().map(fill).collect())
     }
 
     /// Removes parts of events from before this time that were never accepted. Returns how many.
@@ -441,22 +369,26 @@ impl Mongo {
         before: DateTime<Utc>,
         limit: usize,
     ) -> Result<u64> {
-        let doing = "looking for audiences that were never accepted";
         let end = part_id(&oid(Id::at(before, [0; 8])), 0);
         // Parts are deleted if their fan-out is missing, so reads must be current.
         self.caught_up().await?;
-        let pipeline = [
+        let pipeline = vec![
             doc! {"$match": {"_id": {"$lt": end}}},
             doc! {"$group": {"_id": "$_id.f"}},
             doc! {"$lookup": {"from": FANOUTS, "localField": "_id", "foreignField": "_id", "as": "accepted"}},
             doc! {"$match": {"accepted": []}},
             doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
         ];
-        let found = self
-            .aggregate(doing, Some(AUDIENCES), &pipeline, None)
-            .await?;
-        let id = |group: &RawDocumentBuf| Bson::try_from(group.get("_id").ok()??).ok();
-        let ids: Vec<Bson> = found.iter().filter_map(id).collect();
-        self.remove_audiences("forgetting audiences", &ids).await
+        let found = self.aggregate(Some(AUDIENCES), pipeline).await?;
+        let parts_of = |fanout| {
+            let (from, to) = (part_id(&fanout, 0), part_id(&fanout, i32::MAX));
+            doc! {"_id": {"$gte": from, "$lte": to}}
+        };
+        let ids = found.iter().filter_map(|group| id_of(group));
+        let parts: Vec<Document> = ids.map(parts_of).collect();
+        match parts.is_empty() {
+            true => Ok(0),
+            false => self.delete_matching(AUDIENCES, doc! {"$or": parts}).await,
+        }
     }
 }

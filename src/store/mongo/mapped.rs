@@ -11,7 +11,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::{FindOptions, ReadConcern};
 
-use super::reads::document;
+use super::reads::{Find, document};
 use super::{Mapping, Mongo};
 use crate::domain::{Id, Object, ObjectKey, text};
 use crate::store::record::fields::place;
@@ -22,7 +22,8 @@ impl Mapping {
         self.id.as_deref().unwrap_or("_id")
     }
 
-    /// Returns the fields to read.
+    /// Returns the fields to read. Of a path, all of its first field, because MongoDB rejects a
+    /// path next to a prefix of it.
     fn projection(&self) -> Document {
         let links = [&self.url, &self.image].into_iter().flatten();
         let links = links.flat_map(|link| match link.contains('{') {
@@ -31,23 +32,14 @@ impl Mapping {
         });
         let plain = [&self.title, &self.by, &self.at, &self.place];
         let plain = plain.into_iter().flatten().map(String::as_str);
-        let mut paths: Vec<&str> = links.chain(plain).chain([self.id(), "_id"]).collect();
-        paths.sort_unstable();
-        paths.dedup();
-        // MongoDB rejects a path next to a prefix of it.
-        let covered = |path: &str| {
-            let mut starts = path.match_indices('.').map(|(at, _)| &path[..at]);
-            starts.any(|start| paths.binary_search(&start).is_ok())
-        };
-        paths
-            .iter()
-            .filter(|path| !covered(path))
-            .map(|path| ((*path).to_owned(), Bson::Int32(1)))
-            .collect()
+        let paths = links.chain(plain).chain([self.id(), "_id"]);
+        let field = |path: &str| path.split('.').next().unwrap_or(path).to_owned();
+        paths.map(|path| (field(path), Bson::Int32(1))).collect()
     }
 
     fn object(&self, key: ObjectKey, notifiable: bool, record: &Document) -> Object {
-        let text = |path: &Option<String>| at_path(record, path.as_deref()?).and_then(text_of);
+        let value = |path: &Option<String>| at_path(record, path.as_deref()?);
+        let text = |path: &Option<String>| value(path).and_then(text_of);
         let link = |link: &Option<String>| {
             let link = link.as_deref()?;
             let link = match link.contains('{') {
@@ -63,14 +55,8 @@ impl Mapping {
             url: link(&self.url),
             image: link(&self.image),
             by: text(&self.by),
-            at: self
-                .at
-                .as_deref()
-                .and_then(|path| time_of(at_path(record, path)?)),
-            place: self
-                .place
-                .as_deref()
-                .and_then(|path| place(at_path(record, path)?)),
+            at: value(&self.at).and_then(time_of),
+            place: value(&self.place).and_then(place),
             ..Object::bare(key)
         }
     }
@@ -140,16 +126,16 @@ impl Mongo {
         // Reads the latest data without waiting for a majority: a withdrawal counts once it is
         // written.
         let options = FindOptions::builder()
-            .projection(projection)
             .read_concern(ReadConcern::local())
             .build();
-        let doing = format!("reading {} of the application", mapping.collection);
-        let records = database.collection(&mapping.collection);
-        let found = self.find_in(&doing, &records, &filter, options).await?;
-        Ok(found
-            .iter()
-            .filter_map(|raw| document(&doing, raw))
-            .collect())
+        let records = Find {
+            store: self,
+            collection: database.collection(&mapping.collection),
+            filter,
+            options,
+        };
+        let found = records.fields(projection).raw().await?;
+        Ok(found.iter().filter_map(|raw| document(raw)).collect())
     }
 }
 
@@ -282,14 +268,13 @@ mod tests {
 
     #[test]
     fn only_mapped_fields_are_read() {
-        let expected = doc! {"_id": 1, "artist.name": 1, "artist.slug": 1, "images.large": 1, "opens": 1, "title": 1, "where": 1};
-        assert_eq!(mapping().projection(), expected);
-        let both = Mapping {
-            title: Some("a".into()),
-            by: Some("a.b".into()),
-            ..Mapping::default()
-        };
-        assert_eq!(both.projection(), doc! {"_id": 1, "a": 1});
+        let projection = mapping().projection();
+        let mut fields: Vec<&str> = projection.keys().map(String::as_str).collect();
+        fields.sort_unstable();
+        assert_eq!(
+            fields,
+            ["_id", "artist", "images", "opens", "title", "where"]
+        );
     }
 
     #[test]

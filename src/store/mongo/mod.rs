@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, RawDocumentBuf, Timestamp, doc};
+use bson::{Bson, Document, Timestamp, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::{Acknowledgment, ClientOptions, FindOptions, ReadConcern, WriteConcern};
+use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::OnceCell;
 
 use super::{Error, Result};
 use crate::domain::{Day, Id, Lease, ModelName};
@@ -29,7 +29,6 @@ mod diagnostics;
 mod directory;
 mod feedback;
 mod grouped;
-mod inboxes;
 mod journal;
 mod leases;
 mod mapped;
@@ -113,48 +112,14 @@ struct Shared {
     client: Client,
     db: Database,
     options: MongoOptions,
-    /// Facts about day collections. They are hints only: a day that another process dropped or
-    /// recreated is still written and read correctly.
-    days: Mutex<HashMap<Day, KnownDay>>,
+    /// Existing days, and whether most users of the last push had no stack there yet. These are
+    /// hints only: a day that another process dropped or recreated is still written correctly.
+    days: Mutex<HashMap<Day, bool>>,
     /// The highest cluster time seen so far, which reads must have reached. A standalone server
     /// reports none, and has no stale members.
     floor: Mutex<Option<Timestamp>>,
-    inboxes: InboxQueue,
     /// Whether the client is connected to a router (`mongos`), once detected.
     routed: OnceCell<bool>,
-}
-
-/// A record that replaces the one that was read, or is new.
-#[derive(Clone)]
-struct Replacement {
-    id: Bson,
-    revision: Bson,
-    statement: RawDocumentBuf,
-}
-
-/// The writes of inboxes that wait for the command in flight, with the channels for their outcomes.
-#[derive(Default)]
-struct InboxQueue {
-    waiting: Mutex<Vec<(Replacement, oneshot::Sender<Result<bool>>)>>,
-    in_flight: tokio::sync::Mutex<()>,
-}
-
-/// Facts about an existing day collection.
-#[derive(Debug, Clone, Copy)]
-struct KnownDay {
-    layout: Layout,
-    /// Whether most users of the last push had no stack there yet.
-    mostly_new: bool,
-}
-
-/// The storage layout of a day collection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Layout {
-    /// Documents are stored in `_id` order. Scans are sequential, but on MongoDB 6.0 a `$in` query
-    /// reads the whole collection.
-    Clustered,
-    /// The default layout, which older writers created.
-    Ordinary,
 }
 
 /// Returns the parts of a connection string that may be secret: user, password, text in place of a
@@ -165,20 +130,9 @@ fn secrets(url: &str) -> Vec<&str> {
     // A password may contain unencoded separators, and the driver's messages repeat the text
     // between two of them.
     let before = rest.rsplit_once('@').map_or("", |(before, _)| before);
-    let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-    let (user, hosts) = place.rsplit_once('@').unwrap_or(("", place));
-    let ports = hosts
-        .split(['/', ','])
-        .filter_map(|host| Some(host.rsplit_once(':')?.1));
-    let values = parameters
-        .split('&')
-        .filter_map(|one| Some(one.split_once('=')?.1));
-    let all = [user, before]
-        .into_iter()
-        .chain(user.split(':'))
-        .chain(before.split(SIGNS))
-        .chain(ports)
-        .chain(values);
+    let values = rest.split([':', '=']).skip(1);
+    let values = values.filter_map(|value| value.split(['&', '/', ',']).next());
+    let all = before.split(SIGNS).chain([before]).chain(values);
     let is_secret = |part: &&str| part.len() > 3 && !part.bytes().all(|byte| byte.is_ascii_digit());
     let mut all: Vec<&str> = all.filter(is_secret).collect();
     all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -229,7 +183,6 @@ impl Mongo {
             options,
             days: Mutex::default(),
             floor: Mutex::default(),
-            inboxes: InboxQueue::default(),
             routed: OnceCell::new(),
         })))
     }
@@ -254,6 +207,35 @@ impl Mongo {
         patience::patiently(patience, attempt, doing, step).await
     }
 
+    /// Runs a command. Returns the error code if it is one of those expected.
+    async fn run(
+        &self,
+        db: &Database,
+        command: Document,
+        expected: &[i32],
+    ) -> Result<std::result::Result<Document, i32>> {
+        let what = command.iter().next();
+        let doing = what.map_or_else(String::new, |(name, on)| format!("running {name} {on}"));
+        self.patiently(&doing, || async {
+            match db
+                .run_command(command.clone())
+                .await
+                .map_err(patience::Failure::from)
+            {
+                Ok(reply) => Ok(Ok(reply)),
+                Err(failure) => match failure.code {
+                    Some(code) if expected.contains(&code) => Ok(Err(code)),
+                    _ => Err(failure),
+                },
+            }
+        })
+        .await
+    }
+
+    fn admin(&self) -> Database {
+        self.0.client.database("admin")
+    }
+
     /// Returns the server's time limit for an attempt.
     fn time_limit(&self) -> Duration {
         patience::limit(self.0.options.attempt)
@@ -268,12 +250,8 @@ impl Mongo {
         *self.0.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known_days(&self) -> MutexGuard<'_, HashMap<Day, KnownDay>> {
+    fn known_days(&self) -> MutexGuard<'_, HashMap<Day, bool>> {
         self.0.days.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn known_day(&self, day: Day) -> Option<KnownDay> {
-        self.known_days().get(&day).copied()
     }
 }
 
@@ -282,32 +260,12 @@ fn date(time: DateTime<Utc>) -> Bson {
     Bson::DateTime(bson::DateTime::from_millis(time.timestamp_millis()))
 }
 
+fn object_id(id: Id) -> Oid {
+    Oid::from_bytes(id.bytes())
+}
+
 fn oid(id: Id) -> Bson {
-    Bson::ObjectId(Oid::from_bytes(id.bytes()))
-}
-
-/// Matches the revision that was read, or the new one: then an attempt whose reply was lost wrote
-/// it.
-fn read_or_written(read: Option<Id>, written: Id) -> Bson {
-    match read {
-        Some(read) => doc! {"$in": [oid(read), oid(written)]}.into(),
-        None => oid(written),
-    }
-}
-
-/// Returns options for at most `limit` documents in this order.
-fn in_order(order: Document, limit: usize) -> FindOptions {
-    FindOptions::builder()
-        .sort(order)
-        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-        .build()
-}
-
-/// Returns options for the `_id`s of at most `limit` documents in this order.
-fn ids_in_order(order: Document, limit: usize) -> FindOptions {
-    let mut options = in_order(order, limit);
-    options.projection = Some(doc! {"_id": 1});
-    options
+    Bson::ObjectId(object_id(id))
 }
 
 /// Encodes a lease. A missing one becomes a lease that ended at the Unix epoch.
@@ -318,11 +276,10 @@ fn lease(lease: Option<&Lease>) -> Bson {
     }
 }
 
-/// Inserts the field if there is a value.
-fn put(document: &mut Document, field: &str, value: Option<impl Into<Bson>>) {
-    if let Some(value) = value {
-        document.insert(field, value);
-    }
+/// Returns the fields that have a value.
+fn given(fields: Document) -> Document {
+    let fields = fields.into_iter();
+    fields.filter(|(_, value)| *value != Bson::Null).collect()
 }
 
 impl std::fmt::Debug for Mongo {

@@ -1,18 +1,18 @@
 //! Objects, and retractions of events about them. [`super::mapped`] reads models in the
 //! application's collections.
 //!
-//! `data` is returned exactly as written. It is stored as a document, so that operators can query
-//! it. If a document cannot hold it exactly, it is stored as JSON text in `data_json`.
+//! `data` is returned exactly as written: it is stored as JSON text in `data_json`. Earlier versions
+//! and other programs may have stored a document in `data`.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 use bson::raw::cstr;
-use bson::{Bson, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 
-use super::bulk::Write;
+use super::bulk::Update;
 use super::{Mongo, OBJECTS, RETRACTIONS, oid};
 use crate::domain::{
     ChangeNotice, Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, Retraction,
@@ -25,14 +25,12 @@ use crate::store::{Error, Objects, Result, Retractions};
 #[async_trait]
 impl Objects for Mongo {
     async fn put_objects(&self, objects: &[Object]) -> Result<()> {
-        let doing = "putting objects";
         let put = |object: &Object| {
-            let q = doc! {"_id": object.key.as_str()};
-            let (u, upsert) = (record_of(doing, object)?, true);
-            Ok(Write { q, u, upsert })
+            let named = doc! {"_id": object.key.as_str()};
+            Ok(Update::upsert(named, record_of(object)?))
         };
         let statements: Vec<_> = objects.iter().map(put).collect::<Result<_>>()?;
-        self.upsert(doing, OBJECTS, statements).await?;
+        self.upsert(OBJECTS, statements).await?;
         let names = objects.iter().map(|object| object.key.as_str());
         self.notify(ChangeNotice::objects(names)).await;
         Ok(())
@@ -49,9 +47,11 @@ impl Objects for Mongo {
             }
         }
         let mut found: HashMap<ObjectKey, Object> = HashMap::with_capacity(keys.len());
-        for record in &self.find_by_id("reading objects", OBJECTS, own).await? {
-            let object = readable_object(record);
-            found.extend(object.map(|object| (object.key.clone(), object)));
+        for record in &self.find_by_id(OBJECTS, own).raw().await? {
+            match object_of(record) {
+                Ok(object) => drop(found.insert(object.key.clone(), object)),
+                Err(error) => tracing::warn!(%error, "an object is skipped"),
+            }
         }
         for (model, keys) in mapped {
             let mapping = &self.0.options.mapped[&model];
@@ -63,42 +63,15 @@ impl Objects for Mongo {
     }
 }
 
-/// Decodes an object. An unreadable one is not notifiable, and does not affect other emails.
-fn readable_object(raw: &RawDocumentBuf) -> Option<Object> {
-    object_of(raw)
-        .map_err(|error| tracing::warn!(%error, "an object cannot be read, and does not apply"))
-        .ok()
-        .or_else(|| {
-            let key = raw.get_str("_id").ok()?;
-            Some(Object {
-                notifiable: false,
-                ..Object::bare(ObjectKey::stored(key))
-            })
-        })
-}
-
-pub(super) fn record_of(doing: &str, object: &Object) -> Result<RawDocumentBuf> {
+/// Returns the record of an object. `data` is stored as text, which no conversion changes.
+pub(super) fn record_of(object: &Object) -> Result<RawDocumentBuf> {
     let mut record = ObjectRecord::from_value(object);
     record.data = None;
-    let mut document = write_bson(doing, &record)?;
-    match bson_of(&object.data) {
-        _ if object.data.is_null() => {}
-        Some(data) => document.append(cstr!("data"), data),
-        None => document.append(cstr!("data_json"), object.data.text()),
+    let mut document = write_bson("encoding an object", &record)?;
+    if !object.data.is_null() {
+        document.append(cstr!("data_json"), object.data.text());
     }
     Ok(document)
-}
-
-/// Converts JSON to BSON. `None` if BSON would change the value: an integer above `i64::MAX`, or
-/// field names that repeat, contain NUL or start with a dollar sign.
-fn bson_of(json: &Json) -> Option<RawBson> {
-    // In compact text, only a name follows a brace. A dollar sign would mean Extended JSON.
-    if json.text().contains("{\"$") || json.text().contains(",\"$") {
-        return None;
-    }
-    let value: Bson = serde_json::from_str(json.text()).ok()?;
-    let value = RawBson::try_from(value).ok()?;
-    (json_of(value.as_raw_bson_ref()) == *json).then_some(value)
 }
 
 /// Reads a field as JSON. Types that JSON lacks become Extended JSON.
@@ -109,49 +82,32 @@ fn json_of(value: RawBsonRef<'_>) -> Json {
 }
 
 /// Decodes an object. Unreadable fields are omitted, so that one bad record does not block all
-/// emails. An unreadable `notifiable` means no.
+/// emails. An unreadable `notifiable`, or a field that is not valid BSON, means not notifiable.
 pub(super) fn object_of(record: &RawDocument) -> Result<Object> {
-    let corrupt = |error: &dyn std::fmt::Display| Error::corrupt("an object", error);
-    let mut object = Object::bare(ObjectKey::stored(""));
-    let (mut is_named, mut is_kept_as_text) = (false, false);
-    for field in record {
-        let (name, value) = field.map_err(|error| corrupt(&error))?;
-        let text = || value.as_str().map(str::to_owned);
-        match name.as_str() {
-            "_id" => {
-                let key = value
-                    .as_str()
-                    .ok_or_else(|| corrupt(&"its _id is no text"))?;
-                object.key = ObjectKey::stored(key);
-                is_named = true;
+    let key = record.get_str("_id");
+    let key = key.map_err(|error| Error::corrupt("an object", error))?;
+    let text = |field: &str| record.get_str(field).ok().map(str::to_owned);
+    let value = |field: &str| record.get(field).ok().flatten();
+    let applies = value("notifiable").filter(|value| value.as_null().is_none());
+    let is_valid = record.iter().all(|field| field.is_ok());
+    let at = record.get_datetime("at").ok();
+    let point = value("place").and_then(|place| Bson::try_from(place).ok());
+    Ok(Object {
+        notifiable: is_valid && applies.is_none_or(|value| value.as_bool().unwrap_or(false)),
+        title: text("title"),
+        url: text("url"),
+        image: text("image"),
+        by: text("by"),
+        at: at.and_then(|at| DateTime::from_timestamp_millis(at.timestamp_millis())),
+        place: point.as_ref().and_then(place),
+        data: match text("data_json") {
+            Some(json) => {
+                serde_json::from_str(&json).unwrap_or_else(|_| serde_json::Value::from(json).into())
             }
-            "notifiable" => {
-                let is_absent = matches!(value, RawBsonRef::Null);
-                object.notifiable = is_absent || value.as_bool().unwrap_or(false);
-            }
-            "title" => object.title = text(),
-            "url" => object.url = text(),
-            "image" => object.image = text(),
-            "by" => object.by = text(),
-            "at" => {
-                let millis = value.as_datetime().map(|at| at.timestamp_millis());
-                object.at = millis.and_then(DateTime::from_timestamp_millis);
-            }
-            "place" => object.place = Bson::try_from(value).ok().as_ref().and_then(place),
-            "data" if !is_kept_as_text => object.data = json_of(value),
-            "data_json" => {
-                is_kept_as_text = true;
-                let json = text().unwrap_or_default();
-                let read = serde_json::from_str(&json);
-                object.data = read.unwrap_or_else(|_| serde_json::Value::from(json).into());
-            }
-            _ => {}
-        }
-    }
-    match is_named {
-        true => Ok(object),
-        false => Err(corrupt(&"it has no _id")),
-    }
+            None => value("data").map(json_of).unwrap_or_default(),
+        },
+        ..Object::bare(ObjectKey::stored(key))
+    })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -184,13 +140,11 @@ pub(super) fn retraction_record(Retraction { t, o, at }: &Retraction) -> StoredR
 #[async_trait]
 impl Retractions for Mongo {
     async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
-        let statement = |retraction: &Retraction| Write {
-            q: doc! {"_id": retraction_id(&retraction.t, &retraction.o)},
-            u: doc! {"$max": {"at": oid(retraction.at)}},
-            upsert: true,
+        let statement = |Retraction { t, o, at }: &Retraction| {
+            let latest = doc! {"$max": {"at": oid(*at)}};
+            Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
         };
-        let statements = retractions.iter().map(statement);
-        self.upsert("taking events back", RETRACTIONS, statements)
+        self.upsert(RETRACTIONS, retractions.iter().map(statement))
             .await?;
         self.notify(about.clone()).await;
         Ok(())
@@ -199,20 +153,17 @@ impl Retractions for Mongo {
     async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
         let names = events.iter().map(|event| retraction_id(&event.t, &event.o));
         let names: Vec<String> = names.collect();
-        let doing = "reading what was taken back";
-        let found = self.find_by_id(doing, RETRACTIONS, &names).await?;
-        let mut at: HashMap<String, Id> = HashMap::with_capacity(found.len());
+        let found = self.find_by_id(RETRACTIONS, &names).raw().await?;
+        let mut at: HashMap<&str, Id> = HashMap::with_capacity(found.len());
         for raw in &found {
-            match read_fields::<StoredRetraction>("retraction", raw) {
-                Ok(kept) => drop(at.insert(kept.id, kept.at.0)),
-                Err(error) => {
-                    tracing::warn!(%error, "a retraction cannot be read, and reaches everything");
-                    let id = raw.get_str("_id").unwrap_or_default();
-                    at.insert(id.to_owned(), Id::LAST);
-                }
-            }
+            let read = read_fields::<StoredRetraction>("retraction", raw);
+            let read = read.inspect_err(|error| {
+                tracing::warn!(%error, "a retraction cannot be read, and reaches everything");
+            });
+            let until = read.map_or(Id::LAST, |retraction| retraction.at.0);
+            at.insert(raw.get_str("_id").unwrap_or_default(), until);
         }
-        Ok(names.iter().map(|name| at.get(name).copied()).collect())
+        Ok(names.iter().map(|name| at.get(&**name).copied()).collect())
     }
 }
 
@@ -252,10 +203,7 @@ mod tests {
             with_data(json!("text")),
             with_data(json!([])),
         ] {
-            assert_eq!(
-                object_of(&record_of("testing", &object).unwrap()).unwrap(),
-                object
-            );
+            assert_eq!(object_of(&record_of(&object).unwrap()).unwrap(), object);
         }
     }
 
@@ -267,7 +215,7 @@ mod tests {
             json!({"n": u64::MAX}),
         ] {
             let object = with_data(data);
-            let record = record_of("testing", &object).unwrap();
+            let record = record_of(&object).unwrap();
             assert!(record.get_str("data_json").is_ok(), "{record:?}");
             assert_eq!(object_of(&record).unwrap(), object);
         }

@@ -121,41 +121,30 @@ impl From<DriverError> for Failure {
 
 /// Shortens the driver's long description of the topology to one sentence.
 fn away(message: &str) -> String {
-    let mut servers = Vec::new();
-    for server in message.split("Address: ").skip(1) {
+    let server = |server: &str| {
         let address = server.split([',', ' ', '}']).next().unwrap_or_default();
-        let why = server.split_once("Error: ").map(|(_, why)| {
-            let why = why.split(", labels").next().unwrap_or_default();
-            let why = why.trim_end_matches([' ', '}', ']']);
-            let kinds = ["Kind: ", "I/O error: "];
-            kinds
-                .iter()
-                .fold(why, |why, kind| why.strip_prefix(kind).unwrap_or(why))
-        });
-        let kind = server.split_once("Type: ").map(|(_, kind)| kind);
-        let kind = kind.and_then(|kind| kind.split([',', ' ']).next());
-        servers.push(match (why, kind) {
-            (Some(why), _) => format!("{address} ({})", brief(why)),
-            (None, Some("RsSecondary")) => format!("{address} (a secondary)"),
-            (None, Some("Unknown") | None) => format!("{address} (no answer)"),
-            (None, Some(kind)) => format!("{address} ({kind})"),
-        });
-    }
+        let why = match server.split_once("Error: ") {
+            Some((_, why)) => why.split(", labels").next().unwrap_or(why),
+            None if server.contains("Type: RsSecondary") => "a secondary",
+            None => "no answer",
+        };
+        let why = why
+            .trim_start_matches("Kind: ")
+            .trim_start_matches("I/O error: ");
+        let why: String = why
+            .trim_end_matches([' ', '}', ']'])
+            .chars()
+            .take(80)
+            .collect();
+        format!("{address} ({why})")
+    };
+    let servers: Vec<String> = message.split("Address: ").skip(1).map(server).collect();
     match servers.is_empty() {
         true => discreet(message),
         false => format!(
             "no MongoDB server can be written to: {}",
             servers.join(", ")
         ),
-    }
-}
-
-/// Returns the beginning of a reason.
-fn brief(why: &str) -> String {
-    const MOST: usize = 80;
-    match why.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", &why[..at]),
-        None => why.to_owned(),
     }
 }
 

@@ -9,15 +9,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bson::doc;
-use mongodb::options::FindOptions;
+use bson::raw::{CStr, CString, RawArrayBuf, cstr};
+use bson::{RawDocumentBuf, doc, rawdoc};
 
-use super::Mongo;
-use super::bulk::{Outcome, Verb, defect};
-use super::codec::RawStack;
-use super::codec::{STATEMENTS, Writer};
+use super::bulk::{Outcome, STATEMENTS, Verb, defect};
+use super::codec::{RawStack, event_document};
 use super::reads::at_once;
-use crate::domain::{Day, Defect, Entry, Event, Id, Stack, StackId, UserId};
+use super::{Mongo, object_id};
+use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
 use crate::store::{Pushed, Pushes, Result};
 
 /// The number of stacks that are read one by one at the same time.
@@ -30,9 +29,9 @@ const SHORT: usize = 4;
 
 /// A push in progress.
 pub(super) struct Push<'a> {
-    doing: String,
     store: &'a Mongo,
     day: Day,
+    collection: String,
     cap: usize,
     pushes: &'a Pushes,
     /// The statement for each list.
@@ -54,11 +53,11 @@ impl<'a> Push<'a> {
     ) -> Result<Self> {
         store.create_day(day).await?;
         let lists = pushes.lists.iter().map(|list| Statement::new(list, cap));
-        let mostly_new = store.known_day(day).is_some_and(|known| known.mostly_new);
+        let mostly_new = store.known_days().get(&day) == Some(&true);
         Ok(Self {
-            doing: format!("pushing onto the stacks of {day}"),
             store,
             day,
+            collection: day.collection(),
             cap,
             pushes,
             lists: lists.collect(),
@@ -68,22 +67,29 @@ impl<'a> Push<'a> {
     }
 
     pub(super) async fn run(&self) -> Result<Pushed> {
-        let everybody = (0..self.pushes.people.len())
-            .filter(|item| !self.pushes.lists[self.pushes.people[*item].1].is_empty());
+        let all = (0..self.pushes.people.len()).filter(|item| !self.events(*item).is_empty());
         let (fitting, mut left): (Vec<usize>, Vec<usize>) =
-            everybody.partition(|item| self.list(*item).fits);
+            all.partition(|item| self.list(*item).fits);
         let mut refused = Vec::new();
         let batches: Vec<&[usize]> = fitting.chunks(STATEMENTS).collect();
         let push = |batch: usize| self.push_batch(batches[batch]);
         at_once(WRITES, 0..batches.len(), push, |part| refused.extend(part)).await?;
         // Most of these collided with another process that was creating the same stack. By now it
         // exists.
-        left.extend(self.add(&refused, |item| self.list(item)).await?.0);
-        if let Some(known) = self.store.known_days().get_mut(&self.day) {
-            known.mostly_new = self.mostly_new.load(Ordering::Relaxed);
+        left.extend(self.add(refused, |item| self.list(item)).await?.0);
+        if let Some(mostly_new) = self.store.known_days().get_mut(&self.day) {
+            *mostly_new = self.mostly_new.load(Ordering::Relaxed);
         }
         left.sort_unstable();
         self.one_by_one(left).await
+    }
+
+    fn user(&self, item: usize) -> &str {
+        self.pushes.people[item].0.as_str()
+    }
+
+    fn events(&self, item: usize) -> &[Event] {
+        &self.pushes.lists[self.pushes.people[item].1]
     }
 
     fn list(&self, item: usize) -> &Statement {
@@ -95,63 +101,37 @@ impl<'a> Push<'a> {
     /// filter.
     async fn push_batch(&self, people: &[usize]) -> Result<Vec<usize>> {
         let is_insert = self.mostly_new.load(Ordering::Relaxed);
-        let existing: &[usize] = match is_insert {
-            true => &self.insert(people).await?,
-            false => people,
-        };
+        let mut existing = people.to_vec();
+        if is_insert {
+            let insert = |item| self.list(item).insert(self.user(item));
+            let inserted = self
+                .store
+                .bulk(Verb::Insert, &self.collection, existing, insert);
+            existing = self.refused(inserted.await?)?;
+        }
+        let failed = existing.len();
         let (refused, created) = self.add(existing, |item| self.list(item)).await?;
         // If more than a third of the inserts fail, they cost more than the others save.
         let mostly_new = match is_insert {
-            true => existing.len() * 3 <= people.len(),
+            true => failed * 3 <= people.len(),
             false => created * 3 >= people.len() * 2,
         };
         self.mostly_new.store(mostly_new, Ordering::Relaxed);
         Ok(refused)
     }
 
-    /// Creates stacks with these users' lists. Returns the users who already had one.
-    async fn insert(&self, people: &[usize]) -> Result<Vec<usize>> {
-        let encode = |writer: &mut Writer, item: usize| {
-            writer.text("_id", self.pushes.people[item].0.as_str());
-            writer.encoded_array("events", &self.list(item).entries);
-        };
-        let weigh = |item: usize| self.list(item).count as u64;
-        self.refused(self.send(Verb::Insert, people, weigh, encode).await?)
-    }
-
-    /// Adds to these users' stacks and creates missing ones. Returns the number of created stacks,
-    /// and the users whose statements failed on an existing stack.
+    /// Adds to these users' stacks and creates missing ones. Returns the users whose statements
+    /// failed on an existing stack, and the number of created stacks.
     async fn add<'s>(
         &self,
-        people: &[usize],
+        people: Vec<usize>,
         statement: impl Fn(usize) -> &'s Statement + Send + Sync,
     ) -> Result<(Vec<usize>, usize)> {
-        let encode = |writer: &mut Writer, item: usize| {
-            let statement = statement(item);
-            writer.document("q");
-            writer.text("_id", self.pushes.people[item].0.as_str());
-            writer.fields(&statement.condition);
-            writer.close();
-            writer.encoded("u", &statement.update);
-            writer.flag("upsert", true);
-        };
-        let weigh = |item: usize| statement(item).weight;
-        let outcome = self.send(Verb::Update, people, weigh, encode).await?;
+        let add = |item: usize| statement(item).add(self.user(item));
+        let outcome = self.store.bulk(Verb::Update, &self.collection, people, add);
+        let outcome = outcome.await?;
         let created = outcome.created;
         Ok((self.refused(outcome)?, created))
-    }
-
-    async fn send(
-        &self,
-        verb: Verb,
-        people: &[usize],
-        weigh: impl Fn(usize) -> u64 + Send,
-        encode: impl Fn(&mut Writer, usize) + Send,
-    ) -> Result<Outcome> {
-        let (name, people) = (self.day.collection(), people.to_vec());
-        self.store
-            .bulk(&self.doing, verb, &name, people, weigh, encode)
-            .await
     }
 
     /// Returns the items whose statements failed on an existing stack. A document that cannot take
@@ -159,21 +139,16 @@ impl<'a> Push<'a> {
     fn refused(&self, mut outcome: Outcome) -> Result<Vec<usize>> {
         outcome.refused.retain(|refused| {
             let defect = defect(&refused.failure);
-            defect.is_none_or(|defect| {
-                self.note_bad(refused.item, defect);
-                false
-            })
+            self.bad()
+                .extend(defect.map(|defect| (refused.item, defect)));
+            defect.is_none()
         });
-        let refused = outcome.duplicates(&self.doing)?.into_iter();
+        let refused = outcome.duplicates()?.into_iter();
         Ok(refused.map(|refused| refused.item).collect())
     }
 
     fn bad(&self) -> MutexGuard<'_, BTreeMap<usize, Defect>> {
         self.bad.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note_bad(&self, item: usize, defect: Defect) {
-        self.bad().insert(item, defect);
     }
 
     /// Reads each of these stacks and adds its missing entries while there is room, until none is
@@ -194,63 +169,49 @@ impl<'a> Push<'a> {
             .await?;
             people = additions.keys().copied().collect();
             // A duplicate means that the stack grew since it was read. The next round sees that.
-            self.add(&people, |item| &additions[&item]).await?;
+            self.add(people.clone(), |item| &additions[&item]).await?;
             let bad = self.bad();
             people.retain(|item| !bad.contains_key(item));
         }
         let bad: Vec<(usize, Defect)> = self.bad().iter().map(|bad| (*bad.0, *bad.1)).collect();
-        let all = |item: usize| (0..self.pushes.lists[self.pushes.people[item].1].len()).collect();
+        let all = |item: usize| (0..self.events(item).len()).collect();
         capped.extend(bad.iter().map(|(item, _)| (*item, all(*item))));
         capped.sort_unstable();
         Ok(Pushed { capped, bad })
     }
 
-    /// Reads a user's stack and plans what to add.
+    /// Reads a user's stack, which has a text `_id`, and plans what to add.
     async fn plan(&self, item: usize) -> Result<(usize, Plan)> {
-        let (user, list) = &self.pushes.people[item];
-        let stack = self.store.stack(self.day, user).await?;
-        if let Some(defect @ (Defect::NoList | Defect::Unreadable)) = stack.defect {
-            self.note_bad(item, defect);
+        let own = doc! {"_id": self.user(item)};
+        let found = self.store.find(&self.collection, own).raw().await?;
+        let (mut entries, mut defect) = (Vec::new(), None);
+        if let Some(found) = found.first() {
+            let stack = RawStack::read(found.as_bytes()).ok().flatten();
+            let stack = stack.map(|stack| stack.stack(StackId::of(self.day)));
+            (entries, defect) = stack.map_or((entries, Some(Defect::Unreadable)), |stack| {
+                (stack.entries, stack.defect)
+            });
+        }
+        if let Some(defect @ (Defect::NoList | Defect::Unreadable)) = defect {
+            self.bad().insert(item, defect);
             return Ok((item, Plan::default()));
         }
-        let plan = Plan::of(&self.pushes.lists[*list], &stack.entries, self.cap);
-        Ok((item, plan))
-    }
-}
-
-impl Mongo {
-    /// Reads the stack that tidings writes to, which has a text `_id`.
-    async fn stack(&self, day: Day, user: &UserId) -> Result<Stack> {
-        let id = StackId::of(day);
-        let doing = format!("reading a stack of {day}");
-        let (own, options) = (doc! {"_id": user.as_str()}, FindOptions::default());
-        let name = day.collection();
-        let found = self.find_raw(&doing, &name, &own, options).await?;
-        let found = found.first().map(|found| RawStack::read(found.as_bytes()));
-        Ok(match found {
-            None => Stack::new(id, Vec::new()),
-            Some(Ok(Some(stack))) => stack.stack(id),
-            Some(Ok(None) | Err(_)) => Stack {
-                defect: Some(Defect::Unreadable),
-                ..Stack::new(id, Vec::new())
-            },
-        })
+        Ok((item, Plan::of(self.events(item), &entries, self.cap)))
     }
 }
 
 /// The statement that adds a list. It is encoded once for all users who get the list.
 struct Statement {
-    /// The filter on the stack, besides its `_id`, as encoded fields.
-    condition: Vec<u8>,
+    /// The filter on the stack, besides its `_id`.
+    condition: RawDocumentBuf,
     /// Whether the list fits under the cap at all.
     fits: bool,
-    /// The number of entries it adds.
-    count: usize,
     /// The weight of the statement, see [`super::bulk`].
     weight: u64,
-    update: Vec<u8>,
-    /// The entries as an encoded array.
-    entries: Vec<u8>,
+    update: RawDocumentBuf,
+    /// The entries that it adds, and their number.
+    entries: RawArrayBuf,
+    count: usize,
 }
 
 impl Statement {
@@ -259,66 +220,73 @@ impl Statement {
         let list = distinct(list);
         let count = list.len();
         let is_short = count <= SHORT || list.iter().any(|event| event.i.is_none());
-        let ids: BTreeSet<Id> = list.iter().filter_map(|event| event.i).collect();
-        let mut condition = Writer::new();
+        let mut condition = rawdoc! {};
         exists(&mut condition, cap.saturating_sub(count), false);
         if !is_short {
-            condition.document("events.i");
-            condition.array("$nin");
-            for (n, id) in ids.into_iter().enumerate() {
-                condition.id(n, id);
-            }
-            condition.close();
-            condition.close();
+            let ids: BTreeSet<Id> = list.iter().filter_map(|event| event.i).collect();
+            let ids = RawArrayBuf::from_iter(ids.into_iter().map(object_id));
+            condition.append(cstr!("events.i"), rawdoc! {"$nin": ids});
         }
         // The entries that the server moves or compares if the stack has reached the cap.
         let (operator, weight) = match is_short {
-            true => ("$addToSet", cap * count),
-            false => ("$push", cap + count),
+            true => (cstr!("$addToSet"), cap * count),
+            false => (cstr!("$push"), cap + count),
         };
-        let mut statement = Self::of(condition, operator, &list, weight);
-        statement.fits = count <= cap;
-        statement
+        let fits = count <= cap;
+        Self {
+            fits,
+            ..Self::of(condition, operator, &list, weight)
+        }
     }
 
     /// Appends to a stack of exactly this length. A missing stack has length 0.
     fn at(length: usize, list: &[Event]) -> Self {
         let list = distinct(list);
-        let mut condition = Writer::new();
+        let mut condition = rawdoc! {};
         exists(&mut condition, length, false);
         if length > 0 {
             exists(&mut condition, length - 1, true);
         }
-        let weight = length + list.len();
-        Self::of(condition, "$push", &list, weight)
+        Self::of(condition, cstr!("$push"), &list, length + list.len())
     }
 
-    fn of(condition: Writer, operator: &str, list: &[&Event], weight: usize) -> Self {
-        let mut entries = Writer::new();
-        for (n, event) in list.iter().enumerate() {
-            entries.event(n, event);
-        }
-        let entries = entries.finish().into_bytes();
-        let mut update = Writer::new();
-        update.document(operator);
-        update.document("events");
-        update.encoded_array("$each", &entries);
+    fn of(condition: RawDocumentBuf, operator: &CStr, list: &[&Event], weight: usize) -> Self {
+        let entries = RawArrayBuf::from_iter(list.iter().map(|event| event_document(event)));
+        let mut update = rawdoc! {};
+        update.append(operator, rawdoc! {"events": {"$each": entries.clone()}});
         Self {
-            condition: condition.finish().into_bytes(),
+            condition,
             fits: true,
-            count: list.len(),
             weight: weight as u64,
-            update: update.finish().into_bytes(),
+            update,
             entries,
+            count: list.len(),
         }
+    }
+
+    /// Returns the document that creates a user's stack, and its weight.
+    fn insert(&self, user: &str) -> (RawDocumentBuf, u64) {
+        let mut stack = rawdoc! {"_id": user};
+        stack.append(cstr!("events"), &self.entries);
+        (stack, self.count as u64)
+    }
+
+    /// Returns the statement that adds the list to a user's stack, and its weight.
+    fn add(&self, user: &str) -> (RawDocumentBuf, u64) {
+        let mut q = rawdoc! {"_id": user};
+        for (field, value) in self.condition.iter().flatten() {
+            q.append(field, value);
+        }
+        let mut add = rawdoc! {"q": q, "upsert": true};
+        add.append(cstr!("u"), &self.update);
+        (add, self.weight)
     }
 }
 
 /// Requires that a stack has an entry at this position, or has none.
-fn exists(condition: &mut Writer, position: usize, exists: bool) {
-    condition.document(format!("events.{position}").as_str());
-    condition.flag("$exists", exists);
-    condition.close();
+fn exists(condition: &mut RawDocumentBuf, position: usize, exists: bool) {
+    let field = CString::try_from(format!("events.{position}"));
+    condition.append(field.expect("no NUL"), rawdoc! {"$exists": exists});
 }
 
 fn distinct(list: &[Event]) -> Vec<&Event> {
@@ -403,7 +371,7 @@ mod tests {
 
     /// Returns the filter as MongoDB's shell shows it.
     fn condition(statement: &Statement) -> String {
-        bson::deserialize_from_slice::<bson::Document>(&statement.condition)
+        bson::Document::try_from(&*statement.condition)
             .unwrap()
             .to_string()
     }

@@ -8,20 +8,21 @@
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use mongodb::action::Find;
-use mongodb::options::{AggregateOptions, Collation, CountOptions, FindOptions};
+use mongodb::options::FindOptions;
 use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
-use mongodb::{ClientSession, Collection, SessionCursor};
-use serde::de::DeserializeOwned;
+use mongodb::{ClientSession, Collection};
 
-use super::bulk::Write;
+use super::bulk::Update;
 use super::patience::Failure;
-use super::{CATCH_UPS, Mongo, ids_in_order};
+use super::{CATCH_UPS, Mongo};
 use crate::store::record::{Record, read_bson};
 use crate::store::{Error, Result};
 
 /// How often a cursor may be reopened without returning anything new.
 const REOPENED: u32 = 5;
+
+/// `_id`s per batch.
+const IDS: u32 = 10_000;
 
 impl Mongo {
     /// Makes later reads reflect every write that was acknowledged to any client before this call.
@@ -30,13 +31,8 @@ impl Mongo {
     /// acknowledged write precedes that write. The write has to change something: an old primary
     /// could acknowledge a write without effect on its own.
     pub(super) async fn caught_up(&self) -> Result<()> {
-        let write = Write {
-            q: doc! {"_id": "all"},
-            u: doc! {"$inc": {"n": 1_i64}},
-            upsert: true,
-        };
-        let doing = "catching up with what others wrote";
-        self.upsert(doing, CATCH_UPS, [write]).await
+        let count = Update::upsert(doc! {"_id": "all"}, doc! {"$inc": {"n": 1_i64}});
+        self.upsert(CATCH_UPS, [count]).await
     }
 
     /// Takes the cluster time from the reply to a majority write, so that later reads reflect the
@@ -51,7 +47,7 @@ impl Mongo {
     }
 
     /// Starts a session for a read that reflects all data seen so far.
-    async fn session(&self) -> std::result::Result<ClientSession, Failure> {
+    pub(super) async fn session(&self) -> std::result::Result<ClientSession, Failure> {
         let session = self.0.client.start_session().causal_consistency(true);
         let mut session = session.await?;
         if let Some(time) = self.floor() {
@@ -66,120 +62,45 @@ impl Mongo {
         }
     }
 
-    /// Returns all records that a query finds. For results that fit into memory.
-    pub(super) async fn find_records<R: Record>(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-        options: FindOptions,
-    ) -> Result<Vec<R::Value>> {
-        let found = self.find_raw(doing, collection, filter, options).await?;
-        records::<R>(doing, &found).collect()
+    /// Selects the documents of a collection that match a filter.
+    pub(super) fn find(&self, collection: &str, filter: Document) -> Find<'_> {
+        Find {
+            store: self,
+            collection: self.0.db.collection(collection),
+            filter,
+            options: FindOptions::default(),
+        }
     }
 
-    /// Returns the `_id`s of at most `limit` matching documents, in this order.
-    pub(super) async fn find_ids(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-        order: Document,
-        limit: usize,
-    ) -> Result<Vec<Bson>> {
-        let options = ids_in_order(order, limit);
-        let found = self.find_raw(doing, collection, filter, options).await?;
-        let id = |record: &RawDocumentBuf| Bson::try_from(record.get("_id").ok()??).ok();
-        Ok(found.iter().filter_map(id).collect())
-    }
-
-    /// Returns the documents with these `_id`s, in any order. Not for days: on MongoDB 6.0, `$in`
+    /// Selects the documents with these `_id`s, in any order. Not for days: on MongoDB 6.0, `$in`
     /// reads the whole clustered collection.
-    pub(super) async fn find_by_id(
+    pub(super) fn find_by_id(
         &self,
-        doing: &str,
         collection: &str,
         ids: impl IntoIterator<Item: Into<Bson>>,
-    ) -> Result<Vec<RawDocumentBuf>> {
+    ) -> Find<'_> {
         let ids: Vec<Bson> = ids.into_iter().map(Into::into).collect();
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (filter, options) = (doc! {"_id": {"$in": ids}}, FindOptions::default());
-        self.find_raw(doing, collection, &filter, options).await
-    }
-
-    /// Returns the records with these `_id`s, in any order.
-    pub(super) async fn records_by_id<R: Record>(
-        &self,
-        doing: &str,
-        collection: &str,
-        ids: impl IntoIterator<Item: Into<Bson>>,
-    ) -> Result<Vec<R::Value>> {
-        let found = self.find_by_id(doing, collection, ids).await?;
-        records::<R>(doing, &found).collect()
-    }
-
-    /// Returns all documents that a query finds, undecoded, so that unreadable ones are included. A
-    /// limit of 0 returns none, although the server treats it as no limit.
-    pub(super) async fn find_raw(
-        &self,
-        doing: &str,
-        collection: &str,
-        filter: &Document,
-        options: FindOptions,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        let collection = self.0.db.collection(collection);
-        self.find_in(doing, &collection, filter, options).await
-    }
-
-    /// Like [`Mongo::find_raw`], in any database. A read with a read concern of its own does not
-    /// raise the cluster time, because later reads need not wait until a majority has the data.
-    pub(super) async fn find_in(
-        &self,
-        doing: &str,
-        collection: &Collection<RawDocumentBuf>,
-        filter: &Document,
-        mut options: FindOptions,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        if options.limit == Some(0) {
-            return Ok(Vec::new());
-        }
-        options.max_time = Some(self.time_limit());
-        self.patiently(doing, || async {
-            let mut session = self.session().await?;
-            let find = collection
-                .find(filter.clone())
-                .with_options(options.clone());
-            let mut found = find.session(&mut session).await?;
-            let all = found.stream(&mut session).try_collect().await?;
-            if options.read_concern.is_none() {
-                self.note_read(&session);
-            }
-            Ok(all)
-        })
-        .await
+        let limit = if ids.is_empty() { 0 } else { usize::MAX };
+        self.find(collection, doc! {"_id": {"$in": ids}})
+            .limit(limit)
     }
 
     /// Returns the results of an aggregation on a collection, or on the database if none is given.
     /// For results that fit into memory.
     pub(super) async fn aggregate(
         &self,
-        doing: &str,
         collection: Option<&str>,
-        pipeline: &[Document],
-        collation: Option<Collation>,
+        pipeline: Vec<Document>,
     ) -> Result<Vec<RawDocumentBuf>> {
+        let doing = format!("reading {}", collection.unwrap_or("stacks"));
         let collection = collection.map(|name| self.collection(name));
-        let mut options = AggregateOptions::default();
-        (options.max_time, options.collation) = (Some(self.time_limit()), collation);
-        self.patiently(doing, || async {
+        self.patiently(&doing, || async {
             let mut session = self.session().await?;
             let aggregate = match &collection {
-                Some(collection) => collection.aggregate(pipeline.to_vec()),
-                None => self.0.db.aggregate(pipeline.to_vec()),
+                Some(collection) => collection.aggregate(pipeline.clone()),
+                None => self.0.db.aggregate(pipeline.clone()),
             };
-            let aggregate = aggregate.with_options(options.clone());
+            let aggregate = aggregate.max_time(self.time_limit());
             let aggregate = aggregate.with_type::<RawDocumentBuf>();
             let mut found = aggregate.session(&mut session).await?;
             let all = found.stream(&mut session).try_collect().await?;
@@ -192,60 +113,18 @@ impl Mongo {
     /// Counts the matching documents by reading them, or entries of an index, up to a limit.
     pub(super) async fn count_matching(
         &self,
-        doing: &str,
         collection: &str,
-        filter: &Document,
+        filter: Document,
         most: Option<u64>,
     ) -> Result<u64> {
-        let collection = self.collection(collection);
-        let mut options = CountOptions::default();
-        (options.max_time, options.limit) = (Some(self.time_limit()), most);
-        self.patiently(doing, || async {
-            let mut session = self.session().await?;
-            let count = collection.count_documents(filter.clone());
-            let count = count.with_options(options.clone());
-            let count = count.session(&mut session).await?;
-            self.note_read(&session);
-            Ok(count)
-        })
-        .await
-    }
-
-    /// Returns the distinct texts in a field.
-    pub(super) async fn distinct_texts(
-        &self,
-        doing: &str,
-        collection: &str,
-        field: &str,
-    ) -> Result<Vec<String>> {
-        let collection = self.collection(collection);
-        let found = self.patiently(doing, || async {
-            let mut session = self.session().await?;
-            let distinct = collection
-                .distinct(field, doc! {})
-                .max_time(self.time_limit());
-            let found = distinct.session(&mut session).await?;
-            self.note_read(&session);
-            Ok(found)
-        });
-        let text = |value: &Bson| value.as_str().map(str::to_owned);
-        Ok(found.await?.iter().filter_map(text).collect())
-    }
-
-    /// Returns the results of a query with read concern "local", then documents as they are
-    /// written. It does not raise the cluster time, because the server's time says nothing about a
-    /// majority.
-    pub(super) async fn follow<T: DeserializeOwned + Send + Sync + 'static>(
-        &self,
-        find: Find<'_, T>,
-    ) -> std::result::Result<BoxStream<'static, mongodb::error::Result<T>>, Failure> {
-        let mut session = self.session().await?;
-        let cursor = find.session(&mut session).await?;
-        let next = |(mut cursor, mut session): (SessionCursor<T>, ClientSession)| async move {
-            let found = cursor.stream(&mut session).next().await.transpose()?;
-            Ok(found.map(|found| (found, (cursor, session))))
-        };
-        Ok(stream::try_unfold((cursor, session), next).boxed())
+        let mut pipeline = vec![doc! {"$match": filter}];
+        pipeline.extend(most.map(|most| doc! {"$limit": most as i64}));
+        pipeline.push(doc! {"$group": {"_id": Bson::Null, "n": {"$sum": 1_i64}}});
+        let counted = self.aggregate(Some(collection), pipeline).await?;
+        let count = counted
+            .first()
+            .and_then(|counted| counted.get_i64("n").ok());
+        Ok(count.unwrap_or_default() as u64)
     }
 
     /// Lists the collections that match a filter, as the primary knows them.
@@ -263,42 +142,116 @@ impl Mongo {
     }
 }
 
-/// Reads documents in the order of their `_id`s. A lost cursor is reopened after the last document.
-pub(super) struct Resuming {
-    pub store: Mongo,
-    pub doing: String,
-    pub collection: String,
-    pub batch_size: u32,
-    /// A filter for the documents that were not read yet; `None` if the last `_id` cannot be
-    /// compared.
-    pub rest: Option<Document>,
+/// A query. It waits until the server has all data that this process has seen.
+pub(super) struct Find<'a> {
+    pub store: &'a Mongo,
+    pub collection: Collection<RawDocumentBuf>,
+    pub filter: Document,
+    pub options: FindOptions,
+}
+
+impl Find<'_> {
+    pub(super) fn sort(mut self, order: Document) -> Self {
+        self.options.sort = Some(order);
+        self
+    }
+
+    pub(super) fn limit(mut self, most: usize) -> Self {
+        self.options.limit = Some(i64::try_from(most).unwrap_or(i64::MAX));
+        self
+    }
+
+    pub(super) fn fields(mut self, projection: Document) -> Self {
+        self.options.projection = Some(projection);
+        self
+    }
+
+    /// Returns all documents, undecoded, so that unreadable ones are included. A limit of 0 returns
+    /// none, although the server treats it as no limit.
+    ///
+    /// A read with a read concern of its own does not raise the cluster time, because later reads
+    /// need not wait until a majority has the data.
+    pub(super) async fn raw(self) -> Result<Vec<RawDocumentBuf>> {
+        let (store, mut options) = (self.store, self.options);
+        if options.limit == Some(0) {
+            return Ok(Vec::new());
+        }
+        options.max_time = Some(store.time_limit());
+        let doing = format!("reading {}", self.collection.name());
+        store
+            .patiently(&doing, || async {
+                let mut session = store.session().await?;
+                let find = self.collection.find(self.filter.clone());
+                let find = find.with_options(options.clone());
+                let mut found = find.session(&mut session).await?;
+                let all = found.stream(&mut session).try_collect().await?;
+                if options.read_concern.is_none() {
+                    store.note_read(&session);
+                }
+                Ok(all)
+            })
+            .await
+    }
+
+    /// Returns the records. Skips documents that are not valid BSON; a valid document that is not a
+    /// valid record is an error.
+    pub(super) async fn records<R: Record>(self) -> Result<Vec<R::Value>> {
+        records::<R>(&self.raw().await?)
+    }
+
+    /// Returns the `_id`s.
+    pub(super) async fn ids(self) -> Result<Vec<Bson>> {
+        let mut find = self.fields(doc! {"_id": 1});
+        find.options.batch_size = Some(IDS);
+        let found = find.raw().await?;
+        Ok(found.iter().filter_map(|raw| id_of(raw)).collect())
+    }
+}
+
+/// Returns the `_id` of a document.
+pub(super) fn id_of(raw: &RawDocument) -> Option<Bson> {
+    Bson::try_from(raw.get("_id").ok()??).ok()
+}
+
+impl Mongo {
+    /// Streams the matching documents by batches, in the order of their `_id`s. A lost cursor is
+    /// reopened after the last document.
+    pub(super) fn documents(
+        &self,
+        collection: String,
+        filter: Document,
+        batch_size: u32,
+    ) -> BoxStream<'static, Result<Vec<RawDocumentBuf>>> {
+        let cursor = Resuming {
+            store: self.clone(),
+            collection,
+            batch_size,
+            filter,
+            last: None,
+            cursor: None,
+            reopened: 0,
+        };
+        let next = |mut cursor: Resuming| async move {
+            Ok(cursor.next().await?.map(|documents| (documents, cursor)))
+        };
+        stream::try_unfold(cursor, next).boxed()
+    }
+}
+
+struct Resuming {
+    store: Mongo,
+    collection: String,
+    batch_size: u32,
+    filter: Document,
+    /// The last document that was returned.
+    last: Option<RawDocumentBuf>,
     cursor: Option<BoxStream<'static, mongodb::error::Result<RawBatch>>>,
     /// The number of times the cursor was reopened since it last returned a document.
     reopened: u32,
 }
 
 impl Resuming {
-    pub(super) fn new(
-        store: Mongo,
-        doing: String,
-        collection: String,
-        batch_size: u32,
-        all: Document,
-    ) -> Self {
-        Self {
-            store,
-            doing,
-            collection,
-            batch_size,
-            rest: Some(all),
-            cursor: None,
-            reopened: 0,
-        }
-    }
-
-    /// Returns the next batch; `None` at the end. After it was processed, call
-    /// [`Resuming::resume_at`].
-    pub(super) async fn next(&mut self) -> Result<Option<RawBatch>> {
+    async fn next(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let limit = self.store.0.options.attempt;
         loop {
             let mut cursor = match self.cursor.take() {
@@ -306,31 +259,48 @@ impl Resuming {
                 None => self.open().await?,
             };
             let failure = match tokio::time::timeout(limit, cursor.try_next()).await {
-                Ok(Ok(batch)) => {
+                Ok(Ok(None)) => return Ok(None),
+                Ok(Ok(Some(batch))) => {
                     self.cursor = Some(cursor);
-                    return Ok(batch);
+                    let documents = self.read(&batch)?;
+                    if let Some(last) = documents.last() {
+                        (self.last, self.reopened) = (Some(last.clone()), 0);
+                        return Ok(Some(documents));
+                    }
+                    continue;
                 }
                 Ok(Err(error)) => Failure::from(error),
                 Err(_) => Failure::silent(limit),
             };
             self.reopened += 1;
-            if !failure.passing || self.rest.is_none() || self.reopened > REOPENED {
-                return Err(Error::database(&self.doing, failure));
+            if !failure.passing || self.reopened > REOPENED {
+                return Err(Error::database(self.doing(), failure));
             }
         }
     }
 
-    /// Sets the filter for the documents after those that were processed.
-    pub(super) fn resume_at(&mut self, rest: Option<Document>) {
-        self.rest = rest;
-        self.reopened = 0;
+    fn read(&self, batch: &RawBatch) -> Result<Vec<RawDocumentBuf>> {
+        let corrupt = || Error::corrupt(format!("a batch of {}", self.collection), "no BSON");
+        let documents = batch.doc_slices().map_err(|_| corrupt())?.into_iter();
+        let documents = documents.map(|document| Some(document.ok()?.as_document()?.to_owned()));
+        documents.collect::<Option<_>>().ok_or_else(corrupt)
+    }
+
+    fn doing(&self) -> String {
+        format!("reading {}", self.collection)
     }
 
     async fn open(&mut self) -> Result<BoxStream<'static, mongodb::error::Result<RawBatch>>> {
         let documents = self.store.collection(&self.collection);
-        let rest = self.rest.clone().unwrap_or_default();
+        let mut rest = self.filter.clone();
+        if let Some(last) = &self.last {
+            let id = id_of(last);
+            let id = id.ok_or_else(|| Error::corrupt(self.doing(), "an _id cannot be compared"))?;
+            // `$gt` alone compares values of one type only.
+            rest.insert("$expr", doc! {"$gt": ["$_id", {"$literal": id}]});
+        }
         self.store
-            .patiently(&self.doing, || async {
+            .patiently(&self.doing(), || async {
                 let mut session = self.store.session().await?;
                 let find = documents
                     .find(rest.clone())
@@ -350,25 +320,21 @@ impl Resuming {
 
 /// Decodes a document. One that cannot be decoded, such as one with text that is not UTF-8, is
 /// skipped so that the others can still be read.
-pub(super) fn document(doing: &str, raw: &RawDocument) -> Option<Document> {
+pub(super) fn document(raw: &RawDocument) -> Option<Document> {
     let document = Document::try_from(raw);
     let reported = document.inspect_err(|error| {
-        tracing::warn!(doing, %error, "a document cannot be read, and is passed over");
+        tracing::warn!(%error, "a document cannot be read, and is skipped");
     });
     reported.ok()
 }
 
-/// Decodes records. Skips documents that are not valid BSON; a valid document that is not a valid
-/// record is an error.
-pub(super) fn records<R: Record>(
-    doing: &str,
-    found: &[RawDocumentBuf],
-) -> impl Iterator<Item = Result<R::Value>> {
-    let read = move |raw: &RawDocumentBuf| match read_bson::<R>(raw) {
-        Err(error) => document(doing, raw).map(|_| Err(error)),
+/// Decodes records, see [`Find::records`].
+pub(super) fn records<R: Record>(found: &[RawDocumentBuf]) -> Result<Vec<R::Value>> {
+    let read = |raw: &RawDocumentBuf| match read_bson::<R>(raw) {
+        Err(error) => document(raw).map(|_| Err(error)),
         read => Some(read),
     };
-    found.iter().filter_map(read)
+    found.iter().filter_map(read).collect()
 }
 
 /// Calls `ask` for each item, at most `limit` at a time, and passes on the results as they arrive.

@@ -3,13 +3,14 @@
 //! The documents must be equal, or each entry is appended once (see [`entries_to_append`]).
 
 use bson::{Bson, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
-use mongodb::options::FindOptions;
 
+use super::Mongo;
 use super::bulk::Verb;
-use super::{Mongo, codec};
+use super::codec::mailed_document;
+use super::reads::id_of;
 use crate::domain::{Day, Entry, Mailed};
 use crate::store::days::{StoredEntry, entries_to_append};
-use crate::store::entry::with_coverage;
+use crate::store::entry::{read_entry, with_coverage};
 use crate::store::{Error, Meeting, Result, extjson};
 
 /// How often to retry after a concurrent write.
@@ -59,12 +60,9 @@ impl Mongo {
         day: Day,
         document: &RawDocumentBuf,
     ) -> Result<Option<RawDocumentBuf>> {
-        let id = id_of(document).and_then(|id| Bson::try_from(id).ok());
-        let id = id.ok_or_else(|| conflict(day, document))?;
-        let doing = format!("comparing with the documents of {day}");
-        let (same, options) = (doc! {"_id": {"$eq": id}}, FindOptions::default());
-        let name = day.collection();
-        let found = self.find_raw(&doing, &name, &same, options).await?;
+        let id = id_of(document).ok_or_else(|| conflict(day, document))?;
+        let same = doc! {"_id": {"$eq": id}};
+        let found = self.find(&day.collection(), same).raw().await?;
         Ok(found.into_iter().next())
     }
 
@@ -76,29 +74,23 @@ impl Mongo {
         length: usize,
         entries: Vec<RawBson>,
     ) -> Result<bool> {
-        let doing = format!("restoring {day}");
-        let id = id_of(document).ok_or_else(|| conflict(day, document))?;
+        let id = document.get("_id").ok().flatten().map(RawBson::from);
         let length = i32::try_from(length).unwrap_or(i32::MAX);
-        let statements = [rawdoc! {
-            "q": {"_id": {"$eq": RawBson::from(id)}, "events": {"$size": length}},
+        let statement = rawdoc! {
+            "q": {"_id": {"$eq": id.unwrap_or(RawBson::Null)}, "events": {"$size": length}},
             "u": {"$push": {"events": {"$each": RawArrayBuf::from_iter(entries)}}},
-        }];
-        let (name, all) = (day.collection(), vec![0]);
-        let appended = self.write_some(&doing, Verb::Update, &name, &statements, all);
-        let appended = appended.await?;
+        };
+        let name = day.collection();
+        let appended = self.write(Verb::Update, &name, [statement]).await?;
         // If the command was sent twice, the first attempt may have succeeded. The next comparison
         // shows it.
-        let done = appended.n == 1 && !appended.resent;
-        appended.complete(&doing).map(|_| done)
+        let is_first = !appended.resent;
+        Ok(appended.complete()? == 1 && is_first)
     }
 }
 
-fn id_of(document: &RawDocument) -> Option<RawBsonRef<'_>> {
-    document.get("_id").ok().flatten()
-}
-
 fn name_in(document: &RawDocument) -> String {
-    match id_of(document).and_then(|id| Bson::try_from(id).ok()) {
+    match id_of(document) {
         Some(Bson::String(text)) => text,
         Some(other) => other.to_string(),
         None => "an unknown user".to_owned(),
@@ -133,7 +125,7 @@ fn parts(document: &RawDocument) -> Option<Parts<'_>> {
 impl StoredEntry for RawBson {
     fn entry(&self) -> Entry {
         match self {
-            Self::Document(entry) => codec::element(entry),
+            Self::Document(entry) => read_entry(entry).unwrap_or(Entry::Other),
             _ => Entry::Other,
         }
     }
@@ -146,7 +138,7 @@ impl StoredEntry for RawBson {
     }
 
     fn mailed(mailed: &Mailed) -> Self {
-        Self::Document(codec::mailed_document(mailed))
+        Self::Document(mailed_document(mailed))
     }
 }
 

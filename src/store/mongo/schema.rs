@@ -8,17 +8,15 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures::TryStreamExt;
-use mongodb::IndexModel;
-use mongodb::options::{Collation, CollationStrength, IndexOptions};
+use mongodb::options::{Collation, CollationStrength};
 use serde::{Deserialize, Serialize};
 
 use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
-use super::bulk::Verb;
-use super::codec::STATEMENTS;
+use super::bulk::{STATEMENTS, Update, Verb};
 use super::patience::{self, Failure, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND};
 use super::{
     ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS, RETRACTIONS,
-    SEEN_REPORTS, SUPPRESSIONS, USERS, in_order,
+    SEEN_REPORTS, SUPPRESSIONS, USERS,
 };
 use crate::domain::{Day, DeliveryId};
 use crate::store::{Error, Notes, Result, Schema};
@@ -48,7 +46,7 @@ impl Mongo {
     }
 
     async fn stored_version(&self) -> Result<Option<u32>> {
-        let Some(text) = Notes::note(self, NOTE).await? else {
+        let Some(text) = self.note(NOTE).await? else {
             return Ok(None);
         };
         let stored: StoredSchema = serde_json::from_str(&text)
@@ -80,69 +78,54 @@ impl Mongo {
             least: FOR,
         };
         let current = serde_json::to_string(&current).unwrap_or_default();
-        let read = Notes::note(self, NOTE).await?;
+        let read = self.note(NOTE).await?;
         // A faster process wrote the same schema, or a newer one.
         let written = self.swap_note(NOTE, read.as_deref(), Some(&current));
         written.await.map(drop)
     }
 
-    /// Adds the tag to deliveries that lack one. Reads all of them in `_id` order, because no index
-    /// covers a missing field.
+    /// Adds the tag to deliveries that lack one.
     async fn tag_deliveries(&self) -> Result<()> {
-        let doing = "giving deliveries their tags";
         let mut after = Bson::MinKey;
         loop {
-            let mut options = in_order(doc! {"_id": 1}, STATEMENTS);
-            options.projection = Some(doc! {"tag": 1});
-            let page = doc! {"_id": {"$gt": after}};
-            let found = self.find_raw(doing, DELIVERIES, &page, options).await?;
-            let last = found.last().and_then(|row| row.get("_id").ok().flatten());
-            let Some(last) = last.and_then(|id| Bson::try_from(id).ok()) else {
-                return Ok(());
-            };
-            after = last;
-            let untagged = found
-                .iter()
-                .filter(|row| matches!(row.get("tag"), Ok(None)));
-            let updates = untagged.filter_map(|row| Some(tagging(row.get_str("_id").ok()?)));
-            let updates: Vec<Document> = updates.collect();
-            let written = self.write(doing, Verb::Update, DELIVERIES, updates);
-            written.await?.complete(doing)?;
+            let untagged = doc! {"_id": {"$gt": after}, "tag": {"$exists": false}};
+            let page = self.find(DELIVERIES, untagged).sort(doc! {"_id": 1});
+            let ids = page.limit(STATEMENTS).ids().await?;
+            let updates = ids.iter().filter_map(|id| {
+                let tag = DeliveryId::stored(id.as_str()?).tag();
+                let untagged = doc! {"_id": id, "tag": {"$exists": false}};
+                Some(Update::new(untagged, doc! {"$set": {"tag": tag.as_str()}}))
+            });
+            let written = self.write(Verb::Update, DELIVERIES, updates);
+            written.await?.complete()?;
+            match ids.into_iter().last() {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
         }
     }
 
     /// Returns whether the database has no collections of tidings and no days of other writers.
     pub async fn is_bare(&self) -> Result<bool> {
-        let names = self.patiently("looking for collections", || async {
-            Ok(self.0.db.list_collection_names().await?)
-        });
+        let listed = self.find_collections(doc! {}).await?;
         let kept = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
-        let is_ours =
-            |name: &String| kept.contains(&name.as_str()) || Day::of_collection(name).is_some();
-        Ok(!names.await?.iter().any(is_ours))
+        let is_ours = |name: &str| kept.contains(&name) || Day::of_collection(name).is_some();
+        let mut names = listed
+            .iter()
+            .filter_map(|listed| listed.get_str("name").ok());
+        Ok(!names.any(is_ours))
     }
 
     /// Creates the missing indexes. If another program created one on the same fields with other
     /// options, that index stays.
     async fn create_indexes(&self) -> Result<()> {
-        for indexes in INDEXES.chunk_by(|a, b| a.0 == b.0) {
-            let collection = indexes[0].0;
-            let stored = self.indexes_of(collection).await?;
-            let absent: Vec<IndexModel> = indexes
-                .iter()
-                .map(model)
-                .filter(|wanted| !stored.iter().any(|index| is_same(index, wanted)))
-                .map(|wanted| beside(wanted, &stored))
-                .collect();
-            if absent.is_empty() {
-                continue;
-            }
-            let doing = format!("creating the indexes of {collection}");
-            let collection = self.collection(collection);
-            let create = || async {
-                let created = collection.create_indexes(absent.clone()).await;
-                Ok(created.map(drop)?)
+        for (collection, missing) in self.missing().await? {
+            let create = doc! {
+                "createIndexes": collection, "indexes": missing,
+                "writeConcern": {"w": "majority"},
             };
+            let doing = format!("creating the indexes of {collection}");
+            let create = || async { Ok(self.0.db.run_command(create.clone()).await.map(drop)?) };
             patience::patiently(BUILDING, BUILDING, &doing, create).await?;
         }
         Ok(())
@@ -151,63 +134,57 @@ impl Mongo {
     /// Drops the indexes that earlier versions created and that are no longer used.
     async fn drop_obsolete_indexes(&self) -> Result<()> {
         for obsolete in OBSOLETE {
-            let (collection, ..) = obsolete;
-            let stored = self.indexes_of(collection).await?;
-            let found = stored.iter().find(|index| is_same(index, &model(obsolete)));
-            let Some(name) = found.and_then(name) else {
-                continue;
-            };
-            let collection = self.collection(collection);
-            self.patiently("dropping an index that nothing uses any more", || async {
-                let dropped = collection.drop_index(name).await;
-                match dropped.map_err(Failure::from) {
-                    Err(failure) if failure.code == Some(INDEX_NOT_FOUND) => Ok(()),
-                    dropped => dropped,
-                }
-            })
-            .await?;
+            let stored = self.indexes_of(obsolete.0).await?;
+            if let Some(found) = stored.iter().find(|index| is_same(index, &spec(obsolete))) {
+                let obsolete = doc! {"dropIndexes": obsolete.0, "index": found.get("name")};
+                // Another process may have dropped it.
+                drop(self.run(&self.0.db, obsolete, &[INDEX_NOT_FOUND]).await?);
+            }
         }
         Ok(())
     }
 
-    /// Returns indexes that do not exist, or exist with other options, such as `deliveries(slot)`.
-    pub(super) async fn missing(&self) -> Result<Vec<String>> {
-        let mut missing = Vec::new();
+    /// Returns indexes that do not exist, or exist with other options, by collection.
+    async fn missing(&self) -> Result<Vec<(&'static str, Vec<Document>)>> {
+        let mut all = Vec::new();
         for indexes in INDEXES.chunk_by(|a, b| a.0 == b.0) {
             let collection = indexes[0].0;
             let stored = self.indexes_of(collection).await?;
-            for wanted in indexes.iter().map(model) {
-                if !stored.iter().any(|index| is_same(index, &wanted)) {
-                    let fields: Vec<&str> = wanted.keys.keys().map(String::as_str).collect();
-                    missing.push(format!("{collection}({})", fields.join(", ")));
-                }
+            let is_missing = |wanted: &Document| !stored.iter().any(|index| is_same(index, wanted));
+            let missing: Vec<Document> = indexes.iter().map(spec).filter(is_missing).collect();
+            if !missing.is_empty() {
+                all.push((collection, missing));
             }
         }
-        Ok(missing)
+        Ok(all)
     }
 
-    async fn indexes_of(&self, collection: &str) -> Result<Vec<IndexModel>> {
-        let doing = format!("listing the indexes of {collection}");
-        let collection = self.collection(collection);
-        self.patiently(&doing, || async {
-            let listed = match collection.list_indexes().await {
+    /// Returns the missing indexes in a form such as `deliveries(slot)`.
+    pub(super) async fn missing_indexes(&self) -> Result<Vec<String>> {
+        let shown = |(collection, missing): (&str, Vec<Document>)| {
+            let fields = |index: &Document| {
+                let keys = shape(index).into_iter().map(|(field, _)| field);
+                format!("{collection}({})", keys.collect::<Vec<_>>().join(", "))
+            };
+            missing.iter().map(fields).collect::<Vec<_>>()
+        };
+        Ok(self.missing().await?.into_iter().flat_map(shown).collect())
+    }
+
+    async fn indexes_of(&self, collection: &str) -> Result<Vec<Document>> {
+        let list = doc! {"listIndexes": collection};
+        let listed = self.patiently("listing indexes", || async {
+            let listed = match self.0.db.run_cursor_command(list.clone()).await {
                 Ok(listed) => listed.try_collect().await,
                 Err(error) => Err(error),
             };
-            match listed.map_err(Failure::from) {
-                Err(failure) if failure.code == Some(NAMESPACE_NOT_FOUND) => Ok(Vec::new()),
-                listed => listed,
-            }
-        })
-        .await
+            listed.or_else(|error| match Failure::from(error) {
+                failure if failure.code == Some(NAMESPACE_NOT_FOUND) => Ok(Vec::new()),
+                failure => Err(failure),
+            })
+        });
+        listed.await
     }
-}
-
-/// Returns the statement that adds the tag to a delivery.
-fn tagging(id: &str) -> Document {
-    let tag = DeliveryId::stored(id).tag();
-    let untagged = doc! {"_id": id, "tag": {"$exists": false}};
-    doc! {"q": untagged, "u": {"$set": {"tag": tag.as_str()}}}
 }
 
 /// The time limit for building an index: a collection of millions takes minutes.
@@ -282,72 +259,51 @@ const OBSOLETE: &[Index] = &[
     (DELIVERIES, "state", Plain),
 ];
 
-fn model(&(_, fields, kind): &Index) -> IndexModel {
+/// Returns the specification of an index. Its name differs from the default one, which indexes of
+/// other programs on the same fields may have.
+fn spec(&(_, fields, kind): &Index) -> Document {
     let key = |field: &str| match (kind, field.strip_prefix('-')) {
         (Geo, _) => (field.to_owned(), Bson::from("2dsphere")),
         (_, Some(field)) => (field.to_owned(), Bson::Int32(-1)),
         (_, None) => (field.to_owned(), Bson::Int32(1)),
     };
     let keys: Document = fields.split(' ').map(key).collect();
-    let options = IndexOptions::builder();
-    let options = match kind {
-        Plain | Geo => options.build(),
-        Unique => options.unique(true).build(),
-        Sparse => options.sparse(true).build(),
-        UniqueSparse => options.unique(true).sparse(true).build(),
-        AnyCase => options.collation(any_case()).build(),
-        Having(field) => {
-            let filter = doc! {field: {"$exists": true}};
-            options.partial_filter_expression(filter).build()
-        }
+    let mut spec = match kind {
+        Plain | Geo => doc! {},
+        Unique => doc! {"unique": true},
+        Sparse => doc! {"sparse": true},
+        UniqueSparse => doc! {"unique": true, "sparse": true},
+        AnyCase => doc! {"collation": {"locale": "en", "strength": 2}},
+        Having(field) => doc! {"partialFilterExpression": {field: {"$exists": true}}},
     };
-    IndexModel::builder().keys(keys).options(options).build()
+    spec.insert("key", keys);
+    let shape = shape(&spec).into_iter();
+    let name: String = shape
+        .map(|(field, order)| format!("_{field}_{order}"))
+        .collect();
+    spec.insert("name", format!("tidings{name}"));
+    spec
 }
 
 /// Returns whether two indexes have the same keys, uniqueness, sparseness and partial filter. Names
 /// and collations are not compared.
-fn is_same(one: &IndexModel, other: &IndexModel) -> bool {
-    let options = |index: &IndexModel| {
-        let options = index.options.clone().unwrap_or_default();
-        let (unique, sparse) = (options.unique, options.sparse);
-        let partial = options.partial_filter_expression;
-        (unique.unwrap_or(false), sparse.unwrap_or(false), partial)
+fn is_same(one: &Document, other: &Document) -> bool {
+    let options = |index: &Document| {
+        let is = |option| index.get_bool(option).unwrap_or(false);
+        let partial = index.get("partialFilterExpression").cloned();
+        (is("unique"), is("sparse"), partial)
     };
-    shape(&one.keys) == shape(&other.keys) && options(one) == options(other)
+    shape(one) == shape(other) && options(one) == options(other)
 }
 
-/// Gives the index an unused name. MongoDB derives the default name from the fields alone, so an
-/// index on the same fields with other options may have it.
-fn beside(mut wanted: IndexModel, stored: &[IndexModel]) -> IndexModel {
-    let keys = shape(&wanted.keys).into_iter();
-    let keys: Vec<String> = keys
-        .map(|(field, order)| format!("{field}_{order}"))
-        .collect();
-    let default = keys.join("_");
-    let is_used = |used: &str| stored.iter().filter_map(name).any(|name| name == used);
-    if is_used(&default) {
-        let mut ours = format!("tidings_{default}");
-        while is_used(&ours) {
-            ours.push('_');
-        }
-        wanted.options.get_or_insert_default().name = Some(ours);
-    }
-    wanted
-}
-
-fn name(index: &IndexModel) -> Option<&str> {
-    index.options.as_ref()?.name.as_deref()
-}
-
-/// Returns the keys in a comparable form: shells write numbers as doubles.
-fn shape(keys: &Document) -> Vec<(&str, String)> {
+/// Returns the keys of an index in a comparable form: shells write numbers as doubles.
+fn shape(index: &Document) -> Vec<(&str, String)> {
     let of = |value: &Bson| match value {
         Bson::Double(number) => (*number as i64).to_string(),
         Bson::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let keys = keys
-        .iter()
-        .map(|(field, value)| (field.as_str(), of(value)));
-    keys.collect()
+    let keys = index.get_document("key").into_iter().flatten();
+    keys.map(|(field, value)| (field.as_str(), of(value)))
+        .collect()
 }

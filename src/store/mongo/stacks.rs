@@ -5,15 +5,15 @@
 //! [`super::scan`] and [`super::windows`] read stacks.
 
 use async_trait::async_trait;
-use bson::doc;
+use bson::{RawBson, RawDocumentBuf, doc, rawdoc};
 use futures::stream::BoxStream;
 
 use super::bulk::{Verb, defect};
-use super::codec::Writer;
-use super::patience::{Failure, NAMESPACE_EXISTS};
+use super::codec::{flushed_document, mailed_document};
+use super::patience::NAMESPACE_EXISTS;
 use super::push::Push;
 use super::reads::at_once;
-use super::{KnownDay, Layout, Mongo};
+use super::{Mongo, object_id};
 use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, StackId, UserId, Window};
 use crate::store::{Error, NewMarker, Pushed, Pushes, Result, Stacks};
 
@@ -83,76 +83,50 @@ fn user_of(marker: &NewMarker) -> &UserId {
     }
 }
 
-/// Writes the statement that appends an entry.
-fn encode(writer: &mut Writer, (stack, marker, n): NewEntry<'_>) {
+/// Returns the statement that appends an entry.
+fn appending((stack, marker, n): NewEntry<'_>) -> RawDocumentBuf {
     let user = user_of(marker);
-    writer.document("q");
-    match (stack.form, user.legacy()) {
-        (Form::ObjectId, Some(id)) => writer.id("_id", id),
-        _ => writer.text("_id", user.as_str()),
-    }
-    writer.close();
-    writer.document("u");
-    writer.document("$addToSet");
-    writer.document("events");
-    match marker {
-        NewMarker::Flushed { marker, .. } => writer.marker(*marker, n),
-        NewMarker::Mailed { mailed, .. } => writer.mailed(mailed),
-    }
-    writer.close();
-    writer.close();
-    writer.close();
+    let id = match (stack.form, user.legacy()) {
+        (Form::ObjectId, Some(id)) => RawBson::from(object_id(id)),
+        _ => RawBson::from(user.as_str()),
+    };
+    let entry = match marker {
+        NewMarker::Flushed { marker, .. } => flushed_document(*marker, n),
+        NewMarker::Mailed { mailed, .. } => mailed_document(mailed),
+    };
+    rawdoc! {"q": {"_id": id}, "u": {"$addToSet": {"events": entry}}}
 }
 
 impl Mongo {
     /// Appends markers to the stacks of one day. Returns the stacks that could not take one.
     async fn mark_day(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
-        let (doing, day) = ("marking stacks", entries[0].0.day);
-        let (name, all) = (day.collection(), (0..entries.len()).collect());
-        let encode = |writer: &mut Writer, item: usize| encode(writer, entries[item]);
-        let outcome = self.bulk(doing, Verb::Update, &name, all, |_| 1, encode);
-        let mut bad = Vec::new();
-        for refused in outcome.await?.refused {
+        let day = entries[0].0.day;
+        let statements = entries.iter().map(|entry| appending(*entry));
+        let (name, mut bad) = (day.collection(), Vec::new());
+        let outcome = self.write(Verb::Update, &name, statements).await?;
+        for refused in outcome.refused {
             let user = user_of(entries[refused.item].1).clone();
             match defect(&refused.failure) {
                 Some(reason) => bad.push(BadStack { user, day, reason }),
-                None => return Err(Error::database(doing, refused.failure)),
+                None => return Err(Error::database(outcome.doing, refused.failure)),
             }
         }
         Ok(bad)
     }
 
     /// Creates a clustered day collection before the first write to it. An existing one keeps its
-    /// layout.
+    /// layout: older writers created ordinary ones.
     pub(super) async fn create_day(&self, day: Day) -> Result<()> {
-        if self.known_day(day).is_some() {
+        if self.known_days().contains_key(&day) {
             return Ok(());
         }
-        let name = day.collection();
-        let command = doc! {
-            "create": &name,
+        let create = doc! {
+            "create": day.collection(),
             "clusteredIndex": {"key": {"_id": 1}, "unique": true},
             "writeConcern": {"w": "majority"},
         };
-        let doing = format!("creating {name}");
-        let created = self.patiently(&doing, || async {
-            match self.0.db.run_command(command.clone()).await {
-                Ok(_) => Ok(true),
-                Err(error) => match Failure::from(error) {
-                    failure if failure.code == Some(NAMESPACE_EXISTS) => Ok(false),
-                    failure => Err(failure),
-                },
-            }
-        });
-        if created.await? {
-            let known = KnownDay {
-                layout: Layout::Clustered,
-                mostly_new: true,
-            };
-            self.known_days().insert(day, known);
-        } else {
-            self.layouts(&Window::ending(day, 0)).await?;
-        }
+        let created = self.run(&self.0.db, create, &[NAMESPACE_EXISTS]).await?;
+        self.known_days().insert(day, created.is_ok());
         Ok(())
     }
 }

@@ -1,13 +1,14 @@
 //! Exports collections as lines and imports lines, for a whole store.
 
-use bson::{Bson, RawDocument, RawDocumentBuf, doc};
+use bson::{RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::batches::accumulator_id;
-use super::bulk::Write;
+use super::bulk::Update;
 use super::directory::revised;
 use super::journal::parts;
+use super::reads::id_of;
 use super::{Mongo, objects};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::record::delivery::DeliveryRecord;
@@ -16,7 +17,7 @@ use crate::store::record::fields::{As, Oid};
 use crate::store::record::small::{InboxRecord, SuppressionRecord};
 use crate::store::record::{read_bson, write_bson};
 use crate::store::transfer::{NO_REVISION, with_record};
-use crate::store::{AnyRecord, Error, Kind, Page, Result, extjson};
+use crate::store::{AnyRecord, Kind, Page, Result};
 
 impl Mongo {
     /// Exports the records of a kind.
@@ -26,10 +27,9 @@ impl Mongo {
             Kind::Fanouts => 1,
             _ => 1_000,
         };
-        let doing = format!("exporting {}", kind.as_str());
-        let batches = self.lines(doing, kind.collection().to_owned());
+        let batches = self.all_of(kind.collection().to_owned());
         let pages = batches.map_ok(move |batch| {
-            let pages: Vec<_> = batch.chunks(size).map(<[String]>::to_vec).collect();
+            let pages: Vec<_> = batch.chunks(size).map(<[_]>::to_vec).collect();
             stream::iter(pages).map(Ok)
         });
         let pages = pages.try_flatten();
@@ -38,41 +38,31 @@ impl Mongo {
 
     /// Imports records of a kind.
     pub(super) async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
-        let doing = format!("importing {}", kind.as_str());
         let records = lines.iter().map(|line| AnyRecord::read(kind, line));
         let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
         let fanouts = records.iter().filter_map(|record| match record {
             AnyRecord::Fanout(fanout) => Some(&**fanout),
             _ => None,
         });
-        self.put_audiences(&doing, fanouts).await?;
+        self.put_audiences(fanouts).await?;
         let statements = records.iter().map(|record| {
-            let u = document(&doing, record)?;
+            let u = document(record)?;
             let id = match record {
                 AnyRecord::Accumulator(accumulator) => Some(accumulator_id(&accumulator.id).into()),
-                _ => {
-                    let id = u.get("_id").ok().flatten().map(Bson::try_from);
-                    id.transpose().map_err(|why| Error::database(&doing, why))?
-                }
+                _ => id_of(&u),
             };
-            let (q, upsert) = (doc! {"_id": id}, true);
-            Ok(Write { q, u, upsert })
+            Ok(Update::upsert(doc! {"_id": id}, u))
         });
-        let statements: Vec<Write<RawDocumentBuf>> = statements.collect::<Result<_>>()?;
-        self.upsert(&doing, kind.collection(), statements).await
+        let statements: Vec<_> = statements.collect::<Result<_>>()?;
+        self.upsert(kind.collection(), statements).await
     }
-}
 
-impl Mongo {
-    async fn page_of(&self, kind: Kind, documents: Vec<String>) -> Result<Page> {
+    async fn page_of(&self, kind: Kind, documents: Vec<RawDocumentBuf>) -> Result<Page> {
         let mut page = Page::default();
-        for line in documents {
-            let read = match extjson::from_line(&line) {
-                Ok(raw) if kind == Kind::Fanouts => {
-                    self.whole_fanout(&raw).await.map(AnyRecord::from)
-                }
-                Ok(raw) => read_record(kind, &raw),
-                Err(why) => Err(Error::corrupt(format!("one of {}", kind.as_str()), why)),
+        for raw in documents {
+            let read = match kind {
+                Kind::Fanouts => self.whole_fanout(&raw).await.map(AnyRecord::from),
+                kind => read_record(kind, &raw),
             };
             match read {
                 Ok(record) => page.push(&record)?,
@@ -92,19 +82,18 @@ fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
     }
 }
 
-fn document(doing: &str, record: &AnyRecord) -> Result<RawDocumentBuf> {
+fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
+    let doing = "importing records";
     match record {
-        AnyRecord::User(user) => Ok(revised(doing, user)?.0),
+        AnyRecord::User(user) => Ok(revised(user)?.0),
         AnyRecord::Follow(follow) => write_bson(doing, follow),
-        AnyRecord::Object(object) => objects::record_of(doing, object),
+        AnyRecord::Object(object) => objects::record_of(object),
         AnyRecord::Inbox(inbox) => {
             let mut record = InboxRecord::from_value(inbox);
             record.revision = record.revision.or(Some(Oid(NO_REVISION)));
             write_bson(doing, &record)
         }
-        AnyRecord::Retraction(retraction) => {
-            write_bson(doing, &objects::retraction_record(retraction))
-        }
+        AnyRecord::Retraction(one) => write_bson(doing, &objects::retraction_record(one)),
         AnyRecord::Suppression(kept) => write_bson(doing, &SuppressionRecord::exactly(kept)),
         AnyRecord::SoftBounce(bounce) => write_bson(doing, bounce),
         AnyRecord::Sighting(sighting) => write_bson(doing, sighting),

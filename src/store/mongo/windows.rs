@@ -1,22 +1,28 @@
-//! Looks up the stacks of given users.
+//! Reads the stacks of given users, and stores the feed items that users have seen, read and
+//! archived.
 //!
-//! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. There, users are
-//! looked up by equality: a few users with one command each, many with one command per day. On
-//! ordinary collections, which older writers created, `$in` is fastest.
+//! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. So each user is
+//! looked up by equality. The record of an inbox is replaced only if it still has the stamp that was
+//! read, and gets a new one.
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::options::FindOptions;
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
+use super::bulk::Replacement;
 use super::codec::RawStack;
-use super::reads::at_once;
-use super::{KnownDay, Layout, Mongo};
-use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
-use crate::store::Result;
+use super::reads::{at_once, document};
+use super::{INBOXES, Mongo, oid};
+use crate::domain::{ChangeNotice, Day, Id, Inbox, PersonStacks, Stack, StackId, UserId, Window};
+use crate::store::contract::in_order_of;
+use crate::store::record::fields::As;
+use crate::store::record::read_bson;
+use crate::store::record::small::InboxRecord;
+use crate::store::{Inboxes, Result};
 
-/// The number of users from which it pays to find out how the days are stored.
+/// The number of users from which one command for each day costs less than one for each user.
 const MANY: usize = 16;
 /// The number of single users that are looked up at the same time.
 const AT_ONCE: usize = 8;
@@ -25,129 +31,118 @@ const DAYS_AT_ONCE: usize = 4;
 /// Users per command.
 const IDS: usize = 1_000;
 
+#[async_trait]
+impl Inboxes for Mongo {
+    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
+        let names = users.iter().map(UserId::as_str);
+        let found = self.find_by_id(INBOXES, names).raw().await?;
+        let found = found.iter().filter_map(|raw| read_inbox(raw));
+        Ok(in_order_of(users, found, |inbox| &inbox.user))
+    }
+
+    async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
+        let replacement = |(inbox, revision): &(Inbox, Id)| {
+            let mut record = InboxRecord::from_value(inbox);
+            record.revision = Some(As::from_value(revision));
+            let revisions = (inbox.revision.map(oid), oid(*revision));
+            Replacement::new(inbox.user.as_str(), "stamp", revisions, record)
+        };
+        let records: Vec<_> = inboxes.iter().map(replacement).collect::<Result<_>>()?;
+        let done = self.replace_each(INBOXES, "stamp", &records).await;
+        // After an error, any of them may have been written.
+        let is_written = |at: usize| done.as_ref().map_or(true, |done| done[at]);
+        let written = inboxes.iter().enumerate().filter(|(at, _)| is_written(*at));
+        let users: Vec<&str> = written.map(|(_, (inbox, _))| inbox.user.as_str()).collect();
+        if !users.is_empty() {
+            self.notify(ChangeNotice::people(users)).await;
+        }
+        done
+    }
+}
+
+/// Decodes an inbox. An unreadable one counts as empty; `None` if even its user is unreadable.
+fn read_inbox(raw: &RawDocument) -> Option<Inbox> {
+    let error = match read_bson::<InboxRecord>(raw) {
+        Ok(inbox) => return Some(inbox),
+        Err(error) => error,
+    };
+    tracing::warn!(%error, "an inbox cannot be read; all is new");
+    let stored = document(raw)?;
+    let stamp = stored.get_object_id("stamp").ok();
+    Some(Inbox {
+        revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
+        ..Inbox::empty(UserId::stored(stored.get_str("_id").ok()?))
+    })
+}
+
 impl Mongo {
     pub(super) async fn windows_of(
         &self,
         window: Window,
         people: &[UserId],
     ) -> Result<Vec<PersonStacks>> {
+        let days: Vec<Day> = window.days().collect();
         let mut found = Vec::new();
         if people.len() < MANY {
-            let days: Vec<Day> = window.days().collect();
             let read = |person: usize| self.look_up(&days, &people[person]);
             at_once(AT_ONCE, 0..people.len(), read, |part| found.extend(part)).await?;
         } else {
-            // Days without a layout do not exist.
-            let layouts = self.layouts(&window).await?;
-            let days = |chunk| {
-                layouts
-                    .iter()
-                    .map(move |(day, layout)| (*day, *layout, chunk))
-            };
-            let parts: Vec<_> = people.chunks(IDS).flat_map(days).collect();
+            let chunks = people.chunks(IDS);
+            let parts = chunks.flat_map(|chunk| days.iter().map(move |day| (*day, chunk)));
+            let parts: Vec<(Day, &[UserId])> = parts.collect();
             let read = |n: usize| self.look_up_all(parts[n]);
-            at_once(DAYS_AT_ONCE, 0..parts.len(), read, |part| {
-                found.extend(part)
-            })
-            .await?;
+            let collect = |part| found.extend(part);
+            at_once(DAYS_AT_ONCE, 0..parts.len(), read, collect).await?;
         }
         Ok(by_person(people, found))
     }
 
     /// Reads a user's stacks of these days with one command.
     async fn look_up(&self, days: &[Day], user: &UserId) -> Result<Vec<(UserId, Stack)>> {
-        let doing = "reading a person's stacks";
-        let documents = self.united(doing, branches(days, user)).await?;
-        Ok(stacks(days, &documents))
-    }
-
-    /// Returns the results of all branches, with one command.
-    async fn united(
-        &self,
-        doing: &str,
-        mut branches: impl Iterator<Item = (String, Vec<Document>)>,
-    ) -> Result<Vec<RawDocumentBuf>> {
+        let mut branches = branches(days, user);
         let Some((first, mut pipeline)) = branches.next() else {
             return Ok(Vec::new());
         };
         pipeline.extend(branches.map(|(coll, pipeline)| {
             doc! {"$unionWith": {"coll": coll, "pipeline": pipeline}}
         }));
-        self.aggregate(doing, Some(&first), &pipeline, None).await
+        let documents = self.aggregate(Some(&first), pipeline).await?;
+        let day = |stack: &RawStack<'_>| days.get(stack.number("day")? as usize).copied();
+        let read = |document| stack_of(document, day);
+        Ok(documents.iter().filter_map(read).collect())
     }
 
-    /// Reads many users' stacks of one day.
-    async fn look_up_all(
-        &self,
-        (day, layout, people): (Day, Layout, &[UserId]),
-    ) -> Result<Vec<(UserId, Stack)>> {
-        let (doing, name) = (format!("reading stacks of {day}"), day.collection());
+    /// Reads the stacks of these users of one day.
+    async fn look_up_all(&self, (day, people): (Day, &[UserId])) -> Result<Vec<(UserId, Stack)>> {
+        let legacy = self.has_legacy(day, people).await?;
         let ids = people.iter().flat_map(spellings);
-        let documents = match layout {
-            Layout::Ordinary => {
-                let filter = doc! {"_id": {"$in": ids.collect::<Vec<_>>()}};
-                self.find_raw(&doing, &name, &filter, FindOptions::default())
-                    .await?
-            }
-            Layout::Clustered => {
-                let legacy = self.has_legacy(&doing, day, people).await?;
-                let ids = ids.filter(|id| legacy || matches!(id, Bson::String(_)));
-                // An id may start with `$`, which would make it a field path here.
-                let ids: Vec<Document> = ids.map(|id| doc! {"_id": {"$literal": id}}).collect();
-                let same = doc! {
-                    "from": name, "localField": "_id", "foreignField": "_id", "as": "stack",
-                };
-                let pipeline = [
-                    doc! {"$documents": ids},
-                    doc! {"$lookup": same},
-                    doc! {"$unwind": "$stack"},
-                    doc! {"$replaceRoot": {"newRoot": "$stack"}},
-                ];
-                self.aggregate(&doing, None, &pipeline, None).await?
-            }
+        let ids = ids.filter(|id| legacy || matches!(id, Bson::String(_)));
+        // An id may start with `$`, which would make it a field path here.
+        let ids: Vec<Document> = ids.map(|id| doc! {"_id": {"$literal": id}}).collect();
+        let same = doc! {
+            "from": day.collection(), "localField": "_id", "foreignField": "_id", "as": "stack",
         };
-        let read = |document| read(document, |_| Some(day));
+        let pipeline = vec![
+            doc! {"$documents": ids},
+            doc! {"$lookup": same},
+            doc! {"$unwind": "$stack"},
+            doc! {"$replaceRoot": {"newRoot": "$stack"}},
+        ];
+        let documents = self.aggregate(None, pipeline).await?;
+        let read = |document| stack_of(document, |_| Some(day));
         Ok(documents.iter().filter_map(read).collect())
     }
 
     /// Returns whether any stack of this day has an ObjectId as `_id`, if one of these users could
     /// have such a stack. This saves lookups: one that finds nothing costs as much as any other.
     /// ObjectIds sort after all text.
-    async fn has_legacy(&self, doing: &str, day: Day, people: &[UserId]) -> Result<bool> {
+    async fn has_legacy(&self, day: Day, people: &[UserId]) -> Result<bool> {
         if people.iter().all(|user| user.legacy().is_none()) {
             return Ok(false);
         }
-        let (name, order) = (day.collection(), Document::new());
         let filter = doc! {"_id": {"$gte": Oid::from_bytes([0; 12])}};
-        let found = self.find_ids(doing, &name, &filter, order, 1);
+        let found = self.find(&day.collection(), filter).limit(1).ids();
         Ok(!found.await?.is_empty())
-    }
-
-    /// Returns the layouts of the window's existing days. Lists only days without a known layout.
-    pub(super) async fn layouts(&self, window: &Window) -> Result<HashMap<Day, Layout>> {
-        let unknown: Vec<String> = window
-            .days()
-            .filter(|day| self.known_day(*day).is_none())
-            .map(Day::collection)
-            .collect();
-        if !unknown.is_empty() {
-            let listed = self.find_collections(doc! {"name": {"$in": unknown}});
-            for collection in listed.await? {
-                let name = collection.get_str("name").unwrap_or_default();
-                let options = collection.get_document("options");
-                let known = KnownDay {
-                    layout: match options.is_ok_and(|of| of.contains_key("clusteredIndex")) {
-                        true => Layout::Clustered,
-                        false => Layout::Ordinary,
-                    },
-                    mostly_new: false,
-                };
-                let day = Day::of_collection(name);
-                self.known_days().extend(day.map(|day| (day, known)));
-            }
-        }
-        let known = |day| self.known_day(day).map(|known| (day, known.layout));
-        Ok(window.days().filter_map(known).collect())
     }
 }
 
@@ -163,35 +158,23 @@ fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Do
     })
 }
 
-/// Decodes the stacks that [`branches`] found.
-fn stacks(days: &[Day], documents: &[RawDocumentBuf]) -> Vec<(UserId, Stack)> {
-    let day = |stack: &RawStack<'_>| {
-        let index = stack.number("day").ok().flatten()?;
-        days.get(index as usize).copied()
-    };
-    let read = documents.iter().map(|document| read(document, day));
-    read.flatten().collect()
-}
-
 /// Returns the possible spellings of a user's `_id`: as an ObjectId if it can be one, and as text.
 fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
-    let legacy = user
-        .legacy()
-        .map(|id| Bson::ObjectId(Oid::from_bytes(id.bytes())));
-    legacy.into_iter().chain([Bson::String(user.to_string())])
+    user.legacy()
+        .map(oid)
+        .into_iter()
+        .chain([Bson::String(user.to_string())])
 }
 
 /// Returns `None` if the document has no readable owner.
-fn read(
+pub(super) fn stack_of(
     document: &RawDocumentBuf,
     day: impl Fn(&RawStack<'_>) -> Option<Day>,
 ) -> Option<(UserId, Stack)> {
     let stack = RawStack::read(document.as_bytes()).ok()??;
-    let id = StackId {
-        day: day(&stack)?,
-        form: stack.user.form(),
-    };
-    Some((stack.user.user(), stack.stack(id)))
+    let (day, form) = (day(&stack)?, stack.form);
+    let read = stack.stack(StackId { day, form });
+    Some((stack.user, read))
 }
 
 /// Returns the stacks of each user, in the order of the users.

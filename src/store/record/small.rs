@@ -42,7 +42,7 @@ macro_rules! own_records {
     )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Serialize, Deserialize)]
-        pub struct $name { $($(#[$meta])* $field: $form,)* }
+        pub struct $name { $($(#[$meta])* pub(in crate::store) $field: $form,)* }
 
         impl Record for $name {
             const WHAT: &'static str = $what;
@@ -66,23 +66,18 @@ own_records! {
     Note "note" { #[serde(rename = "_id")] name: String, text: String }
 }
 
+/// A key and a user.
 #[derive(Clone, Serialize, Deserialize)]
-struct FollowId {
-    k: CompactString,
-    u: CompactString,
+pub(in crate::store) struct FollowId {
+    pub k: CompactString,
+    pub u: CompactString,
 }
 
 /// An address and a delivery.
 #[derive(Clone, Serialize, Deserialize)]
-struct SoftBounceId {
+pub(in crate::store) struct SoftBounceId {
     a: String,
     d: String,
-}
-
-impl Note {
-    pub(in crate::store) fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 record! {

@@ -126,16 +126,15 @@ impl Inboxes for Sqlite {
         self.read_each(users, find_inbox).await
     }
 
-    async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
-        let inbox = inbox.clone();
-        self.write(move |transaction| {
+    async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
+        self.change_each(inboxes, |transaction, (inbox, revision)| {
             let stored = revision_of(transaction, &inbox.user)?;
             if stored != inbox.revision {
-                return Ok(stored == Some(revision));
+                return Ok(stored == Some(*revision));
             }
             notify(transaction, &ChangeNotice::people([inbox.user.as_str()]))?;
-            let revision = Some(revision);
-            let record = InboxRecord::from_value(&Inbox { revision, ..inbox });
+            let mut record = InboxRecord::from_value(inbox);
+            record.revision = Some(As::from_value(revision));
             INBOXES.replace(transaction, &record)?;
             Ok(true)
         })

@@ -249,9 +249,9 @@ async fn a_missing_or_wrong_mongodb_index_is_named_but_not_created(fresh: Fresh)
     let client = mongodb::Client::with_uri_str(fresh.url()).await.unwrap();
     let database = client.default_database().unwrap();
     let deliveries = database.collection::<bson::Document>("deliveries");
-    deliveries.drop_index("tag_1").await.unwrap();
+    deliveries.drop_index("tidings_tag_1").await.unwrap();
     let fanouts = database.collection::<bson::Document>("fanouts");
-    fanouts.drop_index("key_1").await.unwrap();
+    fanouts.drop_index("tidings_key_1").await.unwrap();
     let plain = mongodb::IndexModel::builder().keys(doc! {"key": 1.0});
     fanouts.create_index(plain.build()).await.unwrap();
 

@@ -10,11 +10,11 @@ use tidings::domain::delivery::{
 };
 use tidings::domain::{
     Address, BatchState, Day, Delivery, DeliveryId, DeliveryState, Event, FanoutState, FollowKey,
-    Id, Point, Suppression, User, UserId,
+    Id, Inbox, Point, Suppression, User, UserId,
 };
 use tidings::store::{
     AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, Meeting,
-    PeopleFilter, Pushed, Release, Store, Summing, SuppressionChange,
+    PeopleFilter, Pushed, Release, Result, Store, Summing, SuppressionChange,
 };
 
 use super::{new_marker, push_to_all, today};
@@ -79,6 +79,10 @@ pub trait Shorthand: Store {
             .await
             .unwrap()
             .remove(0)
+    }
+
+    async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
+        Ok(self.put_inboxes(&[(inbox.clone(), revision)]).await?[0])
     }
 
     async fn deliveries_of(&self, user: &UserId, limit: usize) -> Vec<Delivery> {
