@@ -149,8 +149,6 @@ pub struct FeedCache {
     objects: Entries<(EventType, ObjectId), ObjectFacts>,
     details: Entries<Id, Option<Arc<Details>>>,
     subscribers: Mutex<HashMap<NoticeKey, watch::Sender<()>>>,
-    /// A moving average of the store's time per response, in microseconds.
-    slowness: AtomicU64,
 }
 
 impl FeedCache {
@@ -167,7 +165,6 @@ impl FeedCache {
             objects: Entries::new(OBJECT_BYTES),
             details: Entries::new(DETAILS_BYTES),
             subscribers: Mutex::default(),
-            slowness: AtomicU64::new(0),
         }
     }
 
@@ -394,28 +391,6 @@ impl FeedCache {
         self.subscribers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records how long the store took for a response.
-    pub fn took(&self, time: Duration) {
-        let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let ease = |slowness: u64| Some(slowness - slowness / 8 + time / 8);
-        let _always = self
-            .slowness
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, ease);
-    }
-
-    /// Returns how many seconds this user's client should wait between two polls. The slower the
-    /// store, the longer. Users are spread by ±10 %, so that they do not poll in step.
-    pub fn poll_interval(&self, user: &UserId) -> u32 {
-        let base = match self.slowness.load(Ordering::Relaxed) / 1_000 {
-            0..50 => 30,
-            50..100 => 60,
-            100..200 => 120,
-            _ => 270,
-        };
-        let tenth = base / 10;
-        base - tenth + NoticeKey::of(user.as_str()).0 % (2 * tenth + 1)
     }
 }
 

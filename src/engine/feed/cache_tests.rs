@@ -295,19 +295,6 @@ fn notices_of_many_users_invalidate_no_object_and_no_tag_about_objects() {
 }
 
 #[test]
-fn the_poll_interval_grows_while_the_store_is_slow() {
-    let case = Case::new();
-    let people: Vec<UserId> = (0..50).map(|n| UserId::stored(format!("p{n}"))).collect();
-    let intervals = || people.iter().map(|user| case.cache.poll_interval(user));
-    assert!(intervals().all(|seconds| (27..=33).contains(&seconds)));
-    assert!(intervals().max() > intervals().min());
-
-    (0..60).for_each(|_| case.cache.took(Duration::from_secs(1)));
-
-    assert!(intervals().all(|seconds| (243..=297).contains(&seconds)));
-}
-
-#[test]
 fn all_kinds_of_entries_stay_within_their_byte_limits() {
     let case = Case::new();
     for n in 0..60_000 {
