@@ -357,7 +357,7 @@ impl<'a> Run<'a> {
         };
         let mut left = Vec::with_capacity(due.len());
         for person in due {
-            let shown = |event: &Event| catalog.told(event);
+            let shown = |event: &Event| catalog.event_data(event);
             let Some(mut content) = assemble(&person.wanted, policies, caps, shown) else {
                 report.users.withdrawn += 1;
                 continue;

@@ -73,14 +73,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Receives the progress of a long operation, and can stop it.
 pub trait Watcher: Send + Sync {
-    /// Adds `by` to the work done.
-    fn advance(&self, by: u64) {
-        let _ = by;
-    }
+    /// Adds to the work done.
+    fn advance(&self, _by: u64) {}
     /// Sets the total amount of work, once it is known.
-    fn total(&self, total: u64) {
-        let _ = total;
-    }
+    fn total(&self, _total: u64) {}
     /// Returns whether to stop. The operation then stops at a point from which it can resume.
     fn stopping(&self) -> bool {
         false

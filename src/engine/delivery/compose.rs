@@ -332,7 +332,7 @@ impl Compose {
     ) -> Option<Content> {
         let content = match batch_of(row) {
             None => {
-                let applies = |event: &Event| catalog.told(event);
+                let applies = |event: &Event| catalog.event_data(event);
                 let wanted = &chosen.digests[place];
                 assemble(wanted, &self.context.policies, self.caps, applies)
             }
@@ -351,7 +351,7 @@ impl Compose {
             not_kept,
             ..
         } = events;
-        let applies = |event: &Event| catalog.told(event);
+        let applies = |event: &Event| catalog.event_data(event);
         gather(key, items, *not_kept, &self.context.policies, applies)
     }
 

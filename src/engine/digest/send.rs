@@ -162,6 +162,10 @@ impl Run<'_> {
         let gate = &self.sender.gate;
         let is_limited = gate.settings.mails_per_hour > 0;
         let most = if is_limited { 1 } else { AT_ONCE };
+        // After a failure, no further chunk begins.
+        while let Some(Some(sent)) = sending.next().now_or_never() {
+            came_to(sent)?;
+        }
         for rows in rows.chunks(gate.chunk()) {
             while sending.len() >= most
                 && let Some(sent) = sending.next().await

@@ -24,11 +24,8 @@ use crate::store::{self, FollowChange, PeopleFilter};
 /// at least one of them succeeds.
 const ROUNDS: usize = 100;
 
-/// The number of records with one address that one read of the store returns.
-const SHARED_PAGE: usize = 50;
-
-/// The maximum number of such reads.
-const SHARED_PAGES: usize = 4;
+/// The maximum number of records with one address that are read.
+const MAX_SHARED: usize = 200;
 
 /// Changes users' records and follows.
 pub struct PeopleService {
@@ -218,20 +215,10 @@ impl PeopleService {
                 && !stop.holds(other, false, default, policies)
         };
         let (at, store) = (PeopleFilter::Address(address), &self.context.store);
-        let (mut others, mut after) = (Vec::new(), None);
-        for _ in 0..SHARED_PAGES {
-            let page = store.find_people(&at, after.as_ref(), SHARED_PAGE);
-            let mut ids = page.await?;
-            let users = store.users(&ids).await?.into_iter().flatten();
-            others.extend(users.filter(&needs_stop).map(|other| other.id));
-            let is_last = ids.len() < SHARED_PAGE;
-            after = ids.pop();
-            if is_last || others.len() >= limit {
-                break;
-            }
-        }
-        others.truncate(limit);
-        Ok(others)
+        let ids = store.find_people(&at, None, MAX_SHARED).await?;
+        let users = store.users(&ids).await?.into_iter().flatten();
+        let others = users.filter(needs_stop).map(|other| other.id);
+        Ok(others.take(limit).collect())
     }
 
     /// Returns the keys after this one that a user follows, ascending.

@@ -109,22 +109,15 @@ impl NameLookup {
         Ok(requests.iter().map(unknown).collect())
     }
 
-    /// Returns the unknown names of the newest `fanouts` journal entries.
+    /// Returns the unknown names of the newest `fanouts` journal entries, of their first thousand
+    /// objects.
     pub async fn recent(&self, fanouts: usize) -> Result<Unknown> {
-        let events: Vec<Event> = self
-            .context
-            .store
-            .journal(JournalQuery::Newest(fanouts))
-            .await?
-            .into_iter()
-            .flat_map(|entry| entry.events)
-            .collect();
-        let mut catalog = self.catalog.of_mails();
-        catalog.load(events.iter()).await?;
-        let mut unknown = Unknown::default();
-        for event in &events {
-            unknown.note(event, &catalog, &self.context.policies);
-        }
-        Ok(unknown)
+        let entries = JournalQuery::Newest(fanouts);
+        let entries = self.context.store.journal(entries).await?.into_iter();
+        let names = RequestNames {
+            events: entries.flat_map(|entry| entry.events).collect(),
+            users: Vec::new(),
+        };
+        Ok(self.look_up(&[names]).await?.pop().unwrap_or_default())
     }
 }

@@ -361,7 +361,7 @@ impl Catalog {
     }
 
     /// Returns the event's object and details if the event still applies.
-    pub fn told(&self, event: &Event) -> Option<EventData> {
+    pub fn event_data(&self, event: &Event) -> Option<EventData> {
         let (object, details) = (self.applies(event)?, self.details(event));
         Some(EventData { object, details })
     }

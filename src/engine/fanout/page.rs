@@ -42,8 +42,7 @@ impl AudienceScan {
     pub(super) async fn fetch(&mut self, directory: &dyn Directory, limit: usize) -> Result<()> {
         while self.people.is_empty() && !self.exhausted {
             let (audience, after) = (&self.fanout.audience, self.next.as_ref());
-            let AudiencePage { people, next } =
-                read_audience(directory, audience, after, limit).await?;
+            let (people, next) = read_audience(directory, audience, after, limit).await?;
             self.people = people;
             self.exhausted = next.is_none();
             self.next = next;
@@ -174,15 +173,9 @@ impl AudienceScan {
     }
 }
 
-/// A part of an audience.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct AudiencePage {
-    /// The users, ascending, without those that the audience excludes.
-    people: Vec<UserId>,
-    /// Where the next page starts; `None` if this is the last. It may be beyond the last of
-    /// `people`, if later users are excluded.
-    next: Option<UserId>,
-}
+/// A part of an audience: users in ascending order, and where the next part starts; `None` if this
+/// is the last. It may start beyond the last of the users, if later ones are excluded.
+type AudiencePart = (Vec<UserId>, Option<UserId>);
 
 /// Returns about `limit` users of the audience after `after`.
 async fn read_audience(
@@ -190,8 +183,8 @@ async fn read_audience(
     audience: &Audience,
     after: Option<&UserId>,
     limit: usize,
-) -> Result<AudiencePage> {
-    let mut page = match &audience.to {
+) -> Result<AudiencePart> {
+    let (mut people, next) = match &audience.to {
         Selector::Users(users) => {
             let from = after.map_or(0, |after| users.partition_point(|user| user <= after));
             let until = users.len().min(from + limit);
@@ -207,14 +200,14 @@ async fn read_audience(
         }
     };
     if !audience.except.is_empty() {
-        page.people.retain(|user| !audience.leaves_out(user));
+        people.retain(|user| !audience.leaves_out(user));
     }
-    Ok(page)
+    Ok((people, next))
 }
 
-fn full(people: Vec<UserId>, more: bool) -> AudiencePage {
+fn full(people: Vec<UserId>, more: bool) -> AudiencePart {
     let next = people.last().filter(|_| more).cloned();
-    AudiencePage { people, next }
+    (people, next)
 }
 
 /// Returns the followers of any of these keys. Merges one page of each, up to the lowest end of a
@@ -224,7 +217,7 @@ async fn followers(
     keys: &[FollowKey],
     after: Option<&UserId>,
     limit: usize,
-) -> Result<AudiencePage> {
+) -> Result<AudiencePart> {
     let page = |key| async move {
         let following = PeopleFilter::Follow(key);
         directory.find_people(&following, after, limit).await
@@ -243,8 +236,5 @@ async fn followers(
         .collect();
     people.sort_unstable();
     people.dedup();
-    Ok(AudiencePage {
-        people,
-        next: known,
-    })
+    Ok((people, known))
 }
