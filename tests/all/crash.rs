@@ -3,7 +3,7 @@
 //! Afterward each event has been emailed once, is withdrawn, or belongs to an `unknown` delivery,
 //! and each batched event is in one batch. `TIDINGS_TEST_SEED` and `TIDINGS_TEST_KILLS` set the
 //! random seed and the number of kills (`scripts/chaos`). [`stage`] runs the processes, and
-//! [`verdict`] checks the result.
+//! [`check`] checks the result.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
 use crate::support::{Fresh, Shorthand, context, kind, number, user};
 
+mod check;
 mod stage;
 mod suspend;
 mod transferred;
-mod verdict;
 mod work;
 
 use stage::Stage;

@@ -16,7 +16,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("config", &["domain", "email"]),
     ("store", &["domain", "private"]),
     ("metrics", &["store"]),
-    ("context", &["domain", "clock", "config", "store", "metrics"]),
+    (
+        "context",
+        &["domain", "clock", "config", "store", "metrics"],
+    ),
     ("email", &["domain", "private"]),
     ("render", &["domain"]),
     ("wire", &["domain", "store"]),

@@ -312,8 +312,8 @@ async fn a_delivery_with_a_lost_reply_counts_as_opened(store: &Faulty) {
     store.open(&[other]).await.unwrap();
     store.fails(1, lost_reply("insert")).await;
 
-    let taken = delivery("bob", "2014-04-22", "one");
-    let opened = store.open(&[mine, taken]).await.unwrap();
+    let occupied = delivery("bob", "2014-04-22", "one");
+    let opened = store.open(&[mine, occupied]).await.unwrap();
 
     assert_eq!(opened, [true, false]);
 }
@@ -343,14 +343,14 @@ async fn a_lease_with_a_lost_reply_counts_as_acquired(store: &Faulty) {
     store.fails(2, lost_reply("update")).await;
 
     let until = lease("one", noon() + minutes(1));
-    let taken = store.lease("digest", &until, noon()).await.unwrap();
+    let acquired = store.lease("digest", &until, noon()).await.unwrap();
     let other = store
         .second()
         .lease("digest", &lease("two", until.until), noon())
         .await
         .unwrap();
 
-    assert_eq!((taken, other), (true, false));
+    assert_eq!((acquired, other), (true, false));
 }
 
 async fn a_scan_continues_after_its_cursors_are_lost(store: &Faulty) {

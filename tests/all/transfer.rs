@@ -213,19 +213,21 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     town.clock.advance(TimeDelta::hours(3));
     app.closer().drain(&Silent).await.unwrap();
     town.digests_at(monday(1)).await;
-    let mut told: BTreeMap<(String, &str), usize> = BTreeMap::new();
+    let mut emailed: BTreeMap<(String, &str), usize> = BTreeMap::new();
     for mail in town.mails() {
         let text = mail.filled().text;
         for work in WORKS {
             if text.contains(&format!("Work {work}.")) {
-                *told.entry((mail.to.reveal().to_owned(), work)).or_default() += 1;
+                *emailed
+                    .entry((mail.to.reveal().to_owned(), work))
+                    .or_default() += 1;
             }
         }
     }
     let (ada, cem) = ("ada@example.org".to_owned(), "cem@example.org".to_owned());
     let to_ada = ["a1", "a2", "a4", "a5"].map(|work| ((ada.clone(), work), 1));
     let to_cem = ["a4", "a5"].map(|work| ((cem.clone(), work), 1));
-    assert_eq!(told, to_ada.into_iter().chain(to_cem).collect());
+    assert_eq!(emailed, to_ada.into_iter().chain(to_cem).collect());
     let row = town.deliveries_of("ada").await.pop().unwrap();
     assert_eq!((row.state, row.open), (DeliveryState::Sent, false));
 }
@@ -256,8 +258,8 @@ fn file(folder: &TempDir, name: &str) -> std::path::PathBuf {
 async fn a_store_that_is_not_empty_is_refused_and_nothing_changes(source: Fresh, target: Fresh) {
     Town::of(&source).await;
     let folder = exported(&source).await;
-    let somebody = [User::new(user("somebody"))];
-    target.put_users(&somebody).await.unwrap();
+    let another = [User::new(user("somebody"))];
+    target.put_users(&another).await.unwrap();
     let lines = target.lines().await;
 
     let refused = import(&target, folder.path(), &Silent).await;

@@ -17,11 +17,11 @@ async fn without_a_demo_none_of_its_routes_is_there(fresh: Fresh) {
     assert!(routes.len() > 8);
 
     for route in routes {
-        let asked = api
+        let request = api
             .ask(route.method, route.path)
             .json(&serde_json::json!({}));
-        let asked = asked.header("Origin", format!("http://{}", api.addr));
-        let answer = asked.send().await.unwrap();
+        let request = request.header("Origin", format!("http://{}", api.addr));
+        let answer = request.send().await.unwrap();
 
         assert_eq!(answer.status(), 404, "{} {}", route.method, route.path);
         let problem = answer.text().await.unwrap();
@@ -33,10 +33,10 @@ async fn without_a_demo_none_of_its_routes_is_there(fresh: Fresh) {
 async fn without_a_demo_any_name_is_answered(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
-    let asked = api
+    let request = api
         .anonymous("GET", "/healthz")
         .header("Host", "news.example.org");
 
-    assert_eq!(asked.send().await.unwrap().status(), 200);
+    assert_eq!(request.send().await.unwrap().status(), 200);
     api.stop().await;
 }

@@ -199,7 +199,7 @@ async fn bad_input_gets_a_clear_error_and_never_reaches_the_store(fresh: Fresh) 
         .unwrap();
     }
 
-    assert_eq!(counting.calls(), 0, "the store was asked");
+    assert_eq!(counting.calls(), 0, "the store was requested");
     insta::assert_snapshot!("bodies", report);
     api.stop().await;
 }
@@ -216,7 +216,7 @@ async fn every_route_rejects_unknown_parameters(fresh: Fresh) {
         assert_eq!(refused.body["location"], "query parameter limit[$ne]");
     }
 
-    assert_eq!(counting.calls(), 0, "the store was asked");
+    assert_eq!(counting.calls(), 0, "the store was requested");
     api.stop().await;
 }
 
@@ -253,7 +253,7 @@ async fn invalid_paths_are_rejected(fresh: Fresh) {
         nothing.assert_problem(404, "not_found", &path);
     }
 
-    assert_eq!(counting.calls(), 0, "the store was asked");
+    assert_eq!(counting.calls(), 0, "the store was requested");
     api.stop().await;
 }
 
@@ -287,7 +287,7 @@ async fn a_body_must_be_json_of_a_limited_size(fresh: Fresh) {
     for refused in [&large, &larger] {
         assert_eq!((refused.status, refused.code()), (413, "body_too_large"));
     }
-    assert_eq!(counting.calls(), 0, "the store was asked");
+    assert_eq!(counting.calls(), 0, "the store was requested");
     let json = "application/vnd.example+json; charset=utf-8";
     assert_eq!(
         send("PUT", "/v1/users/eve", json, "{}".into()).await.status,

@@ -71,7 +71,7 @@ pub struct Request {
     pub headers: BTreeMap<String, String>,
     pub body: String,
     /// Whether the request was carried out, independent of the response.
-    pub taken: bool,
+    pub accepted: bool,
 }
 
 impl Request {
@@ -176,7 +176,7 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
         next,
         Some(Next::Answer(..) | Next::AnswerSeveral(..) | Next::Reset)
     );
-    request.taken = !refused;
+    request.accepted = !refused;
     state.requests.lock().unwrap().push(request.clone());
     match next {
         Some(Next::Answer(status, headers, body)) => {
@@ -246,7 +246,7 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
         path,
         headers,
         body,
-        taken: false,
+        accepted: false,
     })
 }
 

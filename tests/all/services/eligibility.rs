@@ -53,7 +53,7 @@ const STEPS: u64 = 40;
 
 /// Why a user may not be emailed, or not everything.
 #[derive(Clone, Copy, PartialEq)]
-enum Standing {
+enum Reach {
     Reachable,
     Unconfirmed,
     Bounced,
@@ -62,7 +62,7 @@ enum Standing {
     NoDigests,
 }
 
-impl Standing {
+impl Reach {
     const ALL: [Self; 8] = [
         Self::Reachable,
         Self::Reachable,
@@ -77,7 +77,7 @@ impl Standing {
 
 /// What the model remembers of a user.
 struct Person {
-    standing: Standing,
+    reach: Reach,
     /// Whether their brand is no longer configured, so that their emails wait.
     is_of_absent_brand: bool,
     routes: BTreeMap<&'static str, (Route, DateTime<Utc>)>,
@@ -139,11 +139,11 @@ impl World {
     }
 
     fn may_get(person: &Person, kind: &str, in_digest: bool) -> bool {
-        match person.standing {
-            Standing::Reachable => true,
-            Standing::Unconfirmed | Standing::Bounced => false,
-            Standing::Unsubscribed | Standing::ComplainedByUnsubscribing => is_mandatory(kind),
-            Standing::NoDigests => !in_digest || is_mandatory(kind),
+        match person.reach {
+            Reach::Reachable => true,
+            Reach::Unconfirmed | Reach::Bounced => false,
+            Reach::Unsubscribed | Reach::ComplainedByUnsubscribing => is_mandatory(kind),
+            Reach::NoDigests => !in_digest || is_mandatory(kind),
         }
     }
 
@@ -230,8 +230,8 @@ impl World {
                 }
             }
             for (kind, _) in waiting {
-                let wants = match person.standing {
-                    Standing::NoDigests | Standing::Unsubscribed => is_mandatory(kind),
+                let wants = match person.reach {
+                    Reach::NoDigests | Reach::Unsubscribed => is_mandatory(kind),
                     _ => true,
                 };
                 match Self::may_get(person, kind, true) {
@@ -247,7 +247,7 @@ impl World {
     /// Why the user gets each event in a digest or not, newest first; `None` for events on other
     /// ways.
     fn reasons(&self, person: &Person) -> Vec<Option<Why>> {
-        let mut told = BTreeSet::new();
+        let mut included = BTreeSet::new();
         let reason = |(kind, object, at): &(&'static str, String, DateTime<Utc>)| {
             let alone = matches!(
                 self.route(person, kind, *at),
@@ -260,11 +260,11 @@ impl World {
             if let Some(why) = self.digest_reason(person, kind, object, *at) {
                 return Some(why);
             }
-            if !told.insert(object.clone()) {
+            if !included.insert(object.clone()) {
                 return Some(Why::Repeated);
             }
-            let has_wish = match person.standing {
-                Standing::NoDigests | Standing::Unsubscribed => is_mandatory(kind),
+            let has_wish = match person.reach {
+                Reach::NoDigests | Reach::Unsubscribed => is_mandatory(kind),
                 _ => true,
             };
             Some(match Self::may_get(person, kind, true) {
@@ -286,12 +286,12 @@ async fn found(fresh: &Fresh, random: &mut Dice) -> (Town, World) {
     let town = Town::found(fresh, true, &config).await;
     let (mut people, mut records, mut suppressed) = (Vec::new(), Vec::new(), Vec::new());
     for n in 0..USERS {
-        let standing = random.of(&Standing::ALL);
+        let reach = random.of(&Reach::ALL);
         let is_of_absent_brand = random.below(8) == 0;
         let address = Address::new(format!("{}@example.org", name(n))).unwrap();
         let mut record = User {
             email: Some(address.clone()),
-            confirmed: standing != Standing::Unconfirmed,
+            confirmed: reach != Reach::Unconfirmed,
             brand: is_of_absent_brand.then(|| "gone".parse().unwrap()),
             ..User::new(user(&name(n)))
         };
@@ -299,16 +299,16 @@ async fn found(fresh: &Fresh, random: &mut Dice) -> (Town, World) {
             let (at, source) = (town.clock.now(), "test".to_owned());
             suppressed.push(Suppression::new(&address, reason, at, source));
         };
-        match standing {
-            Standing::Bounced => suppress(Reason::HardBounce),
-            Standing::ComplainedByUnsubscribing => suppress(Reason::Unsubscribe),
-            Standing::Unsubscribed => record.unsubscribed = Some(town.clock.now()),
-            Standing::NoDigests => record.digest.cadence = Some(Cadence::Never),
-            Standing::Reachable | Standing::Unconfirmed => {}
+        match reach {
+            Reach::Bounced => suppress(Reason::HardBounce),
+            Reach::ComplainedByUnsubscribing => suppress(Reason::Unsubscribe),
+            Reach::Unsubscribed => record.unsubscribed = Some(town.clock.now()),
+            Reach::NoDigests => record.digest.cadence = Some(Cadence::Never),
+            Reach::Reachable | Reach::Unconfirmed => {}
         }
         records.push(record);
         people.push(Person {
-            standing,
+            reach,
             is_of_absent_brand,
             routes: BTreeMap::new(),
             digests_since: None,

@@ -6,7 +6,7 @@ use tidings::domain::{Audience, BadStack, Day, Defect, DeliveryState};
 use tidings::engine::Silent;
 use tidings::wire::digest::Report;
 
-use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
+use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, stored_document};
 use crate::support::town::{Town, monday, on_both_stores, only_on_mongo, request, saturday, to};
 use crate::support::{Fresh, Shorthand, user};
 
@@ -70,7 +70,7 @@ async fn events_of_a_stack_repaired_after_it_left_the_window_are_emailed(fresh: 
     let town = Town::of(&fresh).await;
     town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
     let database = database(&fresh).await.unwrap();
-    let intact = standing(&database, first_day(), "ada").await;
+    let intact = stored_document(&database, first_day(), "ada").await;
     fill_up(&database, first_day(), "ada").await;
 
     // The day leaves the window between these two runs.
@@ -126,7 +126,7 @@ async fn malformed_entries_are_skipped_and_keep_their_index(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     if let Some(database) = database(&fresh).await {
-        let mut ada = standing(&database, first_day(), "ada").await;
+        let mut ada = stored_document(&database, first_day(), "ada").await;
         let entries = ada.get_array_mut("events").unwrap();
         let odd: [Bson; 6] = [
             Bson::Null,

@@ -35,11 +35,11 @@ mod repeats;
 mod retractions;
 mod scans;
 mod settling;
-mod sightings;
 mod stacks;
 mod suppressions;
 mod transfer;
 mod transitions;
+mod webhook_receipts;
 
 /// Generates each listed test for each store.
 macro_rules! contract_tests {
@@ -359,7 +359,7 @@ contract_tests! {
         a_report_about_a_sending_delivery_does_not_prevent_settling
         reports_about_unknown_deliveries_change_nothing
         report_counts_select_deliveries_by_settlement_time;
-    sightings:
+    webhook_receipts:
         the_first_mark_is_kept_until_it_expires
         concurrent_marks_for_one_key_all_return_the_same_mark
         marks_are_returned_in_the_order_of_the_request;

@@ -1,4 +1,4 @@
-//! Contract tests of `Deliveries` for retries: spent tries are counted, failed deliveries are
+//! Contract tests of `Deliveries` for retries: attempts are counted, failed deliveries are
 //! reopened, and pending ones are canceled.
 
 use tidings::domain::delivery::{Corrected, Correction, Deferral, Reopening, Settlement};
@@ -12,7 +12,7 @@ use crate::support::*;
 
 pub async fn only_deferrals_that_spend_a_try_are_counted(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
-    let spent = Deferral {
+    let used_up = Deferral {
         has_failed: true,
         ..deferral(&ids[0], DeliveryState::Pending, 2)
     };
@@ -20,7 +20,7 @@ pub async fn only_deferrals_that_spend_a_try_are_counted(store: Fresh) {
 
     for _ in 0..3 {
         sending(&store, "one", later(20), &ids).await;
-        let requested = [spent.clone(), unreached.clone()];
+        let requested = [used_up.clone(), unreached.clone()];
         store.defer("one", &requested).await;
         store.defer("one", &requested).await;
         store.take("one", later(3), later(20), 9).await;

@@ -117,7 +117,7 @@ impl Scenario {
         let event = [(format!("event:{}", self.fanout.id), "one".to_owned())];
         let until = now + minutes(60);
         for _ in 0..2 {
-            let seen = store.sighted(&[event[0].0.clone()], now).await;
+            let seen = store.find_receipts(&[event[0].0.clone()], now).await;
             let tags: Vec<Tag> = self.deliveries().iter().map(DeliveryId::tag).collect();
             let mut rows = store
                 .find_deliveries(&DeliveryFilter::Tags(&tags), 2)
@@ -135,7 +135,7 @@ impl Scenario {
             let off = &self.deliveries()[1];
             let count = store.soft_bounce(&second, off, noon(), noon()).await;
             assert_eq!(count, 1, "one mail was put off");
-            let marks = store.sight(&event, now, until).await;
+            let marks = store.record_receipts(&event, now, until).await;
             assert_eq!(marks, ["one"]);
             assert!(seen.iter().flatten().all(|mark| mark == "one"));
         }

@@ -32,9 +32,9 @@ async fn filled(store: &Fresh) {
     }
     let at = id(3);
     let (t, o) = (kind("ArtworkPublished"), ObjectId::stored("0"));
-    let nobody = ChangeNotice::people([""; 0]);
+    let no_users = ChangeNotice::people([""; 0]);
     store
-        .retract(&[Retraction { t, o, at }], &nobody)
+        .retract(&[Retraction { t, o, at }], &no_users)
         .await
         .unwrap();
     let address = |text: &str| tidings::domain::Address::new(text).unwrap();
@@ -59,7 +59,9 @@ async fn filled(store: &Fresh) {
         .soft_bounce(&eve, &bounced, noon(), noon() - minutes(9))
         .await;
     let sight = [("key".to_owned(), "mark".to_owned())];
-    store.sight(&sight, noon(), noon() + minutes(9)).await;
+    store
+        .record_receipts(&sight, noon(), noon() + minutes(9))
+        .await;
     let mut followed = fanout(2);
     followed.audience = Audience::followers_of([key("artist:5")])
         .unwrap()

@@ -138,17 +138,17 @@ impl Fresh {
 
     /// Returns the user's stacks in the window.
     pub async fn stacks_of(&self, person: &UserId) -> Vec<Stack> {
-        let asked = std::slice::from_ref(person);
-        let mut found = self.windows(window(), asked).await.unwrap();
-        assert_eq!(found.len(), 1, "one person asked, one answer");
+        let requested = std::slice::from_ref(person);
+        let mut found = self.windows(window(), requested).await.unwrap();
+        assert_eq!(found.len(), 1, "one answer for one user");
         found.remove(0).stacks
     }
 
     /// Returns the entries of the stack with a text `_id` on this day, or none.
     pub async fn entries_of(&self, person: &UserId, day: Day) -> Vec<Entry> {
-        let asked = std::slice::from_ref(person);
+        let requested = std::slice::from_ref(person);
         let only = Window::ending(day, 0);
-        let mut found = self.windows(only, asked).await.unwrap();
+        let mut found = self.windows(only, requested).await.unwrap();
         let mut stacks = found.remove(0).stacks.into_iter();
         let written = stacks.find(|stack| stack.id == StackId::of(day));
         written.map_or(Vec::new(), |stack| stack.entries)

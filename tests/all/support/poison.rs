@@ -55,7 +55,7 @@ pub async fn put_into(database: &mongodb::Database, collection: &str, document: 
 }
 
 /// The stored document with this `_id`.
-pub async fn standing(database: &mongodb::Database, day: Day, id: &str) -> Document {
+pub async fn stored_document(database: &mongodb::Database, day: Day, id: &str) -> Document {
     let collection = database.collection::<Document>(&day.collection());
     let found = collection.find_one(doc! {"_id": id}).await.unwrap();
     found.unwrap()
@@ -63,7 +63,7 @@ pub async fn standing(database: &mongodb::Database, day: Day, id: &str) -> Docum
 
 /// Pads a user's document until it reaches the size limit.
 pub async fn fill_up(database: &mongodb::Database, day: Day, id: &str) {
-    let mut document = standing(database, day, id).await;
+    let mut document = stored_document(database, day, id).await;
     document.insert("pad", Bson::String(String::new()));
     let size = bson::serialize_to_vec(&document).unwrap().len();
     document.insert("pad", "x".repeat(LARGEST - size - 8));

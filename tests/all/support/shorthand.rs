@@ -298,7 +298,7 @@ pub trait Shorthand: Store {
         states.map(|state| state.lifted).collect()
     }
 
-    async fn sight(
+    async fn record_receipts(
         &self,
         marks: &[(String, String)],
         now: DateTime<Utc>,
@@ -311,7 +311,7 @@ pub trait Shorthand: Store {
         marks.into_iter().flatten().collect()
     }
 
-    async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>> {
+    async fn find_receipts(&self, keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>> {
         let marks: Vec<_> = keys
             .iter()
             .map(|key| (key.clone(), String::new()))

@@ -28,7 +28,7 @@ static URL: LazyLock<String> = LazyLock::new(|| {
     url
 });
 
-static ASKED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static REQUESTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// A client of certificates that accepts only this server.
 pub fn pinned() -> Pinned {
@@ -36,9 +36,9 @@ pub fn pinned() -> Pinned {
 }
 
 /// Returns the requested paths that contain this word, in order.
-pub fn asked(word: &str) -> Vec<String> {
-    let asked = ASKED.lock().unwrap();
-    asked
+pub fn requests(word: &str) -> Vec<String> {
+    let requests = REQUESTS.lock().unwrap();
+    requests
         .iter()
         .filter(|path| path.contains(word))
         .cloned()
@@ -62,7 +62,7 @@ fn serve(mut stream: TcpStream) -> std::io::Result<()> {
         path if path.ends_with(".pem") => (200, CERTIFICATE),
         _ => (200, "<ConfirmSubscriptionResponse/>"),
     };
-    ASKED.lock().unwrap().push(path);
+    REQUESTS.lock().unwrap().push(path);
     let length = body.len();
     write!(
         stream,

@@ -59,7 +59,7 @@ pub struct Postbox {
     meanwhile: Mutex<Option<Meanwhile>>,
     calls: Mutex<Vec<Call>>,
     /// Accepted calls by reference.
-    taken: Mutex<HashMap<String, Vec<DeliveryId>>>,
+    accepted_calls: Mutex<HashMap<String, Vec<DeliveryId>>>,
     /// The number of queries that fail.
     pub silent: AtomicUsize,
     /// The retry delay that a failed query asks for.
@@ -156,7 +156,7 @@ impl Mailer for Postbox {
             deliveries: deliveries.clone(),
         });
         self.clock.advance(*self.send_takes.lock().unwrap());
-        if let Some(before) = self.taken.lock().unwrap().get(reference) {
+        if let Some(before) = self.accepted_calls.lock().unwrap().get(reference) {
             let said_again = |delivery: &DeliveryId| Outcome::Accepted {
                 provider_id: if *before == deliveries {
                     format!("p:{delivery}")
@@ -172,16 +172,16 @@ impl Mailer for Postbox {
                 provider_id: format!("p:{}", message.delivery),
             };
             let outcome = self.answers.lock().unwrap().pop_front().unwrap_or(accepted);
-            let is_taken = match &outcome {
+            let is_accepted = match &outcome {
                 Outcome::Accepted { .. } => true,
                 Outcome::Unknown { reason } => reason != CUT_OFF,
                 _ => false,
             };
-            if is_taken {
+            if is_accepted {
                 self.mails.lock().unwrap().push(message.clone());
                 if matches!(self.certainty, Certainty::Repeat { .. }) {
-                    let mut taken = self.taken.lock().unwrap();
-                    taken.insert(reference.to_owned(), deliveries.clone());
+                    let mut calls = self.accepted_calls.lock().unwrap();
+                    calls.insert(reference.to_owned(), deliveries.clone());
                 }
             }
             outcomes.push(outcome);
@@ -291,7 +291,7 @@ impl Town {
                 answers: Mutex::default(),
                 meanwhile: Mutex::default(),
                 calls: Mutex::default(),
-                taken: Mutex::default(),
+                accepted_calls: Mutex::default(),
                 silent: AtomicUsize::new(0),
                 after: Mutex::default(),
                 send_takes: Mutex::default(),

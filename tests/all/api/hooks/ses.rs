@@ -59,7 +59,7 @@ async fn a_subscription_is_confirmed_only_after_verification(fresh: Fresh) {
         let answer = api.hook("ses", forged).await;
         assert_eq!((answer.status, answer.code()), (401, "unverified"));
     }
-    assert_eq!(sns::asked(&token), [] as [&str; 0]);
+    assert_eq!(sns::requests(&token), [] as [&str; 0]);
 
     let confirmed = api.hook("ses", signed).await;
 
@@ -70,7 +70,7 @@ async fn a_subscription_is_confirmed_only_after_verification(fresh: Fresh) {
     let expected = format!(
         "/?Action=ConfirmSubscription&TopicArn=arn%3Aaws%3Asns%3Aeu-west-1%3A123456789012%3Atidings&Token={token}"
     );
-    assert_eq!(sns::asked(&token), [expected]);
+    assert_eq!(sns::requests(&token), [expected]);
     api.stop().await;
 }
 
@@ -117,7 +117,7 @@ async fn a_certificate_is_fetched_once(fresh: Fresh) {
         let signed = certificate_at(&bounce(&tag, n).signed(), &path);
         assert_eq!(api.hook("ses", signed).await.status, 200, "{n}");
     }
-    assert_eq!(sns::asked(&path).len(), 1);
+    assert_eq!(sns::requests(&path).len(), 1);
     api.stop().await;
 }
 

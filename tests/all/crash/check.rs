@@ -130,7 +130,7 @@ impl Stage<'_> {
         let (mut emailed, mut keys) = (BTreeMap::new(), BTreeSet::new());
         let requests = self.provider.requests().into_iter();
         // A query sends no email.
-        let mailed = |request: &Request| request.taken && request.method == "POST";
+        let mailed = |request: &Request| request.accepted && request.method == "POST";
         for request in requests.filter(mailed) {
             // A repeated call with the same idempotency key sends no email.
             if self.dialect == Dialect::Resend
