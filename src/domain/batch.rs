@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::event::Event;
 use super::id::Id;
-use super::name::{EventType, Invalid, ObjectId, UserId};
+use super::name::{EventType, ObjectId, UserId, named_enum};
 
 mod accumulator;
 mod addition;
@@ -99,42 +99,17 @@ impl Contents {
     }
 }
 
-/// The state of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BatchState {
-    /// It accepts events. A user has at most one open batch per key.
-    Open,
-    /// It accepts no more events and is being emailed. New events go to the next batch.
-    Closing,
-    /// Its delivery ended as sent, failed or unknown.
-    Closed,
-    /// No event was left, or an operator canceled it.
-    Canceled,
-}
-
-impl BatchState {
-    /// All states, in the order in which a batch passes through them.
-    pub const ALL: [Self; 4] = [Self::Open, Self::Closing, Self::Closed, Self::Canceled];
-
-    /// Returns the name in the store, in JSON and in filters. `FromStr` parses it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Closing => "closing",
-            Self::Closed => "closed",
-            Self::Canceled => "canceled",
-        }
-    }
-}
-
-impl std::str::FromStr for BatchState {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let named = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        let why = "is not open, closing, closed or canceled";
-        named.ok_or_else(|| Invalid::new("batch state", text, why))
+named_enum! {
+    /// The state of a batch.
+    BatchState("batch state") {
+        /// It accepts events. A user has at most one open batch per key.
+        Open = "open",
+        /// It accepts no more events and is being emailed. New events go to the next batch.
+        Closing = "closing",
+        /// Its delivery ended as sent, failed or unknown.
+        Closed = "closed",
+        /// No event was left, or an operator canceled it.
+        Canceled = "canceled",
     }
 }
 
@@ -198,6 +173,15 @@ pub struct Batch {
     pub removed: Vec<Item>,
     /// When the batch was closed or canceled.
     pub settled: Option<DateTime<Utc>>,
+}
+
+/// How an operator ends an open batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Email it now.
+    Close,
+    /// Do not email it.
+    Cancel,
 }
 
 /// The outcome of [`Batch::join`].
@@ -387,26 +371,17 @@ impl Batch {
         }
     }
 
-    /// Starts closing, so that the batch is due at once. Fails with its state if it is not open.
-    pub fn close_now(&mut self, at: DateTime<Utc>) -> Result<(), BatchState> {
-        self.is_open()?;
-        self.begin_closing(at);
-        Ok(())
-    }
-
-    /// Cancels the batch, so that it is not emailed. Fails with its state if it is not open: a
-    /// closing batch may already be on its way.
-    pub fn cancel(&mut self) -> Result<(), BatchState> {
-        self.is_open()?;
-        self.state = BatchState::Canceled;
-        Ok(())
-    }
-
-    fn is_open(&self) -> Result<(), BatchState> {
-        match self.state {
-            BatchState::Open => Ok(()),
-            other => Err(other),
+    /// Ends the batch by hand. Fails with its state if it is not open: a closing batch may already
+    /// be on its way.
+    pub fn end(&mut self, how: End, at: DateTime<Utc>) -> Result<(), BatchState> {
+        if self.state != BatchState::Open {
+            return Err(self.state);
         }
+        match how {
+            End::Close => self.begin_closing(at),
+            End::Cancel => self.state = BatchState::Canceled,
+        }
+        Ok(())
     }
 
     /// Returns the fan-outs whose events this batch contains. Those of its emailed lead belong to
@@ -428,27 +403,6 @@ impl Batch {
             && self.joined == other.joined
             && self.lead == other.lead
             && self.removed == other.removed
-    }
-
-    /// Returns the events that `other` lacks as a batch with this id; `None` if it has all
-    /// fan-outs.
-    fn beyond(mut self, other: &Self, id: Id) -> Option<Self> {
-        self.joined.retain(|fanout| !other.has_joined(*fanout));
-        if self.joined.is_empty() {
-            return None;
-        }
-        let Contents { count, items } = &mut self.contents;
-        items.retain(|item| self.joined.binary_search(&item.i).is_ok());
-        *count = count
-            .saturating_sub(other.contents.count)
-            .max(items.len() as u64);
-        self.removed
-            .retain(|item| self.joined.binary_search(&item.i).is_ok());
-        if let Lead::Mailed { joined } = &mut self.lead {
-            joined.retain(|fanout| self.joined.binary_search(fanout).is_ok());
-        }
-        self.id = id;
-        Some(self)
     }
 
     /// Returns the kept events, including those of a waiting lead.

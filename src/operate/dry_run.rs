@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 
 use crate::context::Context;
 use crate::domain::{Batch, BatchState, DeliveryId, FanoutState, Occasion, Pause, User, UserId};
-use crate::engine::batches::{BatchFilter, BatchService, leads};
+use crate::engine::batches::{BatchFilter, BatchService, leads, quiet_until};
 use crate::engine::delivery::{Compose, Prospect};
 use crate::engine::digest::{Digests, Effect, Request, count_email};
 use crate::engine::{Result, Watcher};
@@ -220,7 +220,7 @@ impl DryRun {
         let users: HashMap<UserId, User> = users.map(|user| (user.id.clone(), user)).collect();
         let now = self.context.clock.now();
         let leads = leads(&mut batches, now);
-        let deferred = self.batches.quiet.held(&batches, now).await?;
+        let deferred = quiet_until(&self.batches.context, &batches, now).await?;
         let leaves = |(batch, deferred): (&Batch, Option<DateTime<Utc>>)| {
             let closes = deferred.unwrap_or(batch.closes_at);
             match batch.state {

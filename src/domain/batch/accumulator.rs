@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Batch, BatchKey, BatchPolicy, BatchState, Item, Joined, Lead, RemovedEvents};
+use super::{Batch, BatchKey, BatchPolicy, BatchState, End, Item, Joined, Lead, RemovedEvents};
 use crate::domain::coordination::Lease;
 use crate::domain::id::Id;
 use crate::domain::name::{EventType, ObjectId, UserId};
@@ -218,22 +218,6 @@ impl Accumulator {
         !gone.is_empty()
     }
 
-    /// Handles an ended batch that was filed with other events than it has here. The filed fan-outs
-    /// are remembered, and the other events become a batch with this id. Returns whether anything
-    /// changed.
-    pub fn set_apart(&mut self, filed: &Batch, id: Id, now: DateTime<Utc>) -> bool {
-        let other = |batch: &Batch| batch.id == filed.id && !batch.has_same_events(filed);
-        let Some(place) = self.ended.iter().position(other) else {
-            return false;
-        };
-        let batch = self.ended.remove(place);
-        if let Some(rest) = batch.beyond(filed, id) {
-            self.ended.insert(place, rest);
-        }
-        self.remember(filed.joined.iter().copied(), now);
-        true
-    }
-
     fn remember(&mut self, joined: impl Iterator<Item = Id>, now: DateTime<Utc>) {
         let mut joined: Vec<Id> = joined.collect();
         // Batches filed shortly before join this memory and expire with it.
@@ -281,32 +265,18 @@ impl Accumulator {
         out.unwrap_or_default()
     }
 
-    /// Closes the open batch now, so that it is emailed.
+    /// Ends the open batch by hand.
     ///
     /// # Errors
     ///
     /// Returns the batch's state if it has ended; `None` if it is not in this accumulator.
-    pub fn close_now(&mut self, batch: Id, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
-        self.open_batch(batch)?.close_now(at).map_err(Some)?;
-        self.put_away(at);
-        Ok(())
-    }
-
-    /// Cancels the open batch, so that it is not emailed.
-    ///
-    /// # Errors
-    ///
-    /// Returns the batch's state if it has ended; `None` if it is not in this accumulator.
-    pub fn cancel(&mut self, batch: Id, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
-        self.open_batch(batch)?.cancel().map_err(Some)?;
-        self.put_away(at);
-        Ok(())
-    }
-
-    fn open_batch(&mut self, id: Id) -> Result<&mut Batch, Option<BatchState>> {
+    pub fn end(&mut self, id: Id, how: End, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
         let ended = self.ended.iter().find(|batch| batch.id == id);
         let ended = ended.map(|batch| batch.state);
-        self.open.as_mut().filter(|open| open.id == id).ok_or(ended)
+        let open = self.open.as_mut().filter(|open| open.id == id);
+        open.ok_or(ended)?.end(how, at).map_err(Some)?;
+        self.put_away(at);
+        Ok(())
     }
 }
 

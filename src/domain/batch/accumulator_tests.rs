@@ -88,49 +88,16 @@ fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
 }
 
 #[test]
-fn events_missing_from_the_filed_batch_form_a_new_one() {
-    let (mut accumulator, mut ids) = (accumulator(), ids());
-    let cooling = BatchPolicy {
-        cooldown: TimeDelta::seconds(60),
-        keep: Keep::Last(2),
-        ..policy(60)
-    };
-    for n in 1..=2 {
-        accumulator.join(&[item(n, "a")], at(0), &cooling, &mut ids);
-    }
-    let mut older = accumulator.clone();
-    for n in 3..=5 {
-        accumulator.join(&[item(n, "b")], at(30), &cooling, &mut ids);
-    }
-    older.advance(at(60), &mut ids);
-    accumulator.advance(at(90), &mut ids);
-    let filed = older.ended[0].clone();
-
-    assert!(!accumulator.forget_filed(std::slice::from_ref(&filed), at(91)));
-    assert!(accumulator.set_apart(&filed, id(7), at(91)));
-    assert!(!accumulator.set_apart(&filed, id(8), at(91)));
-
-    let [rest] = &accumulator.ended[..] else {
-        panic!("{:?}", accumulator.ended)
-    };
-    assert_eq!((rest.id, rest.state), (id(7), BatchState::Closing));
-    assert_eq!((rest.contents.count, rest.contents.more()), (3, 1));
-    assert_eq!(rest.joined, [id(3), id(4), id(5)]);
-    assert!((1..=5).all(|n| accumulator.has_joined(id(n))));
-}
-
-#[test]
-fn a_batch_filed_with_more_events_leaves_no_rest() {
+fn a_batch_that_was_filed_with_other_events_stays() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(60), &mut ids);
-    let mut newer = accumulator.clone();
-    newer.join(&[item(2, "b")], at(30), &policy(60), &mut ids);
-    assert!(accumulator.advance(at(60), &mut ids) && newer.advance(at(60), &mut ids));
+    let mut older = accumulator.clone();
+    accumulator.join(&[item(2, "b")], at(30), &policy(60), &mut ids);
+    assert!(older.advance(at(60), &mut ids) && accumulator.advance(at(60), &mut ids));
 
-    assert!(accumulator.set_apart(&newer.ended[0], id(7), at(61)));
+    assert!(!accumulator.forget_filed(&older.ended, at(61)));
 
-    assert_eq!(accumulator.ended, []);
-    assert!(accumulator.has_joined(id(1)) && accumulator.has_joined(id(2)));
+    assert_eq!(accumulator.ended[0].joined, [id(1), id(2)]);
 }
 
 #[test]
@@ -192,7 +159,7 @@ fn an_unsent_lead_is_emailed_however_its_batch_ends() {
         }
         if by_hand {
             let open = accumulator.open.as_ref().unwrap().id;
-            accumulator.close_now(open, at(2)).unwrap();
+            accumulator.end(open, End::Close, at(2)).unwrap();
         }
         assert!(accumulator.advance(at(3), &mut ids));
         assert!(!accumulator.advance(at(3), &mut ids), "once");
@@ -215,7 +182,7 @@ fn a_canceled_batch_does_not_delay_later_ones() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     let first = accumulator.open.as_ref().unwrap().id;
-    accumulator.cancel(first, at(10)).unwrap();
+    accumulator.end(first, End::Cancel, at(10)).unwrap();
     assert_eq!(
         accumulator.due(),
         Some(at(10)),
@@ -224,7 +191,7 @@ fn a_canceled_batch_does_not_delay_later_ones() {
 
     accumulator.join(&[item(2, "b")], at(20), &policy(300), &mut ids);
     let next = accumulator.open.as_ref().unwrap().id;
-    accumulator.close_now(next, at(30)).unwrap();
+    accumulator.end(next, End::Close, at(30)).unwrap();
 
     assert_eq!(accumulator.due(), Some(at(10)));
     assert_eq!(accumulator.ended[0].closes_at, at(10));
@@ -260,10 +227,10 @@ fn only_the_open_batch_can_be_closed_or_canceled_manually() {
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     let batch = accumulator.open.as_ref().unwrap().id;
 
-    assert_eq!(accumulator.cancel(id(9), at(1)), Err(None));
-    assert_eq!(accumulator.close_now(batch, at(1)), Ok(()));
+    assert_eq!(accumulator.end(id(9), End::Cancel, at(1)), Err(None));
+    assert_eq!(accumulator.end(batch, End::Close, at(1)), Ok(()));
     assert_eq!(
-        accumulator.cancel(batch, at(2)),
+        accumulator.end(batch, End::Cancel, at(2)),
         Err(Some(BatchState::Closing))
     );
 }
@@ -381,8 +348,8 @@ proptest! {
                 Step::Close | Step::Cancel => {
                     let Some(open) = accumulator.open.as_ref().map(|open| open.id) else { continue };
                     let ended = match step {
-                        Step::Close => accumulator.close_now(open, at(now)),
-                        _ => accumulator.cancel(open, at(now)),
+                        Step::Close => accumulator.end(open, End::Close, at(now)),
+                        _ => accumulator.end(open, End::Cancel, at(now)),
                     };
                     prop_assert_eq!(ended, Ok(()));
                 }

@@ -99,42 +99,41 @@ impl BatchPolicy {
         let lone = self.close_at == NonZeroU64::new(1);
         let ended = "is longer than max_wait, which always ends the batch before";
         let shorten = "make it at most max_wait";
-        let doubt = |is_doubtful: bool, option, why, advice| {
-            is_doubtful.then_some(Doubt {
-                option,
-                why,
-                advice,
-            })
-        };
         let doubts = [
-            doubt(
+            (
                 self.max_wait.is_none() && !self.cooldown.is_zero(),
                 "cooldown",
                 "has no max_wait beside it: while events keep coming within it, no mail leaves",
                 "set max_wait",
             ),
-            doubt(shorter(self.window), "window", ended, shorten),
-            doubt(shorter(self.cooldown), "cooldown", ended, shorten),
-            doubt(
+            (shorter(self.window), "window", ended, shorten),
+            (shorter(self.cooldown), "cooldown", ended, shorten),
+            (
                 lone && !self.is_immediate(),
                 "close_at",
                 "is 1: each event is a mail, and the times mean nothing",
                 "raise it, or set route = \"immediate\"",
             ),
-            doubt(
+            (
                 self.leading && (self.is_immediate() || lone),
                 "leading",
                 "means nothing where each event is a mail",
                 "set a window or a cooldown",
             ),
-            doubt(
+            (
                 self.is_immediate() && self.max_wait.is_some(),
                 "max_wait",
                 "means nothing without a window or a cooldown",
                 "set one of them",
             ),
         ];
-        doubts.into_iter().flatten().collect()
+        let doubts = doubts.into_iter().filter(|(is_doubtful, ..)| *is_doubtful);
+        let doubt = |(_, option, why, advice)| Doubt {
+            option,
+            why,
+            advice,
+        };
+        doubts.map(doubt).collect()
     }
 }
 

@@ -66,7 +66,7 @@ fn joining_a_fan_out_again_changes_nothing_in_any_state() {
 fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(1, "a")], at(0), &policy);
-    batch.close_now(at(60)).unwrap();
+    batch.end(End::Close, at(60)).unwrap();
     let before = batch.clone();
 
     let refused = batch.join(&[comment(1, "a"), comment(2, "b")], at(61), &policy);
@@ -157,7 +157,7 @@ fn a_leading_batch_emails_its_first_event_once() {
     assert!(!batch.is_leading() && !batch.is_due(at(299)));
 
     batch.join(&[comment(2, "b")], at(20), &policy);
-    batch.close_now(at(300)).unwrap();
+    batch.end(End::Close, at(300)).unwrap();
     let (state, count) = (batch.state, batch.contents.count);
     assert_eq!((state, count), (BatchState::Closing, 1));
 }
@@ -198,16 +198,16 @@ fn an_operator_can_close_or_cancel_only_an_open_batch() {
     let mut batch = opened(&[comment(1, "a")], at(0), &five_minutes());
     assert!(!batch.is_due(at(10)));
 
-    batch.close_now(at(10)).unwrap();
+    batch.end(End::Close, at(10)).unwrap();
 
     assert!(batch.is_due(at(10)) && batch.closes_at == at(10));
     // It is due even if the clock has gone back since.
     assert!(batch.is_due(at(-10)));
-    assert_eq!(batch.close_now(at(11)), Err(BatchState::Closing));
-    assert_eq!(batch.cancel(), Err(BatchState::Closing));
+    assert_eq!(batch.end(End::Close, at(11)), Err(BatchState::Closing));
+    assert_eq!(batch.end(End::Cancel, at(11)), Err(BatchState::Closing));
     let mut unwanted = opened(&[comment(1, "a")], at(0), &five_minutes());
-    unwanted.cancel().unwrap();
-    assert_eq!(unwanted.cancel(), Err(BatchState::Canceled));
+    unwanted.end(End::Cancel, at(11)).unwrap();
+    assert_eq!(unwanted.end(End::Cancel, at(11)), Err(BatchState::Canceled));
 }
 
 #[test]

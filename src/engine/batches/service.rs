@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::{QuietHours, change};
+use super::{change, quiet_until};
 use crate::context::Context;
-use crate::domain::batch::{Accumulator, RemovedEvents};
+use crate::domain::batch::{Accumulator, End, RemovedEvents};
 use crate::domain::fanout::check_objects;
 use crate::domain::{Batch, BatchState, DeliveryId, Event, EventType, Id, ObjectId};
 use crate::engine::eligibility::catalog::CatalogSource;
@@ -26,29 +26,9 @@ pub struct BatchService {
     pub context: Arc<Context>,
     /// Source of object titles.
     pub catalog: CatalogSource,
-    /// Tells which batches wait for the end of quiet hours.
-    pub quiet: QuietHours,
-}
-
-/// How to end an open batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Email it now.
-    Close,
-    /// Do not email it.
-    Cancel,
 }
 
 impl BatchService {
-    /// The batches of all users; titles come from `catalog`.
-    pub fn new(context: Arc<Context>, catalog: CatalogSource) -> Self {
-        Self {
-            quiet: QuietHours::new(context.clone()),
-            context,
-            catalog,
-        }
-    }
-
     /// Returns batches, newest first. `before` continues after the last batch of an earlier page.
     pub async fn list(
         &self,
@@ -79,7 +59,7 @@ impl BatchService {
         catalog.load(kept.iter()).await?;
         let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = self.context.store.deliveries(&ids).await?;
-        let held = self.quiet.held(&batches, self.context.clock.now()).await?;
+        let held = quiet_until(&self.context, &batches, self.context.clock.now()).await?;
         let pairs = batches.into_iter().zip(mails).zip(held);
         let title = |event: &Event| catalog.record(event)?.title.clone();
         Ok(pairs
@@ -109,10 +89,7 @@ impl BatchService {
         let (mut refused, mut done) = (None, Vec::new());
         if let Some(accumulator) = self.accumulator_of(id).await? {
             let end = |accumulator: &mut Accumulator| {
-                let end = match how {
-                    End::Close => accumulator.close_now(id, now),
-                    End::Cancel => accumulator.cancel(id, now),
-                };
+                let end = accumulator.end(id, how, now);
                 refused = end.err().flatten();
                 end.ok()?;
                 let mut ended = accumulator.ended.iter();

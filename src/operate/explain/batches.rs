@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use crate::domain::batch::Item;
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, Id};
 use crate::engine::Result;
-use crate::engine::batches::{BatchFilter, BatchService};
+use crate::engine::batches::{BatchFilter, BatchService, quiet_until};
 use crate::wire::explanation::Why;
 
 /// The most batches of a user that are read, newest first.
@@ -45,7 +45,7 @@ impl Batches {
         book: &BatchService,
         now: DateTime<Utc>,
     ) -> Result<HashMap<Id, DateTime<Utc>>> {
-        let held = book.quiet.held(&self.all, now).await?;
+        let held = quiet_until(&book.context, &self.all, now).await?;
         let pairs = self.all.iter().zip(held);
         Ok(pairs
             .filter_map(|(batch, until)| Some((batch.id, until?)))

@@ -82,7 +82,7 @@ fn closer(
 ) -> Closer {
     let mut config = Config::standard();
     config.fanout.lease = lease;
-    Closer::new(Arc::new(Context {
+    let context = Arc::new(Context {
         owner,
         ..Context::new(
             config,
@@ -91,7 +91,8 @@ fn closer(
             ids.clone(),
             Metrics::new(Build::default()),
         )
-    }))
+    });
+    Closer { context }
 }
 
 /// Returns the policy of the key. Every fourth fan-out has another type that shares the key.
@@ -324,7 +325,7 @@ impl<'a> Machine<'a> {
             context: context.clone(),
             cache: None,
         };
-        BatchService::new(context, catalog)
+        BatchService { context, catalog }
     }
 
     async fn end_open_batch(&mut self, slot: Slot, how: End) {

@@ -5,20 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use tidings::clock::Clock;
 use tidings::domain::batch::{AccumulatorId, Item, Keep};
-use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
+use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, Id, ObjectId};
 use tidings::engine::Silent;
 use tidings::engine::batches::Join;
 use tidings::store::BatchFilter;
 
 use crate::support::town::{Town, on_both_stores};
-use crate::support::{FailingStore, Fresh, Shorthand, id, kind, user};
+use crate::support::{FailingStore, Fresh, id, kind, user};
 
 on_both_stores! {
     sixty_four_concurrent_writers_open_one_batch_per_key
     a_stale_read_of_an_accumulator_loses_no_event
-    events_missing_from_a_filed_batch_are_in_another_email
 }
 
 const WRITERS: u32 = 64;
@@ -133,36 +131,4 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     for (owner, items) in filed {
         assert_eq!(items, [id(1), id(2)], "{owner:?}");
     }
-}
-
-async fn events_missing_from_a_filed_batch_are_in_another_email(fresh: Fresh) {
-    let town = Town::of(&fresh).await;
-    let joiner = town.process().fanouts().joiner;
-    joiner.join(joins(1, 1, policy(60))).await.unwrap();
-    let accumulator: Vec<AccumulatorId> = accumulators(1).collect();
-    let mut older = town
-        .store
-        .accumulators(&accumulator)
-        .await
-        .unwrap()
-        .remove(0)
-        .unwrap();
-    joiner.join(joins(1, 2, policy(60))).await.unwrap();
-    older.advance(town.clock.now() + TimeDelta::minutes(5), || id(7));
-    let filed = town.store.file_batches(&older.ended).await.unwrap();
-    assert_eq!(filed, [true]);
-    town.clock.advance(TimeDelta::minutes(5));
-
-    let closed = town.process().closer().drain(&Silent).await.unwrap();
-
-    assert_eq!(closed.ended, 1);
-    let mut joined: Vec<Vec<Id>> = all_batches(&town)
-        .await
-        .into_iter()
-        .map(|b| b.joined)
-        .collect();
-    joined.sort();
-    assert_eq!(joined, [[id(1)], [id(2)]]);
-    let rows = town.store.deliveries_in(DeliveryState::Pending, 10).await;
-    assert_eq!(rows.len(), 2);
 }

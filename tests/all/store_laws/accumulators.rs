@@ -2,7 +2,7 @@
 //! found.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Accumulator, AccumulatorId, Contents, Lead, Memory};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Contents, End, Lead, Memory};
 use tidings::domain::{BatchKey, BatchPolicy, BatchState, ObjectId};
 use tidings::store::AccumulatorFilter;
 
@@ -289,7 +289,7 @@ pub async fn an_accumulator_is_found_by_batch_id_until_the_batch_is_filed(store:
     assert_eq!(found.id, accumulator.id);
 
     accumulator.revision = found.revision;
-    accumulator.close_now(id(1_001), noon()).unwrap();
+    accumulator.end(id(1_001), End::Close, noon()).unwrap();
     assert!(put(&store, &accumulator, 52).await);
     let found = store.accumulator_of(id(1_001)).await.unwrap();
     assert_eq!(found.ended[0].id, id(1_001));

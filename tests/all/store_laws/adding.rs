@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU64;
 
-use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep, Memory};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, End, Item, Keep, Memory};
 use tidings::domain::{BatchPolicy, ObjectId};
 
 use super::batches::{WINDOW, accumulator_id, item, read};
@@ -37,7 +37,7 @@ async fn put_all(store: &Fresh, accumulators: &[Accumulator]) {
 pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
     let (cooling, by) = (cooling(), joined_by);
     let mut ended = by("ended", &cooling, &[4]);
-    ended.close_now(id(1_004), noon()).unwrap();
+    ended.end(id(1_004), End::Close, noon()).unwrap();
     ended.join(&[item("a", 5)], noon(), &cooling, || id(1_005));
     let mut remembered = by("remembered", &cooling, &[6]);
     remembered.memories.push(Memory {

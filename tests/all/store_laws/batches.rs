@@ -2,7 +2,7 @@
 //! once, and found newest first.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep, Lead};
+use tidings::domain::batch::{Accumulator, AccumulatorId, End, Item, Keep, Lead};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Id};
 use tidings::store::{BatchFilter, Forgettable};
 
@@ -61,7 +61,7 @@ pub(super) async fn read(store: &Fresh, accumulator: &AccumulatorId) -> Option<A
 pub(super) fn closing(person: &str, key: &str, fanout: u32) -> Batch {
     let mut accumulator = opened(person, key, fanout, 0);
     accumulator
-        .close_now(id(1_000 + fanout), noon() + minutes(1))
+        .end(id(1_000 + fanout), End::Close, noon() + minutes(1))
         .unwrap();
     accumulator.ended.pop().unwrap()
 }
@@ -131,7 +131,7 @@ pub async fn only_a_closing_batch_is_settled(store: Fresh) {
 
 pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) {
     let mut ending = opened("ada", "j", 4, 0);
-    ending.cancel(id(1_004), noon()).unwrap();
+    ending.end(id(1_004), End::Cancel, noon()).unwrap();
     let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();
     store
@@ -182,7 +182,7 @@ pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) 
 pub async fn batch_counts_are_exact(store: Fresh) {
     assert_eq!(store.batch_counts().await, BatchCounts::default());
     let mut ending = opened("ada", "j", 4, 0);
-    ending.close_now(id(1_004), noon()).unwrap();
+    ending.end(id(1_004), End::Close, noon()).unwrap();
     let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();
     let filed = [closing("ada", "k", 2), closing("eve", "k", 5)];
