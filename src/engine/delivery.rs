@@ -7,7 +7,6 @@
 
 pub mod deliveries;
 pub mod identity;
-pub(crate) mod mails;
 
 mod compose;
 mod gate;
@@ -18,7 +17,7 @@ mod sender;
 mod tally;
 
 pub use compose::Compose;
-pub(crate) use compose::Prospect;
+pub(crate) use compose::{Prospect, Selected, SentEmail};
 pub use gate::{Gate, GateState, ProviderAccount, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;

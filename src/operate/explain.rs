@@ -17,8 +17,7 @@ use crate::domain::{
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
-use crate::engine::delivery::Compose;
-use crate::engine::delivery::mails::{BatchMail, Mails};
+use crate::engine::delivery::{Compose, SentEmail};
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
 use crate::engine::directory::starts;
@@ -28,11 +27,11 @@ use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::DeliveryFilter;
 use crate::wire::delivery::WaitReason;
 use crate::wire::explanation::{
-    BrandView, By, DigestView, Explanation, Fate, InBatch, InDelivery, LeftOut, LocaleView, Place,
-    Why,
+    BrandView, By, DigestView, Explanation, Fate, InBatch, InDelivery, LocaleView, Place, Why,
 };
 
 mod batches;
+mod emails;
 
 use batches::Batches;
 
@@ -167,12 +166,19 @@ impl Explain {
             deliveries: &deliveries,
             batches: &batches,
             muted: eligibility::MutedPositions::new(),
+            sent: HashMap::new(),
         };
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         for person in &found {
             let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
             catalog.load(of_stacks.map(|(_, event)| event)).await?;
             loaded.muted = eligibility::muted_positions(person, loaded.mutes, &mut catalog).await?;
+            for row in &deliveries {
+                if person.hold_marker(row.marker) || person.are_mailed_by(row.marker) {
+                    let email = self.compose.as_sent(row, vec![record.cloned()]).await?;
+                    loaded.sent.insert(row.marker, (row, email));
+                }
+            }
             events.extend(loaded.fates(person, &catalog));
             let is_full = |stack: &&Stack| stack.entries.len() >= config.fanout.day_cap;
             full_days.extend(person.stacks.iter().filter(is_full).map(|of| of.id.day));
@@ -260,6 +266,8 @@ struct Loaded<'a> {
     batches: &'a Batches,
     /// When quiet hours end, for the batches that they defer.
     held: HashMap<Id, DateTime<Utc>>,
+    /// The emails whose markers are on the stacks, by marker.
+    sent: HashMap<Id, (&'a Delivery, SentEmail)>,
 }
 
 impl Loaded<'_> {
@@ -285,15 +293,6 @@ impl Loaded<'_> {
         eligible.leave_out(|place, event| excluded(place, event).is_some());
         let pending = eligible.pending();
         let pending: HashSet<Position> = pending.iter().map(|of| of.position).collect();
-        // An email that was built earlier may have excluded muted or seen events.
-        let aside = |place: Position, then| match self.muted.get(&place) {
-            Some(since) if *since <= then => Some(LeftOut::Muted),
-            _ => self.has_seen(place).then_some(LeftOut::Seen),
-        };
-        let caps = self.explain.context.config.digest.caps;
-        let (rows, record) = (self.deliveries, self.record);
-        let digests = Mails::of(rows, person, record, policies, caps, catalog, aside);
-        let mut emails: HashMap<Id, BatchMail<'_>> = HashMap::new();
         let mut fates = Vec::new();
         for stack in &person.stacks {
             let (covered, mailed) = (stack.covered(), stack.mailed());
@@ -315,22 +314,10 @@ impl Loaded<'_> {
                     continue;
                 }
                 let covered = match (why, case.batch) {
-                    (Why::Covered, _) => digests.by(stack, position),
+                    (Why::Covered, _) => self.by_marker(&case, catalog),
                     (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
-                        self.batches.mail(batch).map(|row| {
-                            let muted = |event: &Event| {
-                                eligibility::muted_since(
-                                    self.mutes,
-                                    event,
-                                    event.i?.time(),
-                                    catalog,
-                                )
-                            };
-                            let email = emails.entry(batch.id).or_insert_with(|| {
-                                BatchMail::of(batch, row, person, record, policies, catalog, muted)
-                            });
-                            email.by(event, self.muted.get(&position).copied())
-                        })
+                        let email = self.batches.mail(batch);
+                        email.and_then(|row| self.by_email(&case, row.marker, catalog))
                     }
                     _ => None,
                 };

@@ -21,7 +21,7 @@ use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
 use crate::domain::{
     BatchKey, BrandName, Cadence, Content, Delivery, DeliveryState, EmailScope, Event, Id,
-    Occasion, PersonStacks, Schedule, Stack, User, UserId, Window,
+    Occasion, PersonStacks, Stack, User, UserId, Window,
 };
 use crate::email::Message;
 use crate::engine::Result;
@@ -36,7 +36,7 @@ mod preview;
 mod reasons;
 
 pub(crate) use batch_events::Prospect;
-pub(super) use batch_events::stacks_of;
+pub(crate) use preview::{Selected, SentEmail};
 
 /// Builds emails from delivery rows.
 #[derive(Clone)]
@@ -49,10 +49,6 @@ pub struct Compose {
     pub(crate) identity: Identity,
     /// The identities of all brands.
     pub identities: Arc<Identities>,
-    /// The most items in a section and in a digest.
-    pub caps: Caps,
-    /// The default schedule, for users who did not choose a cadence, weekday, hour or time zone.
-    pub schedule: Schedule,
 }
 
 /// How many rows may be built at once.
@@ -99,8 +95,6 @@ pub(super) struct Built {
 enum Selection {
     /// Events of types that the user gets within this scope, unless muted.
     Wanted(EmailScope),
-    /// The same, including muted ones.
-    WithMuted(EmailScope),
     /// All events, regardless of the user's choices.
     All,
 }
@@ -272,7 +266,7 @@ impl Compose {
             .iter()
             .zip(&digests)
             .map(|(row, wanted)| match batch_of(row) {
-                None => (&row.user, showable(wanted, self.caps, applies)),
+                None => (&row.user, showable(wanted, self.caps(), applies)),
                 Some(batch) => {
                     let events = newest.get(&batch).into_iter().flatten();
                     (&row.user, events.collect())
@@ -302,23 +296,27 @@ impl Compose {
     /// Reads the stacks of each row's user, in the order of the rows. Rows that cover nothing get
     /// none.
     async fn read(&self, rows: &[Delivery]) -> Result<Vec<PersonStacks>> {
-        let of_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
-        let covered = of_stacks().flat_map(|row| &row.watermarks);
-        let users: Vec<UserId> = of_stacks().map(|row| row.user.clone()).collect();
-        let mut found = Vec::new().into_iter();
+        let with_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
+        let covered = with_stacks().flat_map(|row| &row.watermarks);
+        let users: Vec<UserId> = with_stacks().map(|row| row.user.clone()).collect();
+        let mut read = Vec::new().into_iter();
         if let Some(window) = Window::of(covered.map(|(stack, _)| stack.day)) {
             let stacks = self.context.store.windows(window, &users).await?;
-            found = stacks.into_iter();
+            read = stacks.into_iter();
         }
         let stacks = rows.iter().map(|row| {
-            let covers_some = !row.watermarks.is_empty();
-            let read = covers_some.then(|| found.next()).flatten();
-            read.unwrap_or_else(|| PersonStacks {
+            let own = (!row.watermarks.is_empty()).then(|| read.next()).flatten();
+            own.unwrap_or_else(|| PersonStacks {
                 user: row.user.clone(),
                 stacks: Vec::new(),
             })
         });
         Ok(stacks.collect())
+    }
+
+    /// Returns the most items in a section and in a digest.
+    fn caps(&self) -> Caps {
+        self.context.config.digest.caps
     }
 
     /// Returns the content of an email: of the row at this place. `None` if no event applies any
@@ -334,7 +332,7 @@ impl Compose {
             None => {
                 let applies = |event: &Event| catalog.event_data(event);
                 let wanted = &chosen.digests[place];
-                assemble(wanted, &self.context.policies, self.caps, applies)
+                assemble(wanted, &self.context.policies, self.caps(), applies)
             }
             Some(batch) => self.batch_content(chosen.batches.get(&batch)?, catalog),
         };
@@ -364,9 +362,7 @@ impl Compose {
         selection: Selection,
     ) -> Vec<EventAt<'a>> {
         match selection {
-            Selection::Wanted(scope) | Selection::WithMuted(scope) => {
-                wanted_by(row, stacks, user, scope, &self.context.policies)
-            }
+            Selection::Wanted(scope) => wanted_by(row, stacks, user, scope, &self.context.policies),
             Selection::All => stacks.pending_within(&row.watermarks, row.marker, |_, _| true),
         }
     }
@@ -392,7 +388,7 @@ impl Compose {
             return Err(why.clone());
         }
         if matches!(row.occasion, Occasion::Digest { .. }) {
-            let (schedule, scope) = user.digests(&self.schedule);
+            let (schedule, scope) = user.digests(&self.context.config.digest.schedule);
             if scope == EmailScope::MandatoryOnly {
                 barred.get_or_insert_with(|| "the person wants no digest any more".into());
             }

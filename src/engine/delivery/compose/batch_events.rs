@@ -217,7 +217,7 @@ fn kept(batches: &[Batch]) -> Vec<Event> {
 }
 
 /// Returns the stacks of these batches' users, for the days on which events joined.
-pub(in crate::engine::delivery) async fn stacks_of(
+async fn stacks_of(
     stacks: &dyn Stacks,
     batches: &[Batch],
 ) -> Result<HashMap<UserId, PersonStacks>> {
@@ -240,7 +240,7 @@ fn has_mutes(user: &User, selection: Selection) -> bool {
 
 /// Returns whether a batch may include this event for this user, regardless of its object.
 fn wants(user: &User, selection: Selection, item: &Item, catalog: &Catalog) -> bool {
-    let (Selection::Wanted(scope) | Selection::WithMuted(scope)) = selection else {
+    let Selection::Wanted(scope) = selection else {
         return true;
     };
     let (at, policies) = (item.i.time(), catalog.policies());

@@ -1,9 +1,9 @@
-//! Stores each distinct content of a build once, so that users share it.
+//! Renders equal contents of a build once, so that users share them.
 //!
 //! An email that does not mention its recipient is rendered once for all users with the same
 //! content, time zone and language. Contents are compared in full, not by hash.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -12,16 +12,15 @@ use chrono_tz::Tz;
 use crate::domain::{Cadence, Content, Occasion};
 use crate::email;
 
-/// A build is full when its distinct contents have this many bytes.
+/// A build is full when its contents have this many bytes.
 const BYTES: usize = 16 << 20;
 /// The most renderings that are kept for reuse. If all users have different events, more would only
 /// cost memory.
 const REMEMBERED: usize = 256;
 
-/// The distinct contents of a build.
+/// The contents of a build.
 #[derive(Default)]
 pub(super) struct Contents {
-    known: HashSet<Arc<email::Content>>,
     bytes: usize,
     rendered: HashMap<u64, Vec<(Rendering, Arc<email::Content>)>>,
     remembered: usize,
@@ -64,16 +63,6 @@ impl Rendering {
 }
 
 impl Contents {
-    pub(super) fn share(&mut self, content: email::Content) -> Arc<email::Content> {
-        if let Some(known) = self.known.get(&content) {
-            return Arc::clone(known);
-        }
-        self.bytes += content.bytes();
-        let content = Arc::new(content);
-        self.known.insert(Arc::clone(&content));
-        content
-    }
-
     /// Returns whether the build has reached its limit in bytes.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= BYTES
@@ -86,12 +75,18 @@ impl Contents {
         Some(Arc::clone(&same.1))
     }
 
-    /// Keeps a content that does not mention its recipient.
-    pub(super) fn remember(&mut self, rendering: Rendering, content: Arc<email::Content>) {
-        if self.remembered < REMEMBERED {
+    /// Counts a new content. Keeps it if it does not mention its recipient.
+    pub(super) fn add(
+        &mut self,
+        rendering: Rendering,
+        content: &Arc<email::Content>,
+        is_personal: bool,
+    ) {
+        self.bytes += content.bytes();
+        if !is_personal && self.remembered < REMEMBERED {
             self.remembered += 1;
             let same_hash = self.rendered.entry(rendering.hash()).or_default();
-            same_hash.push((rendering, content));
+            same_hash.push((rendering, content.clone()));
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Renders emails, each distinct content once, and adds the links and headers of their recipients.
+//! Renders emails, and adds the links and headers of their recipients.
 //!
-//! Start with [`Compose::rendered`].
+//! Start with [`Compose::message`].
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 
 use super::Compose;
 use super::contents::{Contents, Rendering};
@@ -44,7 +45,7 @@ impl Compose {
             content,
             occasion,
             at,
-            tz: user.schedule(&self.schedule).tz,
+            tz: self.tz_of(user),
             links: render::Links {
                 unsubscribe: stop.as_ref().and_then(|_| placeholder(Place::Unsubscribe)),
                 preferences: placeholder(Place::Preferences),
@@ -62,6 +63,11 @@ impl Compose {
             shown: rendered.shown,
             is_personal: rendered.is_personal,
         })
+    }
+
+    /// Returns the time zone of this user, or else the default one.
+    fn tz_of(&self, user: &User) -> Tz {
+        user.schedule(&self.context.config.digest.schedule).tz
     }
 
     /// Returns the email of a row with this content.
@@ -91,17 +97,15 @@ impl Compose {
         });
         let further = self.identity.headers.of(row, &content, policies);
         let locale = self.identity.renderer.locale_of(user);
-        let rendering = Rendering::new(occasion, user.schedule(&self.schedule).tz, locale, content);
+        let rendering = Rendering::new(occasion, self.tz_of(user), locale, content);
         let content = match contents.rendered(&rendering) {
             Some(content) => content,
             None => {
                 let written = self.rendered(user, &rendering.content, occasion, at);
                 let written =
                     written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
-                let content = contents.share(written.content);
-                if !written.is_personal {
-                    contents.remember(rendering, Arc::clone(&content));
-                }
+                let content = Arc::new(written.content);
+                contents.add(rendering, &content, written.is_personal);
                 content
             }
         };

@@ -2,11 +2,17 @@
 //!
 //! It writes nothing, not even the secret that signs links: unsubscribe links lead nowhere. Objects
 //! are current, but retractions after a sent email are ignored. For a sent email, it tries the
-//! choices and mutes that the user may have had. It shows the first result with as many events as
-//! the row recorded. Start with [`Compose::story`].
+//! choices and mutes that the user may have had ([`Compose::as_sent`]). Start with
+//! [`Compose::story`].
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
 
 use super::{Allowed, Compose, Selection};
-use crate::domain::{BrandName, Delivery, DeliveryState, EmailScope, Mutes, Occasion, User};
+use crate::domain::{
+    BrandName, Content, Delivery, DeliveryState, EmailScope, Event, Mutes, Occasion, User,
+};
 use crate::email::Place;
 use crate::engine::Result;
 use crate::engine::eligibility;
@@ -15,8 +21,8 @@ use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
 const WANTED: Selection = Selection::Wanted(EmailScope::All);
-const WITH_MUTED: Selection = Selection::WithMuted(EmailScope::All);
 const MANDATORY: Selection = Selection::Wanted(EmailScope::MandatoryOnly);
+const NO_RECORD: &str = "the person's record is gone";
 
 /// Whether an email includes events that were seen in the feed. It may skip them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +31,24 @@ enum Seen {
     Skipped,
 }
 
-/// An email, or the reason why there is nothing to show.
-type Previewed = std::result::Result<Preview, String>;
+/// What an email includes.
+pub(crate) struct Selected {
+    pub content: Content,
+    /// The events that it shows or counts.
+    pub included: HashSet<Event>,
+    /// Whether it also counts events that its batch did not keep.
+    pub counts_others: bool,
+}
+
+/// A value, or the reason why there is none.
+type Maybe<T> = std::result::Result<T, String>;
+
+/// A sent email, as far as it can be reconstructed.
+pub(crate) struct SentEmail {
+    pub email: Maybe<Selected>,
+    /// Whether it has as many events as the row recorded.
+    pub is_exact: bool,
+}
 
 impl Compose {
     /// Describes a delivery, with its email as its brand renders it. If the user may only get
@@ -48,29 +70,30 @@ impl Compose {
 
     async fn story_of(&self, row: Delivery) -> Result<Story> {
         let (store, is_settled) = (&self.context.store, row.state.settled());
-        let mut users = store.users(std::slice::from_ref(&row.user)).await?;
-        if is_settled {
-            let known = users.iter_mut().flatten();
-            known.for_each(|user| user.mutes.as_of(row.built_at()));
-        }
+        let users = store.users(std::slice::from_ref(&row.user)).await?;
         let suppressed = Suppressed::among(&**store, users.iter().flatten()).await?;
         let (mut barred, mut mandatory) = (None, None);
         if let (Some(user), false) = (users.first(), is_settled) {
             match self.allowed(&row, user.as_ref(), &suppressed) {
                 Ok(Allowed { barred: None, .. }) => {}
                 Ok(Allowed { barred: why, .. }) => {
-                    let email = self.preview(&row, &users, MANDATORY, Seen::Skipped);
+                    let email = self.select_covered(&row, &users, MANDATORY, Seen::Skipped);
                     mandatory = email.await?.ok();
                     barred = why.filter(|_| mandatory.is_none());
                 }
                 Err(why) => barred = Some(why),
             }
         }
-        let mail = match mandatory {
-            Some(mail) => Ok(mail),
-            None if is_settled => self.as_sent(&row, &users).await?,
-            None => self.preview(&row, &users, WANTED, Seen::Skipped).await?,
+        let email = match mandatory {
+            Some(email) => Ok(email),
+            None if is_settled => self.as_sent(&row, users.clone()).await?.email,
+            None => self.select_covered(&row, &users, WANTED, Seen::Skipped).await?,
         };
+        let user = users.iter().flatten().next();
+        let mail = email.and_then(|email| match user {
+            Some(user) => self.preview(&row, user, &email.content),
+            None => Err(NO_RECORD.to_owned()),
+        });
         let address = users.iter().flatten().find_map(|user| user.email.as_ref());
         Ok(Story {
             to: address.map(ToString::to_string),
@@ -83,57 +106,62 @@ impl Compose {
         })
     }
 
-    /// Previews the email of a settled row, as far as it can be reconstructed.
-    async fn as_sent(&self, row: &Delivery, users: &[Option<User>]) -> Result<Previewed> {
-        let whole = self.preview(row, users, WANTED, Seen::Included).await?;
-        let fits = |mail: &Preview| mail.events() == u64::from(row.outcome.items);
-        if row.outcome.items == 0 || whole.as_ref().is_ok_and(fits) {
-            return Ok(whole);
+    /// Reconstructs the email of a settled row: the first selection with as many events as the row
+    /// recorded, or else the one that follows the user's choices.
+    pub(crate) async fn as_sent(
+        &self,
+        row: &Delivery,
+        mut users: Vec<Option<User>>,
+    ) -> Result<SentEmail> {
+        for user in users.iter_mut().flatten() {
+            user.mutes.as_of(row.built_at());
         }
+        let sent = u64::from(row.outcome.items);
+        let mut whole = Err(String::new());
         for (selection, seen) in [
-            (WITH_MUTED, Seen::Included),
+            (WANTED, Seen::Included),
             (WANTED, Seen::Skipped),
-            (WITH_MUTED, Seen::Skipped),
             (MANDATORY, Seen::Included),
             (MANDATORY, Seen::Skipped),
-            (Selection::All, Seen::Included),
             (Selection::All, Seen::Skipped),
+            (Selection::All, Seen::Included),
         ] {
-            let mail = self.preview(row, users, selection, seen).await?;
-            if mail.as_ref().is_ok_and(fits) {
-                return Ok(mail);
+            let email = self.select_covered(row, &users, selection, seen).await?;
+            let is_exact = email.as_ref().is_ok_and(|of| of.content.total == sent);
+            if is_exact || sent == 0 {
+                return Ok(SentEmail { email, is_exact });
+            }
+            let is_better = selection == WANTED && seen == Seen::Included
+                || selection == Selection::All && seen == Seen::Included && whole.is_err();
+            if is_better {
+                whole = email;
             }
         }
-        match whole {
-            Ok(whole) => Ok(Ok(whole)),
-            Err(_) => {
-                self.preview(row, users, Selection::All, Seen::Included)
-                    .await
-            }
-        }
+        Ok(SentEmail {
+            email: whole,
+            is_exact: false,
+        })
     }
 
-    /// Renders a selection of the events that a row covers.
-    async fn preview(
+    /// Selects events that a row covers.
+    async fn select_covered(
         &self,
         row: &Delivery,
         users: &[Option<User>],
         selection: Selection,
         seen: Seen,
-    ) -> Result<Previewed> {
+    ) -> Result<Maybe<Selected>> {
         let none = |why: &str| Ok(Err(why.to_owned()));
         if row.state == DeliveryState::Canceled {
             return none("it was canceled, so there was no mail");
         }
         let Some(Some(user)) = users.first() else {
-            return none("the person's record is gone");
+            return none(NO_RECORD);
         };
         let rows = std::slice::from_ref(row);
-        let at = row.attempts.called_at;
-        let at = at.unwrap_or_else(|| self.context.clock.now());
         let mut catalog = self.catalog.of_mails();
         if row.state.flushes() {
-            catalog = catalog.for_mail_of(at);
+            catalog = catalog.for_mail_of(self.date_of(row));
         }
         let mut stacks = self.read(rows).await?;
         let inboxes = match seen {
@@ -156,14 +184,14 @@ impl Compose {
         if selection == Selection::All {
             let wanted = stacks
                 .iter()
-                .flat_map(|of| self.wanted(row, of, user, WITH_MUTED));
+                .flat_map(|of| self.wanted(row, of, user, WANTED));
             let applies: Vec<bool> = wanted
                 .map(|of| catalog.applies(of.event).is_some())
                 .collect();
             if applies.contains(&true) && applies.contains(&false) {
                 // Events are missing because their objects were withdrawn, not because of the
                 // user's choices.
-                return none("what it told cannot be said any more");
+                return none("its content cannot be reconstructed any more");
             }
         }
         let Some(content) = self.content(row, &chosen, 0, &catalog) else {
@@ -172,23 +200,43 @@ impl Compose {
                 Occasion::Batch { .. } => "nothing is left of its batch that applies",
             });
         };
+        let batch = chosen.batches.values().next();
+        let items = batch.iter().flat_map(|batch| &batch.items).cloned();
+        let digest = chosen.digests.iter().flatten();
+        let events = digest
+            .map(|of| of.event.clone())
+            .chain(items.map(Event::from));
+        Ok(Ok(Selected {
+            content,
+            included: events
+                .filter(|event| catalog.applies(event).is_some())
+                .collect(),
+            counts_others: batch.is_some_and(|batch| batch.not_kept > 0),
+        }))
+    }
+
+    /// Returns the date of a row's email.
+    fn date_of(&self, row: &Delivery) -> DateTime<Utc> {
+        let called_at = row.attempts.called_at;
+        called_at.unwrap_or_else(|| self.context.clock.now())
+    }
+
+    /// Renders an email.
+    fn preview(&self, row: &Delivery, user: &User, content: &Content) -> Maybe<Preview> {
+        let written = self.rendered(user, content, &row.occasion, self.date_of(row));
+        let written = written.map_err(|error| format!("it cannot be rendered: {error}"))?;
+        let words = written.content.with(Place::nowhere);
         let items = content.items().map(|(kind, item)| Shown {
             kind: kind.clone(),
             object: item.id.clone(),
             title: item.object.title.clone(),
         });
-        let written = self.rendered(user, &content, &row.occasion, at);
-        Ok(written
-            .map(|written| {
-                let words = written.content.with(Place::nowhere);
-                Preview {
-                    subject: words.subject,
-                    text: words.text,
-                    html: words.html,
-                    items: items.collect(),
-                    more: content.more(),
-                }
-            })
-            .map_err(|error| format!("it cannot be rendered: {error}")))
+        Ok(Preview {
+            subject: words.subject,
+            text: words.text,
+            html: words.html,
+            items: items.collect(),
+            more: content.more(),
+        })
     }
 }
