@@ -11,7 +11,7 @@ use super::words;
 use crate::app::{Access, App, TemplateUse};
 use crate::domain::delivery::OperatorDecision;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
-use crate::engine::delivery::deliveries::{Only, Unknown};
+use crate::engine::delivery::deliveries::Only;
 use crate::store::Span;
 use crate::wire::delivery::{DeliveryRow, Listed, Story};
 
@@ -271,12 +271,12 @@ impl Settle {
             })?;
             return Ok(Exit::Done);
         }
-        let unknown = Unknown {
-            call: self.call.clone(),
+        let span = Span {
             since: self.since,
             until: self.until,
         };
-        let rows = app.deliveries().unknown(&unknown).await?;
+        let deliveries = app.deliveries();
+        let rows = deliveries.unknown(self.call.as_deref(), &span).await?;
         if self.dry_run {
             let found = mails(rows.len() as u64);
             screen.line(format!("{found} would be settled (dry run)"))?;

@@ -5,8 +5,6 @@
 //! (P5). Each slot has at most one open delivery, which stays open until its markers are written.
 //! Start with [`Delivery`]; [`crate::engine::delivery`] performs the transitions.
 
-use std::fmt;
-
 use chrono::{DateTime, NaiveDate, Utc};
 use sha2::{Digest as _, Sha256};
 
@@ -14,51 +12,34 @@ use super::coordination::Lease;
 pub use super::feedback::DeliveryState;
 use super::feedback::Feedback;
 use super::id::Id;
-use super::name::{Invalid, UserId, checked_texts, debug_as_text, named_enum};
+use super::name::{Invalid, UserId, checked_texts, named_enum};
 use super::schedule::{Cadence, Period};
 use super::stack::Watermarks;
 
-/// The id of a delivery: `digest:<user>:<cadence>:<period>` or `batch:<batch>`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeliveryId(String);
+checked_texts! {
+    /// The id of a delivery: `digest:<user>:<cadence>:<period>` or `batch:<batch>`. It may contain
+    /// a user id, so providers get the tag instead.
+    DeliveryId: |text| Ok(text);
+    /// Forty hexadecimal digits that identify a delivery in its `Message-ID` and in provider
+    /// events. They do not reveal the user.
+    Tag: check_tag;
+}
 
 impl DeliveryId {
     /// Returns the id of a digest. A second run for the period derives the same id.
     pub fn digest(user: &UserId, cadence: Cadence, period: Period) -> Self {
-        Self(format!("digest:{user}:{cadence}:{period}"))
+        Self::stored(format!("digest:{user}:{cadence}:{period}"))
     }
 
     /// Returns the id of a batch's only delivery.
     pub fn batch(batch: Id) -> Self {
-        Self(format!("batch:{batch}"))
-    }
-
-    /// Wraps an id from the store.
-    pub fn stored(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// Returns the id as it is stored. It may contain a user id, so providers get the tag instead.
-    pub fn as_str(&self) -> &str {
-        &self.0
+        Self::stored(format!("batch:{batch}"))
     }
 
     /// Returns the tag, for use where the id must not appear.
     pub fn tag(&self) -> Tag {
         Tag::stored(hex::encode(&Sha256::digest(self.0.as_bytes())[..20]))
     }
-}
-
-impl serde::Serialize for DeliveryId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-checked_texts! {
-    /// Forty hexadecimal digits that identify a delivery in its `Message-ID` and in provider
-    /// events. They do not reveal the user.
-    Tag: check_tag;
 }
 
 fn check_tag(text: &str) -> Result<&str, Invalid> {
@@ -69,14 +50,6 @@ fn check_tag(text: &str) -> Result<&str, Invalid> {
     let why = "is not forty hexadecimal digits in lower case";
     Err(Invalid::new("delivery tag", text.escape_debug(), why))
 }
-
-impl fmt::Display for DeliveryId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-debug_as_text!(DeliveryId);
 
 /// The source of an email's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -298,6 +271,20 @@ pub struct Deferral {
     /// if the outcome is unknown and the email is sent again (`delivery.guarantee`). An attempt
     /// that did not reach the provider does not count.
     pub has_failed: bool,
+}
+
+impl Deferral {
+    /// Returns the deferral of this row, without a failed attempt.
+    pub fn of(row: &Delivery, state: DeliveryState, not_before: DateTime<Utc>, why: &str) -> Self {
+        Self {
+            id: row.id.clone(),
+            from: row.state,
+            state,
+            not_before,
+            reason: Some(why.to_owned()),
+            has_failed: false,
+        }
+    }
 }
 
 /// The end of a delivery.

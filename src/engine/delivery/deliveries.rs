@@ -45,27 +45,6 @@ impl Only {
 /// The most deliveries that are changed in one call.
 const AT_ONCE: usize = 1_000;
 
-/// Selects unknown deliveries to settle together.
-#[derive(Debug, Clone, Default)]
-pub struct Unknown {
-    /// The provider call; `None` for all.
-    pub call: Option<String>,
-    /// The earliest time of sending.
-    pub since: Option<DateTime<Utc>>,
-    /// The end of the times of sending, exclusive.
-    pub until: Option<DateTime<Utc>>,
-}
-
-impl Unknown {
-    fn holds(&self, row: &Delivery) -> bool {
-        let tried = row.built_at();
-        let called = || row.attempts.call.as_deref() == self.call.as_deref();
-        (self.call.is_none() || called())
-            && self.since.is_none_or(|since| tried >= since)
-            && self.until.is_none_or(|until| tried < until)
-    }
-}
-
 /// The result of settling deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settled {
@@ -126,11 +105,13 @@ impl DeliveryService {
         Ok(found.into_iter().flatten().next())
     }
 
-    /// Returns the selected unknown deliveries, newest first.
-    pub async fn unknown(&self, which: &Unknown) -> Result<Vec<Delivery>> {
+    /// Returns the unknown deliveries of this call that were sent within `span`, newest first.
+    /// `None` selects all calls.
+    pub async fn unknown(&self, call: Option<&str>, span: &Span) -> Result<Vec<Delivery>> {
         let unknown = DeliveryFilter::State(DeliveryState::Unknown);
         let mut rows = self.context.store.find_deliveries(&unknown, ALL).await?;
-        rows.retain(|row| which.holds(row));
+        let is_of = |row: &Delivery| call.is_none() || row.attempts.call.as_deref() == call;
+        rows.retain(|row| is_of(row) && span.contains(row.built_at()));
         Ok(rows)
     }
 
@@ -163,23 +144,22 @@ impl DeliveryService {
     /// another open delivery.
     pub async fn settle(&self, id: &DeliveryId, decision: OperatorDecision) -> Result<()> {
         let now = self.context.clock.now();
-        let store = &self.context.store;
-        let judged = store.correct(now, &[judge(id, decision)]).await?;
-        match judged.first() {
-            Some(Corrected::Done) => Ok(()),
-            Some(Corrected::Busy) => Err(Error::Conflict(format!(
+        let judged = [judge(id, decision)];
+        let judged = self.context.store.correct(now, &judged).await?;
+        let why = match judged.first() {
+            Some(Corrected::Done) => return Ok(()),
+            Some(Corrected::Busy) => format!(
                 "another delivery of the person of {id} is open; settle this one when that one has ended"
-            ))),
-            Some(Corrected::OtherState) | None => {
-                Err(Error::Conflict(match self.get(id).await? {
-                    None => format!("there is no delivery {id}"),
-                    Some(row) if row.state == DeliveryState::Unknown => {
-                        format!("{id} is being closed at this moment; ask again")
-                    }
-                    Some(row) => format!("{id} is {}, not unknown", row.state.as_str()),
-                }))
-            }
-        }
+            ),
+            Some(Corrected::OtherState) | None => match self.get(id).await? {
+                None => format!("there is no delivery {id}"),
+                Some(row) if row.state == DeliveryState::Unknown => {
+                    format!("{id} is being closed at this moment; ask again")
+                }
+                Some(row) => format!("{id} is {}, not unknown", row.state.as_str()),
+            },
+        };
+        Err(Error::Conflict(why))
     }
 
     /// Reopens these failed deliveries as if they were new. The next run or a worker sends them.

@@ -11,8 +11,9 @@ use tidings::domain::delivery::OperatorDecision;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
-use tidings::engine::delivery::deliveries::{Settled, Unknown};
+use tidings::engine::delivery::deliveries::Settled;
 use tidings::engine::digest::{Request, Timing};
+use tidings::store::Span;
 
 use super::sending::{run, state};
 use crate::support::Fresh;
@@ -211,18 +212,14 @@ async fn unknown_emails_can_be_settled_by_call_and_by_time(fresh: Fresh) {
         town.digests_at(monday(week as i64)).await;
     }
     let call = town.deliveries_of("ada").await[0].attempts.call.clone();
-    let of_call = Unknown {
-        call,
-        ..Unknown::default()
-    };
-    let of_last = Unknown {
+    let of_last = Span {
         since: Some(monday(2)),
-        ..Unknown::default()
+        until: None,
     };
 
     let (first, last) = (
-        ledger.unknown(&of_call).await,
-        ledger.unknown(&of_last).await,
+        ledger.unknown(call.as_deref(), &Span::default()).await,
+        ledger.unknown(None, &of_last).await,
     );
     let sent = ledger
         .settle_all(&first.unwrap(), OperatorDecision::Sent)
