@@ -115,8 +115,6 @@ impl App {
             brand: None,
             identities: self.identities.clone(),
             identity: self.identities.default.clone(),
-            caps: self.config.digest.caps,
-            schedule: self.config.digest.schedule,
         }
     }
 
@@ -160,12 +158,17 @@ impl App {
 
     /// Closes batches that are due.
     pub fn closer(&self) -> Closer {
-        Closer::new(self.context.clone())
+        Closer {
+            context: self.context.clone(),
+        }
     }
 
     /// Lists, closes and cancels batches.
     pub fn batches(&self) -> BatchService {
-        BatchService::new(self.context.clone(), self.catalog())
+        BatchService {
+            context: self.context.clone(),
+            catalog: self.catalog(),
+        }
     }
 
     /// Shows the emails that a run would send, and writes nothing.

@@ -188,8 +188,8 @@ impl Worker {
     }
 
     async fn go_on(&self, part: Part, mut stop: watch::Receiver<bool>, on_round: &OnRound<'_>) {
-        let (asked, mut scanned) = (stop.clone(), None);
-        let progress = UntilStopped(&asked);
+        let (signal, mut scanned) = (stop.clone(), None);
+        let progress = UntilStopped(&signal);
         while !progress.stopping() {
             let round = match part {
                 Part::FanningOut => {

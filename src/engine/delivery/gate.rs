@@ -19,7 +19,7 @@ use crate::wire::digest::Ended;
 mod account;
 mod notes;
 
-pub(super) use account::{CallSummary, digest_prefix};
+pub(super) use account::{CallSlot, CallSummary, digest_prefix};
 pub use account::{ProviderAccount, account_prefix};
 
 /// Decides whether calls may start at one provider account, for one brand.

@@ -170,14 +170,10 @@ impl Identities {
             |config: &Config, brand: Option<&BrandName>, theme: Theme, mailer: Arc<dyn Mailer>| {
                 let key = account_key(config, &*mailer);
                 let account = accounts.entry(key).or_insert_with_key(|key| {
-                    let name = match brand {
-                        Some(_) => digest_prefix(key),
-                        None => account_prefix(&*mailer, None),
-                    };
                     // Writing files to a folder is not limited.
                     let is_limited = !matches!(config.mail.transport, Transport::Outbox);
                     let rate = is_limited.then_some(config.mail.calls_per_second);
-                    Arc::new(ProviderAccount::new(name, brand.is_none(), rate))
+                    Arc::new(ProviderAccount::new(digest_prefix(key), rate))
                 });
                 Identity {
                     renderer: theme.renderer,

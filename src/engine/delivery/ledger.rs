@@ -14,14 +14,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::{Either, select};
 use tokio::time::{sleep, timeout};
 
-use super::compose::stacks_of;
 use super::retry::Decisions;
-use super::tally::{Concluded, RunTally};
+use super::tally::RunTally;
 use crate::context::Context;
-use crate::domain::delivery::{Handover, Settlement, Transition};
+use crate::domain::delivery::{Settlement, Transition};
 use crate::domain::{
-    BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
-    Occasion, PersonStacks, UserId,
+    BadStack, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed, Occasion,
+    UserId,
 };
 use crate::engine::{Result, crash};
 use crate::store::{Claim, NewMarker};
@@ -29,8 +28,6 @@ use crate::store::{Claim, NewMarker};
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
 /// outcomes are unknown.
 const PROMPTLY: Duration = Duration::from_secs(5);
-/// The most fan-outs that a marker lists without a check whether they are stored.
-const MANY: usize = 500;
 
 /// Writes the state of rows that this process has leased.
 #[derive(Clone)]
@@ -46,7 +43,7 @@ impl Ledger {
         self.context.config.delivery.lease
     }
 
-    pub(super) fn third_of_lease(&self) -> Duration {
+    fn third_of_lease(&self) -> Duration {
         (self.lease() / 3).to_std().unwrap_or_default()
     }
 
@@ -60,29 +57,8 @@ impl Ledger {
         Ok(store.claim(owner, now + self.lease(), which).await?)
     }
 
-    /// Marks leased rows as `sending`, before the provider receives the call. `tried` is when the
-    /// call is first made. Returns which rows were marked.
-    pub(super) async fn hand_over(
-        &self,
-        handovers: impl Iterator<Item = Handover>,
-        tried: DateTime<Utc>,
-    ) -> Result<Vec<bool>> {
-        let handovers = handovers.map(Transition::HandOver).collect();
-        self.advance_at(handovers, tried).await
-    }
-
-    /// Renews the leases of rows.
-    pub(super) async fn renew(&self, ids: &[DeliveryId]) -> Result<()> {
-        let holds = ids.iter().cloned().map(Transition::Hold).collect();
-        self.advance(holds).await.map(drop)
-    }
-
-    /// Applies transitions to leased rows. Returns which were applied.
-    pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
-        self.advance_at(transitions, self.context.clock.now()).await
-    }
-
-    async fn advance_at(
+    /// Applies transitions to leased rows at this time. Returns which were applied.
+    pub(super) async fn advance(
         &self,
         transitions: Vec<Transition>,
         at: DateTime<Utc>,
@@ -94,20 +70,16 @@ impl Ledger {
 
     /// Runs `work` and renews the leases of these rows meanwhile. Neither waits for the other.
     pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        loop {
-            match select(work.as_mut(), pin!(sleep(self.third_of_lease()))).await {
-                Either::Left((done, _)) => return done,
-                Either::Right(_) => {}
+        let renewals = async {
+            loop {
+                sleep(self.third_of_lease()).await;
+                let holds = ids.iter().cloned().map(Transition::Hold).collect();
+                // The provider's answer matters even if the leases cannot be renewed now.
+                drop(self.advance(holds, self.context.clock.now()).await);
             }
-            // The provider's answer matters even if the leases cannot be renewed now.
-            match select(work.as_mut(), pin!(self.renew(ids))).await {
-                Either::Left((done, renewed)) => {
-                    drop(renewed.await);
-                    return done;
-                }
-                Either::Right((renewed, _)) => drop(renewed),
-            }
+        };
+        match select(pin!(work), pin!(renewals)).await {
+            Either::Left((done, _)) | Either::Right((done, _)) => done,
         }
     }
 
@@ -119,31 +91,23 @@ impl Ledger {
     pub(super) async fn conclude<'a>(
         &self,
         rows: impl IntoIterator<Item = &'a Delivery>,
-        decisions: Decisions,
-    ) -> Result<Concluded> {
+        mut decisions: Decisions,
+    ) -> Result<Decisions> {
         let rows = rows.into_iter().map(|row| (&row.id, row));
         let of: HashMap<&DeliveryId, &Delivery> = rows.collect();
-        let mut concluded = Concluded {
-            deferred: decisions.deferrals,
-            answered: decisions.answered,
-            lost: decisions.lost,
-            alone: decisions.alone,
-            ..Concluded::default()
-        };
-        if !concluded.deferred.is_empty() {
-            let deferrals = concluded.deferred.iter().cloned();
-            self.advance(deferrals.map(Transition::Defer).collect())
-                .await?;
-            self.tally.conclude(&[], &concluded.deferred);
+        if !decisions.deferrals.is_empty() {
+            let deferrals = decisions.deferrals.iter().cloned();
+            let deferrals = deferrals.map(Transition::Defer).collect();
+            self.advance(deferrals, self.context.clock.now()).await?;
+            self.tally.conclude(&[], &decisions.deferrals);
         }
-        if decisions.settlements.is_empty() {
-            return Ok(concluded);
-        }
-        let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) = decisions
-            .settlements
-            .into_iter()
+        let settlements = std::mem::take(&mut decisions.settlements).into_iter();
+        let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) = settlements
             .filter_map(|end| Some((*of.get(&end.id)?, end)))
             .unzip();
+        if settlements.is_empty() {
+            return Ok(decisions);
+        }
         crash::point("before-settle");
         // Outcomes are recorded even if the markers cannot be written.
         let promptly = self.third_of_lease().min(PROMPTLY);
@@ -158,14 +122,12 @@ impl Ledger {
             true => Transition::Conclude(end.clone()),
             false => Transition::Settle(end.clone()),
         };
-        let done = self.advance(settlements.iter().map(end).collect()).await?;
+        let ends = settlements.iter().map(end).collect();
+        let done = self.advance(ends, self.context.clock.now()).await?;
         crash::point("after-settle");
-        let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = rows
-            .into_iter()
-            .zip(settlements)
-            .zip(done)
-            .filter_map(|(end, done)| done.then_some(end))
-            .unzip();
+        let ends = rows.into_iter().zip(settlements).zip(done);
+        let ends = ends.filter_map(|(end, done)| done.then_some(end));
+        let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = ends.unzip();
         let undeliverable = |end: &Settlement| {
             let mut rejected = decisions.undeliverable.iter();
             rejected.any(|(delivery, _)| *delivery == end.id)
@@ -173,7 +135,7 @@ impl Ledger {
         let excused = |(row, end): &(&&Delivery, &Settlement)| {
             end.state == DeliveryState::Failed && (row.attempts.reopened > 0 || undeliverable(end))
         };
-        concluded.excused = rows.iter().zip(&settled).filter(excused).count() as u64;
+        decisions.excused = rows.iter().zip(&settled).filter(excused).count() as u64;
         self.tally.conclude(&settled, &[]);
         if let Some(error) = unmarked {
             return Err(error);
@@ -181,8 +143,8 @@ impl Ledger {
         let open = rows.into_iter().zip(settled.iter().map(|end| end.state));
         self.close(open.filter(|(row, _)| !marked.contains(&row.id)))
             .await?;
-        concluded.settled = settled;
-        Ok(concluded)
+        decisions.settlements = settled;
+        Ok(decisions)
     }
 
     /// Writes the markers of accepted digests. Returns the rows that can be closed when they are
@@ -270,15 +232,11 @@ impl Ledger {
         let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
             flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
         let batches = store.filed(&ids).await?;
-        let large = batches.iter().flatten().filter(|batch| is_large(batch));
-        let large: Vec<Batch> = large.cloned().collect();
-        let stacks = stacks_of(&**store, &large).await?;
         let mut markers = Vec::new();
         for (row, batch) in rows.iter().zip(batches) {
             let Some(batch) = batch else { continue };
-            let stacks = stacks.get(&batch.user).filter(|_| is_large(&batch));
             let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
-            for fanout in listed(&batch, stacks) {
+            for fanout in batch.own_fanouts() {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
             markers.extend(days.into_iter().map(|(day, fanouts)| NewMarker::Mailed {
@@ -301,21 +259,4 @@ impl Ledger {
             .await?;
         Ok(bad)
     }
-}
-
-/// Returns whether it pays to read the stacks so that the marker can be shorter.
-fn is_large(batch: &Batch) -> bool {
-    batch.joined.len() > MANY
-}
-
-/// Returns the fan-outs that the markers list: all of the batch's own or, if `stacks` is given,
-/// those that are stored there. Entries beyond the cap of a day are not stored.
-fn listed(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
-    let Some(stacks) = stacks else {
-        return batch.own_fanouts().collect();
-    };
-    let events = stacks.stacks.iter().flat_map(|stack| stack.events());
-    let stored: HashSet<Id> = events.filter_map(|(_, event)| event.i).collect();
-    let own = batch.own_fanouts();
-    own.filter(|fanout| stored.contains(fanout)).collect()
 }

@@ -40,7 +40,8 @@ pub(super) enum RowDecision {
     Defer(Deferral),
 }
 
-/// The consequences of a call.
+/// The consequences of a call, or of other changes of rows. After they were written to the ledger,
+/// they contain only what was applied.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     pub settlements: Vec<Settlement>,
@@ -57,6 +58,9 @@ pub(super) struct Decisions {
     pub answered: bool,
     /// Why the outcome of the call is unknown, if it cannot be resolved.
     pub lost: Option<String>,
+    /// The number of settled failures that do not count toward `delivery.stop_share`: undeliverable
+    /// addresses, and deliveries that had failed before. Set by the ledger.
+    pub excused: u64,
     /// What the call means for the limits of the account.
     pub summary: CallSummary,
 }
@@ -69,25 +73,7 @@ impl RowDecision {
         at: DateTime<Utc>,
         reason: &str,
     ) -> Self {
-        Self::Defer(Deferral {
-            id: row.id.clone(),
-            from: row.state,
-            state,
-            not_before: at,
-            reason: Some(reason.to_owned()),
-            has_failed: false,
-        })
-    }
-
-    /// Counts a deferral as a failed attempt.
-    fn failed(self, has_failed: bool) -> Self {
-        match self {
-            Self::Defer(deferral) => Self::Defer(Deferral {
-                has_failed,
-                ..deferral
-            }),
-            settled => settled,
-        }
+        Self::Defer(Deferral::of(row, state, at, reason))
     }
 
     /// Settles a row whose email had this number of events.
@@ -104,13 +90,11 @@ impl RowDecision {
     }
 }
 
-impl Extend<RowDecision> for Decisions {
-    fn extend<T: IntoIterator<Item = RowDecision>>(&mut self, decisions: T) {
-        for decision in decisions {
-            match decision {
-                RowDecision::Settle(settlement) => self.settlements.push(settlement),
-                RowDecision::Defer(deferral) => self.deferrals.push(deferral),
-            }
+impl Decisions {
+    fn add(&mut self, decision: RowDecision) {
+        match decision {
+            RowDecision::Settle(settlement) => self.settlements.push(settlement),
+            RowDecision::Defer(deferral) => self.deferrals.push(deferral),
         }
     }
 }
@@ -118,7 +102,7 @@ impl Extend<RowDecision> for Decisions {
 impl FromIterator<RowDecision> for Decisions {
     fn from_iter<T: IntoIterator<Item = RowDecision>>(decisions: T) -> Self {
         let mut all = Self::default();
-        all.extend(decisions);
+        decisions.into_iter().for_each(|decision| all.add(decision));
         all
     }
 }
@@ -210,7 +194,7 @@ impl Retry {
                     Attempt::Repeated,
                 ) => self.doubt(mail, &reason, None, now),
             };
-            decisions.extend([decision]);
+            decisions.add(decision);
         }
         decisions
     }
@@ -264,7 +248,10 @@ impl Retry {
         let repeats = self.settings.guarantee == Guarantee::AtLeastOnce;
         if repeats && !self.is_last(row, true, now) {
             let at = now + self.back_off(row, None);
-            RowDecision::defer(row, DeliveryState::Pending, at, reason).failed(true)
+            RowDecision::Defer(Deferral {
+                has_failed: true,
+                ..Deferral::of(row, DeliveryState::Pending, at, reason)
+            })
         } else {
             RowDecision::settle(row, DeliveryState::Unknown, items, reason)
         }
@@ -288,7 +275,10 @@ impl Retry {
             return RowDecision::Settle(ended.given_up());
         }
         let at = now + self.back_off(row, after);
-        RowDecision::defer(row, DeliveryState::Pending, at, reason).failed(counts)
+        RowDecision::Defer(Deferral {
+            has_failed: counts,
+            ..Deferral::of(row, DeliveryState::Pending, at, reason)
+        })
     }
 
     /// Defers an email that may have been accepted, while its outcome can be resolved.

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::future::join_all;
-use tokio::sync::MutexGuard;
 
 use super::compose::{Compose, Misrouted};
 use super::gate::{Gate, GateState};
@@ -28,9 +27,6 @@ use crate::wire::digest::Ended;
 
 mod calls;
 mod resolve;
-
-/// The right to make calls at an account, until it is dropped.
-type Turn<'a> = MutexGuard<'a, ()>;
 
 /// How often to look for deliveries that other workers settled, and for a request to stop.
 const CHECK: TimeDelta = TimeDelta::seconds(1);
@@ -58,14 +54,10 @@ impl Sender {
     /// Sends what `compose` builds, with the default's identity unless a brand has its own. All
     /// senders of a process share the limits of their accounts.
     pub fn new(compose: Compose) -> Self {
-        let ledger = Ledger {
-            context: compose.context.clone(),
-            tally: RunTally::default(),
-        };
-        Self::with_ledger(compose, ledger)
+        Self::with_tally(compose, RunTally::default())
     }
 
-    fn with_ledger(compose: Compose, ledger: Ledger) -> Self {
+    fn with_tally(compose: Compose, tally: RunTally) -> Self {
         let (context, identity) = (compose.context.clone(), &compose.identity);
         let settings = context.config.delivery;
         Self {
@@ -80,7 +72,10 @@ impl Sender {
                 certainty: identity.mailer.certainty(),
             },
             mailer: identity.mailer.clone(),
-            ledger,
+            ledger: Ledger {
+                context: context.clone(),
+                tally,
+            },
             context,
             compose,
         }
@@ -89,9 +84,7 @@ impl Sender {
     /// Returns this sender with an empty tally, for a new run.
     #[must_use]
     pub fn with_new_tally(&self) -> Self {
-        let mut new = self.clone();
-        new.ledger.tally = RunTally::default();
-        new
+        Self::new(self.compose.clone())
     }
 
     /// Returns the sender for this channel and brand; `None` if the brand is not configured.
@@ -101,7 +94,7 @@ impl Sender {
             return Some(self.clone());
         }
         let compose = self.compose.of_brand(brand)?;
-        Some(Self::with_ledger(compose, self.ledger.clone()))
+        Some(Self::with_tally(compose, self.ledger.tally.clone()))
     }
 
     /// Returns whether work on new rows of any brand may start.
@@ -125,8 +118,6 @@ impl Sender {
     /// no email may be sent.
     pub async fn drain(&self) -> Result<GateState> {
         loop {
-            // Rows are not leased during this wait, so that idle processes can claim them.
-            let turn = self.gate.account.turn.lock().await;
             let state = self.ready().await?;
             if state != GateState::Open {
                 return Ok(state);
@@ -136,70 +127,59 @@ impl Sender {
             if rows.is_empty() {
                 return Ok(state);
             }
-            self.finish(rows, Some(turn)).boxed().await?;
+            self.finish(rows).boxed().await?;
         }
     }
 
-    /// Processes rows that this worker has leased, as far as is possible now. `turn` is one of this
-    /// sender's account; without one, this waits before it makes calls.
-    pub async fn finish(&self, rows: Vec<Delivery>, turn: Option<Turn<'_>>) -> Result<()> {
+    /// Processes rows that this worker has leased, as far as is possible now. Renews their leases
+    /// meanwhile.
+    pub async fn finish(&self, rows: Vec<Delivery>) -> Result<()> {
         self.ledger.tally.take_up(&rows);
+        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
+        self.ledger.holding(&ids, self.process(rows).boxed()).await
+    }
+
+    async fn process(&self, rows: Vec<Delivery>) -> Result<()> {
         let (settled, rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state.settled());
-        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let (sending, mut pending): (Vec<_>, Vec<_>) = rows
             .into_iter()
             .partition(|row| row.state == DeliveryState::Sending);
         // Markers first: they need no provider.
-        self.ledger
-            .close(settled.iter().map(|row| (row, row.state)))
-            .await?;
-        let resolving = self.resolve_each(sending, turn.is_some()).boxed();
-        self.ledger.holding(&ids, resolving).await?;
+        let settled = settled.iter().map(|row| (row, row.state));
+        self.ledger.close(settled).await?;
+        self.resolve_each(sending).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        self.send_each(pending, turn).boxed().await
+        self.send_each(pending).boxed().await
     }
 
     /// Builds and sends pending rows, each through its brand's sender. Brands work concurrently, so
-    /// none waits for the provider of another. Those that share an account take turns.
-    async fn send_each(&self, rows: Vec<Delivery>, mut turn: Option<Turn<'_>>) -> Result<()> {
-        let all = rows.len();
-        if all == 0 {
-            return self.gate.share_all().await;
-        }
+    /// none waits for the provider of another.
+    async fn send_each(&self, rows: Vec<Delivery>) -> Result<()> {
         let brands = match self.compose.identities.brands.is_empty() {
-            true => vec![None; all],
+            true => vec![None; rows.len()],
             false => self.compose.brands_of(&rows).await?,
         };
         let mut groups: BTreeMap<(Channel, Option<BrandName>), Vec<Delivery>> = BTreeMap::new();
         for (row, brand) in rows.into_iter().zip(brands) {
             groups.entry((row.channel, brand)).or_default().push(row);
         }
-        let is_alone = groups.len() == 1;
-        let mut sending = Vec::with_capacity(groups.len());
-        for ((channel, brand), rows) in groups {
+        if groups.is_empty() {
+            return self.gate.share_all().await;
+        }
+        let sends = groups.into_iter().map(|((channel, brand), rows)| {
             // For an unknown brand, this sender finds the rows misrouted and defers them.
             let sender = self.sender_for(channel, brand.as_ref());
             let sender = sender.unwrap_or_else(|| self.clone());
-            let turn = turn.take_if(|_| self.shares_account(&sender));
-            let sends = async move { sender.send(rows, turn, is_alone).await };
-            sending.push(sends.boxed());
-        }
-        // If it was not passed on, no row belongs to its account.
-        drop(turn);
+            async move { sender.send(rows).await }.boxed()
+        });
         // Let all brands finish, even if one fails.
-        let sent: Vec<Result<()>> = join_all(sending).await;
-        sent.into_iter().collect()
-    }
-
-    fn shares_account(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.gate.account, &other.gate.account)
+        join_all(sends).await.into_iter().collect()
     }
 
     /// Resolves calls with unknown outcomes, each through the sender that made it. Another task of
-    /// this process may still make these calls, so this waits for a turn of each account, unless
-    /// the caller `has_turn` of this sender's account.
-    async fn resolve_each(&self, rows: Vec<Delivery>, has_turn: bool) -> Result<()> {
+    /// this process may still make these calls, so this waits for the account's calls to end.
+    async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
         let mut groups: BTreeMap<(Channel, Option<&BrandName>), Vec<Delivery>> = BTreeMap::new();
         for row in rows {
             let call = row.attempts.call.as_deref().unwrap_or_default();
@@ -207,14 +187,10 @@ impl Sender {
             groups.entry((row.channel, brand)).or_default().push(row);
         }
         for ((channel, brand), rows) in groups {
-            let Some(sender) = self.sender_for(channel, brand) else {
-                continue;
-            };
-            let _turn = match has_turn && self.shares_account(&sender) {
-                true => None,
-                false => Some(sender.gate.account.turn.lock().await),
-            };
-            sender.resolve(rows).boxed().await?;
+            if let Some(sender) = self.sender_for(channel, brand) {
+                let _slot = sender.gate.account.slot(|| 1).await;
+                sender.resolve(rows).boxed().await?;
+            }
         }
         Ok(())
     }
@@ -303,26 +279,25 @@ impl Sender {
         }
     }
 
-    /// Counts the deliveries that others have settled. Returns when the first unsettled one may be
-    /// claimable; `None` if there are none.
+    /// Counts the deliveries that others have settled. Returns when to look for the others again;
+    /// `None` if there are none.
     async fn count_settled(&self) -> Result<Option<DateTime<Utc>>> {
-        let (now, tally) = (self.context.clock.now(), &self.ledger.tally);
-        for ids in tally.due(now).chunks(AT_ONCE) {
+        let (tally, waiting) = (&self.ledger.tally, self.ledger.tally.waiting());
+        // The more deliveries are read, the longer is the wait.
+        let soon = self.context.clock.now() + CHECK * (1 + waiting.len() / AT_ONCE) as i32;
+        let mut next = None;
+        for ids in waiting.chunks(AT_ONCE) {
             let rows = self.context.store.deliveries(ids).await?;
-            for row in rows.iter().flatten() {
-                if row.state.settled() {
-                    tally.take_up(std::slice::from_ref(row));
-                    continue;
-                }
-                let held = row.lease.as_ref().map(|lease| lease.until);
-                let free = row.attempts.not_before.or(held).unwrap_or(now);
-                // Its holder may finish at any moment.
-                let check = held.map_or(free, |_| free.min(now + CHECK));
-                tally.postpone(&row.id, check);
+            let rows: Vec<Delivery> = rows.into_iter().flatten().collect();
+            tally.take_up(&rows);
+            for row in rows.iter().filter(|row| !row.state.settled()) {
+                let free = row.attempts.not_before.filter(|_| row.lease.is_none());
+                // The holder of a leased row may finish at any moment.
+                let check = free.map_or(soon, |free| free.max(soon));
+                next = Some(next.map_or(check, |next| check.min(next)));
             }
         }
-        let next = tally.next(now);
-        Ok(next.map(|next| next.max(now + TimeDelta::milliseconds(50))))
+        Ok(next)
     }
 
     /// Sleeps until `until`. Returns `false` as soon as the watcher asks to stop.

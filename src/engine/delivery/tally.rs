@@ -7,8 +7,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::{DateTime, Utc};
-
 use crate::domain::delivery::{Deferral, DeliveryOutcome, Settlement};
 use crate::domain::{BadStack, Delivery, DeliveryId, DeliveryState};
 use crate::wire::digest::Tally;
@@ -68,29 +66,6 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// The outcomes of some rows, as written to the ledger.
-#[derive(Debug, Default)]
-pub(super) struct Concluded {
-    /// The number of failures that do not count toward `delivery.stop_share`: undeliverable
-    /// addresses, and deliveries that had failed before.
-    pub excused: u64,
-    /// Whether the provider gave a definite answer to the call.
-    pub answered: bool,
-    /// Why the outcome of the call is unknown, if it cannot be resolved.
-    pub lost: Option<String>,
-    /// Indices of the emails to send alone, because the call was rejected as a whole.
-    pub alone: Vec<usize>,
-    pub settled: Vec<Settlement>,
-    pub deferred: Vec<Deferral>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    reason: Option<String>,
-    /// No process settles the delivery before this time, as far as the run knows.
-    until: Option<DateTime<Utc>>,
-}
-
 /// The deliveries that a run has processed, and their outcomes. Clones share one tally.
 #[derive(Debug, Clone, Default)]
 pub struct RunTally(Arc<Mutex<Entries>>);
@@ -98,8 +73,8 @@ pub struct RunTally(Arc<Mutex<Entries>>);
 #[derive(Debug, Default)]
 struct Entries {
     tally: Tally,
-    /// The unsettled deliveries.
-    waiting: HashMap<DeliveryId, Waiting>,
+    /// The unsettled deliveries, and why they wait.
+    waiting: HashMap<DeliveryId, Option<String>>,
     begun: u64,
 }
 
@@ -123,8 +98,7 @@ impl RunTally {
             deferred: entries.waiting.len() as u64,
             ..entries.tally.clone()
         };
-        let waiting = entries.waiting.values();
-        for reason in waiting.filter_map(|row| row.reason.as_ref()) {
+        for reason in entries.waiting.values().flatten() {
             tally.note(reason, 1);
         }
         tally
@@ -140,27 +114,9 @@ impl RunTally {
         self.entries().tally.settled()
     }
 
-    /// Returns the unsettled deliveries that another process may have settled by `now`.
-    pub(super) fn due(&self, now: DateTime<Utc>) -> Vec<DeliveryId> {
-        let due = |waiting: &Waiting| waiting.until.is_none_or(|until| until <= now);
-        let entries = self.entries();
-        let rows = entries.waiting.iter().filter(|(_, waiting)| due(waiting));
-        rows.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// Records that no process settles this delivery before `until`.
-    pub(super) fn postpone(&self, id: &DeliveryId, until: DateTime<Utc>) {
-        if let Some(waiting) = self.entries().waiting.get_mut(id) {
-            waiting.until = Some(until);
-        }
-    }
-
-    /// Returns the earliest time at which an unsettled delivery may be settled; `None` if there are
-    /// none.
-    pub(super) fn next(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let entries = self.entries();
-        let untils = entries.waiting.values();
-        untils.map(|waiting| waiting.until.unwrap_or(now)).min()
+    /// Returns the unsettled deliveries.
+    pub(super) fn waiting(&self) -> Vec<DeliveryId> {
+        self.entries().waiting.keys().cloned().collect()
     }
 
     /// Records that the run processes these rows, perhaps again.
@@ -176,11 +132,8 @@ impl RunTally {
                 entries.settle(&row.id, row.state, *items, reason.as_deref());
                 continue;
             }
-            let waiting = Waiting {
-                reason: reason.clone(),
-                until: None,
-            };
-            if entries.waiting.insert(row.id.clone(), waiting).is_none() {
+            let waiting = entries.waiting.insert(row.id.clone(), reason.clone());
+            if waiting.is_none() {
                 entries.begun += 1;
             }
         }
@@ -199,9 +152,8 @@ impl RunTally {
             entries.settle(&end.id, end.state, end.items, end.reason.as_deref());
         }
         for deferral in deferred {
-            if let Some(waiting) = entries.waiting.get_mut(&deferral.id) {
-                waiting.reason.clone_from(&deferral.reason);
-                waiting.until = Some(deferral.not_before);
+            if let Some(reason) = entries.waiting.get_mut(&deferral.id) {
+                reason.clone_from(&deferral.reason);
             }
         }
     }

@@ -199,7 +199,7 @@ impl Run<'_> {
             self.report.due.busy += busy;
             self.passed_over |= busy > 0;
             let sender = self.sender.clone();
-            let finishing = async move { sender.finish(ours, None).await };
+            let finishing = async move { sender.finish(ours).await };
             sending.push(tokio::spawn(finishing.boxed()));
         }
         Ok(())

@@ -38,7 +38,7 @@ async fn a_gateway_in_place_of_the_provider_costs_one_email_a_call(fresh: Fresh)
     assert_eq!(report.mails.unknown, 3);
     assert_eq!(
         reason(&report),
-        "nobody can tell what became of the last 3 calls in a row (cut off on the way)"
+        "the outcomes of the last 3 calls in a row are unknown (cut off on the way)"
     );
 }
 

@@ -5,14 +5,14 @@
 //! outcomes until they are shared with other processes. Start with [`ProviderAccount`].
 
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::domain::BrandName;
 use crate::email::Mailer;
@@ -22,11 +22,10 @@ use crate::email::Mailer;
 pub struct ProviderAccount {
     /// A short hash that identifies the account in notes.
     pub name: String,
-    /// Whether it is the default account, which belongs to no brand.
-    pub is_default: bool,
-    /// The exclusive right to make calls. Tasks get it in the order in which they asked. Calls of
-    /// several tasks together would exceed what the provider accepts.
-    pub(in crate::engine::delivery) turn: tokio::sync::Mutex<()>,
+    /// The tasks that wait for a call slot, in the order of their requests.
+    queue: tokio::sync::Mutex<()>,
+    /// Wakes the first of them when a call has ended.
+    ended: Notify,
     rate: Option<DefaultDirectRateLimiter>,
     stop: OnceLock<watch::Receiver<bool>>,
     state: Mutex<AccountState>,
@@ -46,17 +45,41 @@ pub(in crate::engine::delivery) fn digest_prefix(text: &str) -> String {
     hex::encode(&Sha256::digest(text)[..4]) + "-"
 }
 
+/// The right to make one call at an account, until it is dropped.
+pub(in crate::engine::delivery) struct CallSlot(Arc<ProviderAccount>);
+
+impl Drop for CallSlot {
+    fn drop(&mut self) {
+        self.0.state().running -= 1;
+        self.0.ended.notify_one();
+    }
+}
+
 impl ProviderAccount {
     /// Creates an account with this limit of calls per second; `None` for no limit.
-    pub fn new(name: String, is_default: bool, calls_per_second: Option<NonZeroU32>) -> Self {
+    pub fn new(name: String, calls_per_second: Option<NonZeroU32>) -> Self {
         // No burst: on top of the rate, it would exceed the limit of a provider that counts by the
         // second.
         let quota = |rate| Quota::per_second(rate).allow_burst(NonZeroU32::MIN);
         Self {
             name,
-            is_default,
             rate: calls_per_second.map(|rate| RateLimiter::direct(quota(rate))),
             ..Self::default()
+        }
+    }
+
+    /// Waits until fewer than `width` calls run, and counts one more.
+    pub(in crate::engine::delivery) async fn slot(
+        self: &Arc<Self>,
+        width: impl Fn() -> usize,
+    ) -> CallSlot {
+        let _first = self.queue.lock().await;
+        loop {
+            let width = width();
+            if self.state().start_call(width) {
+                return CallSlot(self.clone());
+            }
+            self.ended.notified().await;
         }
     }
 
@@ -110,20 +133,21 @@ pub(in crate::engine::delivery) struct CallSummary {
 /// What this process knows about an account.
 #[derive(Debug, Default)]
 pub(in crate::engine::delivery) struct AccountState {
-    /// No call starts before this time.
+    /// No call starts before this time. `None` once the wait is shared with all processes.
     pub closed_until: Option<DateTime<Utc>>,
-    /// The value of `closed_until` that was shared with all processes.
-    pub shared_wait: Option<DateTime<Utc>>,
     /// No work starts before this time, because of `delivery.mails_per_hour`.
     pub paced_until: Option<DateTime<Utc>>,
     /// Outcomes that are not shared with other processes yet.
     pub unshared: RecentOutcomes,
-    /// Whether the outcome of the last call, by any process, is unknown. Then the next call should
-    /// contain a single email.
-    pub last_is_lost: bool,
+    /// Whether the outcome of the last call of any process is unknown, by the shared note.
+    pub noted_lost: bool,
+    /// Whether the outcome of this process's last call is unknown.
+    lost: bool,
     /// The most emails to check together: as many as can be sent while the checks are fresh. `None`
     /// while all could be sent.
     pub portion: Option<usize>,
+    /// The number of calls that run or are about to start.
+    running: usize,
     /// Consecutive calls without an accepted email.
     fruitless: u32,
     /// Calls that may run in addition to the first, and productive calls since the last increase.
@@ -132,16 +156,9 @@ pub(in crate::engine::delivery) struct AccountState {
     fruitful: u32,
     /// When the provider last gave a definite answer.
     answered: Option<DateTime<Utc>>,
-    /// The number of calls to [`Self::count`], to detect changes during a read.
-    counted: u64,
     /// When the reports from the provider were last checked.
     pub reports_checked: Option<DateTime<Utc>>,
-    /// When the absence of reports was last checked.
-    pub silence_checked: Option<DateTime<Utc>>,
 }
-
-/// The shared wait and the number of counts before a read of the shared notes.
-pub(super) type BeforeRead = (Option<DateTime<Utc>>, u64);
 
 /// After this number of consecutive calls without an accepted email, the provider is at fault and
 /// not the emails.
@@ -195,6 +212,13 @@ impl AccountState {
         }
     }
 
+    /// Counts one more running call, if fewer than `width` run.
+    fn start_call(&mut self, width: usize) -> bool {
+        let may_start = self.running < width;
+        self.running += usize::from(may_start);
+        may_start
+    }
+
     /// Returns how many calls may run at a time, from one to `most`. It is one at first, and after
     /// a call without an accepted email.
     pub(in crate::engine::delivery) fn width(&mut self, most: usize) -> usize {
@@ -218,23 +242,10 @@ impl AccountState {
         self.answered.is_none_or(|at| now - at > PROVEN)
     }
 
-    /// Returns the state before a read of the shared notes, for [`Self::apply_notes`].
-    pub(super) fn before_read(&self) -> BeforeRead {
-        (self.shared_wait, self.counted)
-    }
-
-    /// Applies the shared notes: whether no wait is noted, and whether the outcome of the last call
-    /// is unknown. Changes since `before` are newer than the notes and win.
-    pub(super) fn apply_notes(&mut self, before: BeforeRead, is_open: bool, last_is_lost: bool) {
-        let (shared_wait, counted) = before;
-        // The wait had been shared, and an operator has deleted it.
-        let is_deleted = is_open && shared_wait.is_some() && self.shared_wait == shared_wait;
-        if is_deleted && self.shared_wait == self.closed_until {
-            (self.closed_until, self.shared_wait) = (None, None);
-        }
-        if self.counted == counted {
-            self.last_is_lost = last_is_lost;
-        }
+    /// Returns whether the outcome of the last call is unknown. Then the next call should contain a
+    /// single email.
+    pub(in crate::engine::delivery) fn last_is_lost(&self) -> bool {
+        self.lost || self.noted_lost
     }
 
     /// Counts outcomes. Returns the outcomes to share now, if any.
@@ -247,16 +258,16 @@ impl AccountState {
         answered: bool,
         often: u32,
     ) -> Option<RecentOutcomes> {
-        self.counted += 1;
+        let is_first_answer = answered && self.last_is_lost();
         let unshared = &mut self.unshared;
         unshared.sent += outcomes.sent;
         unshared.failed += outcomes.failed;
         unshared.lost += outcomes.lost;
-        let shares = answered && self.last_is_lost
+        let shares = is_first_answer
             || unshared.failed > 0
             || unshared.lost > 0
             || unshared.sent >= u64::from(often);
-        self.last_is_lost = outcomes.lost > 0 || self.last_is_lost && !answered;
+        self.lost = outcomes.lost > 0 || self.lost && !answered;
         shares.then(|| std::mem::take(unshared))
     }
 }

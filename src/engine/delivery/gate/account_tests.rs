@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn calls_start_evenly_and_within_the_rate() {
-    let account = ProviderAccount::new("a-".into(), true, NonZeroU32::new(50));
+    let account = ProviderAccount::new("a-".into(), NonZeroU32::new(50));
     let start = Instant::now();
 
     for n in 0..6 {
@@ -17,37 +17,33 @@ async fn calls_start_evenly_and_within_the_rate() {
 }
 
 #[test]
-fn a_read_that_started_before_a_pause_was_stored_does_not_end_it() {
-    let (mut account, now) = (AccountState::default(), DateTime::UNIX_EPOCH);
-    let until = now + TimeDelta::hours(1);
-
-    let early = account.before_read();
-    account.close(until);
-    account.shared_wait = Some(until);
-    account.apply_notes(early, true, false);
-    assert_eq!(account.closed(now), Some(until));
-
-    let later = account.before_read();
-    account.apply_notes(later, true, false);
-    assert_eq!(account.closed(now), None, "an operator deleted the wait");
-}
-
-#[test]
-fn a_read_that_started_before_an_unknown_outcome_does_not_reset_it() {
+fn a_note_without_lost_calls_does_not_reset_an_unknown_outcome() {
     let mut account = AccountState::default();
     let unknown = RecentOutcomes {
         lost: 1,
         ..RecentOutcomes::default()
     };
 
-    let early = account.before_read();
     account.count(unknown, false, 50);
-    account.apply_notes(early, true, false);
-    assert!(account.last_is_lost);
+    account.noted_lost = false;
+    assert!(account.last_is_lost());
 
-    let later = account.before_read();
-    account.apply_notes(later, true, false);
-    assert!(!account.last_is_lost);
+    account.count(RecentOutcomes::default(), true, 50);
+    assert!(!account.last_is_lost());
+}
+
+#[tokio::test]
+async fn a_call_waits_until_fewer_calls_run() {
+    let account = Arc::new(ProviderAccount::new("a-".into(), None));
+    let first = account.slot(|| 1).await;
+    let other = account.clone();
+    let waiting = tokio::spawn(async move { drop(other.slot(|| 1).await) });
+
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+
+    drop(first);
+    waiting.await.unwrap();
 }
 
 #[test]

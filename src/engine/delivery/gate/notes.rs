@@ -10,21 +10,19 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::super::tally::Concluded;
+use super::super::retry::Decisions;
 use super::account::RecentOutcomes;
 use super::{Gate, GateState};
 use crate::domain::{DeliveryState, Pause, ReportCounts, Share};
 use crate::engine::Result;
-use crate::engine::feedback::suppressions::unreported;
 use crate::store::{NoteFilter, Notes};
 
 /// Name of the note with the pause, and the prefix of all these notes but [`RESUMED`].
 const PAUSE: &str = "pause";
-/// Name of the note with the wait. For a brand's own account, the account's name follows.
-const CLOSED: &str = "pause-until";
-/// Name of the note with recent outcomes. For a brand's own account, the account's name follows,
-/// and the note counts only unknown calls.
-const ENDED: &str = "pause-ended";
+/// Name of an account's note with its wait; the account's name follows.
+const CLOSED: &str = "pause-until:";
+/// Name of an account's note with its recent outcomes; the account's name follows.
+const ENDED: &str = "pause-ended:";
 /// Name of the note with the time of the last resume.
 const RESUMED: &str = "resumed";
 
@@ -45,16 +43,12 @@ const REPORTED: TimeDelta = TimeDelta::days(1);
 const FEW: u64 = 5;
 /// The interval between checks of the provider's reports.
 const CHECK_REPORTS: TimeDelta = TimeDelta::seconds(30);
-/// The interval between warnings about absent reports.
-const WARN: TimeDelta = TimeDelta::hours(1);
 
 /// A wait: no process calls the account before `until`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Closed {
     at: DateTime<Utc>,
     until: DateTime<Utc>,
-    /// The name of the account. A note about another account is ignored.
-    account: String,
 }
 
 impl RecentOutcomes {
@@ -142,13 +136,10 @@ async fn change_note(
     }
 }
 
-/// Returns whether `interval` has passed since `last`, and starts a new interval if so.
-fn is_due(last: &mut Option<DateTime<Utc>>, interval: TimeDelta, now: DateTime<Utc>) -> bool {
-    let due = last.is_none_or(|last| now - last >= interval);
-    if due {
-        *last = Some(now);
-    }
-    due
+/// Returns when the wait of this note ends; `None` if it is over or a fast clock wrote it.
+fn closed_by(note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let Closed { at, until } = serde_json::from_str(note).ok()?;
+    (at <= now + SKEW && until > now).then_some(until)
 }
 
 impl Gate {
@@ -158,7 +149,6 @@ impl Gate {
             return Ok(GateState::Stopping);
         }
         let now = self.context.clock.now();
-        let before = self.account.state().before_read();
         let notes = self.context.store.notes(NoteFilter::Prefix(PAUSE)).await?;
         let mut notes: BTreeMap<String, String> = notes.into_iter().collect();
         let mut state = self.account.state();
@@ -169,24 +159,15 @@ impl Gate {
         }
         let wait = notes.get(&self.name_of(CLOSED));
         let recent = notes.get(&self.name_of(ENDED)).map(String::as_str);
-        let last_is_lost = RecentOutcomes::read(recent).lost > 0;
-        state.apply_notes(before, wait.is_none(), last_is_lost);
-        let until = wait.and_then(|note| self.closed_by(note, now));
+        state.noted_lost = RecentOutcomes::read(recent).lost > 0;
+        let until = wait.and_then(|note| closed_by(note, now));
         let closed = state.closed(now).max(until);
         Ok(closed.map_or(GateState::Open, GateState::ClosedUntil))
     }
 
     /// Returns the name of this account's note.
     fn name_of(&self, note: &str) -> String {
-        match self.account.is_default {
-            true => note.to_owned(),
-            false => format!("{note}:{}", self.account.name),
-        }
-    }
-
-    fn closed_by(&self, note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let Closed { at, until, account } = serde_json::from_str(note).ok()?;
-        (account == self.account.name && at <= now + SKEW && until > now).then_some(until)
+        format!("{note}{}", self.account.name)
     }
 
     /// Shares the current wait with all processes, if there is one.
@@ -195,28 +176,26 @@ impl Gate {
         let Some(until) = self.account.state().closed(now) else {
             return Ok(());
         };
-        let closed = json(&Closed {
-            at: now,
-            until,
-            account: self.account.name.clone(),
-        });
+        let closed = json(&Closed { at: now, until });
         let longest = |note: Option<&str>| {
-            let known = note.and_then(|note| self.closed_by(note, now));
+            let known = note.and_then(|note| closed_by(note, now));
             match known.is_some_and(|known| known >= until) {
                 true => note.map(str::to_owned),
                 false => closed.clone(),
             }
         };
         change_note(&*self.context.store, &self.name_of(CLOSED), longest).await?;
-        self.account.state().shared_wait = Some(until);
+        // From now on the note counts, which an operator can delete.
+        let mut state = self.account.state();
+        state.closed_until = state.closed_until.filter(|later| *later > until);
         Ok(())
     }
 
     /// Counts the outcomes of a call. Pauses sending after too many failures, or after too many
     /// consecutive calls with unknown outcomes.
-    pub(in crate::engine::delivery) async fn watch(&self, concluded: &Concluded) -> Result<()> {
+    pub(in crate::engine::delivery) async fn watch(&self, concluded: &Decisions) -> Result<()> {
         let count = |state| {
-            let ended = concluded.settled.iter();
+            let ended = concluded.settlements.iter();
             ended.filter(|end| end.state == state).count() as u64
         };
         let outcomes = RecentOutcomes {
@@ -247,39 +226,10 @@ impl Gate {
         }
     }
 
-    /// Adds outcomes to the notes. Sent and failed emails count for all accounts together, unknown
-    /// calls for each account alone. `lost` is why the last call's outcome is unknown.
+    /// Adds outcomes to the account's note, and pauses sending if they are too many. `lost` is why
+    /// the last call's outcome is unknown.
     async fn share(
         &self,
-        outcomes: RecentOutcomes,
-        answered: bool,
-        lost: Option<&str>,
-    ) -> Result<()> {
-        if self.account.is_default {
-            return self.count_in(ENDED, outcomes, answered, lost).await;
-        }
-        let emails = RecentOutcomes {
-            lost: 0,
-            ..outcomes
-        };
-        if emails.sent + emails.failed > 0 {
-            self.count_in(ENDED, emails, false, None).await?;
-        }
-        if outcomes.lost > 0 || answered {
-            let calls = RecentOutcomes {
-                lost: outcomes.lost,
-                ..RecentOutcomes::default()
-            };
-            let own = self.name_of(ENDED);
-            self.count_in(&own, calls, answered, lost).await?;
-        }
-        Ok(())
-    }
-
-    /// Adds outcomes to this note, and pauses sending if they are too many.
-    async fn count_in(
-        &self,
-        name: &str,
         outcomes: RecentOutcomes,
         answered: bool,
         lost: Option<&str>,
@@ -301,7 +251,7 @@ impl Gate {
             }
             json(&recent)
         };
-        change_note(&*self.context.store, name, add).await?;
+        change_note(&*self.context.store, &self.name_of(ENDED), add).await?;
         match stop {
             Some(reason) => self.pause(reason).await,
             None => Ok(()),
@@ -314,16 +264,31 @@ impl Gate {
         if let Some(why) = lost.filter(|_| recent.lost >= LOST_CALLS) {
             let calls = recent.lost;
             return Some(format!(
-                "nobody can tell what became of the last {calls} calls in a row ({why})"
+                "the outcomes of the last {calls} calls in a row are unknown ({why})"
             ));
         }
         let (failed, all) = (recent.failed, recent.sent + recent.failed);
-        let share = settings.stop_share;
-        let enough = all >= u64::from(settings.stop_after);
-        (enough && share.is_passed_by(failed, all)).then(|| {
-            format!(
-                "{failed} of the last {all} mails failed, more than delivery.stop_share of {share}"
-            )
+        self.excess(
+            failed,
+            all,
+            settings.stop_share,
+            "failed",
+            "delivery.stop_share",
+        )
+    }
+
+    /// Returns the reason to pause sending if this part of the last emails exceeds the share.
+    fn excess(
+        &self,
+        part: u64,
+        all: u64,
+        share: Share,
+        what: &str,
+        option: &str,
+    ) -> Option<String> {
+        let enough = all >= u64::from(self.settings.stop_after);
+        (enough && share.is_passed_by(part, all)).then(|| {
+            format!("{part} of the last {all} mails {what}, more than {option} of {share}")
         })
     }
 
@@ -344,13 +309,13 @@ impl Gate {
     /// Checks this at most every 30 seconds.
     pub(in crate::engine::delivery) async fn check_reports(&self) -> Result<()> {
         let (now, store) = (self.context.clock.now(), &self.context.store);
-        let is_due = is_due(
-            &mut self.account.state().reports_checked,
-            CHECK_REPORTS,
-            now,
-        );
-        if !is_due {
-            return Ok(());
+        let is_recent = |last: DateTime<Utc>| now - last < CHECK_REPORTS;
+        {
+            let mut account = self.account.state();
+            if account.reports_checked.is_some_and(is_recent) {
+                return Ok(());
+            }
+            account.reports_checked = Some(now);
         }
         let resumed = store.note(RESUMED).await?;
         let resumed = resumed.and_then(|at| at.parse::<DateTime<Utc>>().ok());
@@ -359,38 +324,16 @@ impl Gate {
         let since = (now - REPORTED).max(resumed.unwrap_or(DateTime::UNIX_EPOCH));
         match self.alarm(&store.report_counts(since).await?) {
             Some(reason) => self.pause(reason).await,
-            None => self.warn_of_silence(now).await,
+            None => Ok(()),
         }
-    }
-
-    /// Logs a warning, once an hour, while the provider reports nothing about the emails it
-    /// accepts.
-    async fn warn_of_silence(&self, now: DateTime<Utc>) -> Result<()> {
-        let Some(reporter) = self.context.config.reporter() else {
-            return Ok(());
-        };
-        if !is_due(&mut self.account.state().silence_checked, WARN, now) {
-            return Ok(());
-        }
-        let emails = unreported(self.context.store.as_ref(), now).await?;
-        if emails > 0 {
-            tracing::warn!(
-                emails,
-                "emails left more than a day ago, and {} has reported nothing since; see `tidings doctor`",
-                reporter.title
-            );
-        }
-        Ok(())
     }
 
     /// Returns the reason to pause sending, if there is one.
     fn alarm(&self, counts: &ReportCounts) -> Option<String> {
         let (settings, all) = (&self.settings, counts.sent);
         let passed = |part: u64, share: Share, what: &str, option: &str| {
-            let enough = all >= settings.stop_after.into() && part >= FEW;
-            (enough && share.is_passed_by(part, all)).then(|| {
-                format!("{part} of the last {all} mails {what}, more than {option} of {share}")
-            })
+            let excess = self.excess(part, all, share, what, option);
+            excess.filter(|_| part >= FEW)
         };
         let (complained, share) = (counts.complained, settings.stop_complaints);
         let what = "were complained of";

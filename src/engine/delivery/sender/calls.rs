@@ -1,55 +1,35 @@
 //! Sends emails to the provider, call by call, a few at a time.
 //!
 //! `sending` and the reference of the call are durable before the call (P4). Each call is settled
-//! when it is answered, and leases are renewed meanwhile. A call starts at most [`FRESH`] after its
-//! users and objects were checked (P6, P7): emails are built in small portions, and waiting emails
-//! are built again.
+//! when it is answered. A call starts at most [`FRESH`] after its users and objects were checked
+//! (P6, P7): emails are built in small portions, and waiting emails are built again.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::super::compose::{Mail, Room};
-use super::super::gate::{FRESH, GateState};
-use super::super::retry::{Attempt, RowDecision};
-use super::super::tally::Concluded;
-use super::{Sender, Turn};
+use super::super::gate::{CallSlot, FRESH, GateState};
+use super::super::retry::{Attempt, Decisions, RowDecision};
+use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Suppression};
+use crate::domain::{Delivery, DeliveryState, Suppression};
 use crate::email::{Certainty, Message, Outcome, Permit};
 use crate::engine::{Result, came_to, crash};
 use crate::store::SuppressionChange;
 
-/// The state that a sender keeps from one portion to the next.
-struct Progress {
-    /// When the leases of all rows were last renewed.
-    renewed: Instant,
-    /// Whether the rate limit has permitted a call that is not made yet.
-    has_permit: bool,
-}
-
 impl Sender {
     /// Builds and sends pending rows. Rows that may not be sent now are deferred.
     ///
-    /// Without a turn, while another task makes calls at the account, this builds the first
-    /// portion, if its rows are alone. Later ones are built in their turn, so that their checks
-    /// stay fresh.
-    pub(super) async fn send(
-        &self,
-        mut rest: Vec<Delivery>,
-        turn: Option<Turn<'_>>,
-        is_alone: bool,
-    ) -> Result<()> {
-        let mut progress = Progress {
-            renewed: Instant::now(),
-            has_permit: false,
-        };
-        let mut takes_turn = turn.is_none() && !is_alone;
-        let mut turn: Option<Turn<'_>> = turn;
+    /// The first portion is built while other tasks make calls at the account. Later ones, and
+    /// those whose checks became stale, are built when their first call may start.
+    pub(super) async fn send(&self, mut rest: Vec<Delivery>) -> Result<()> {
+        let mut slot: Option<CallSlot> = None;
+        let mut is_first = true;
         // The number of emails that `delivery.mails_per_hour` still allows.
         let mut allowed = 0;
         while !rest.is_empty() {
@@ -62,14 +42,8 @@ impl Sender {
             if state != GateState::Open {
                 return self.put_back(rest.iter(), &state).await;
             }
-            if takes_turn {
-                // Waiting tasks go first, so that a long list of rows does not delay them.
-                drop(turn.take());
-                turn = Some(self.wait_for_turn(&rest).await);
-            }
-            takes_turn = true;
-            if turn.is_some() {
-                self.wait_for_rate(&mut progress).await;
+            if !is_first {
+                self.wait_for_slot(&mut slot, 1).await;
             }
             let at = self.context.clock.now();
             let portion = self.gate.account.state().portion.unwrap_or(usize::MAX);
@@ -83,26 +57,12 @@ impl Sender {
                 1 => self.context.clock.now(),
                 _ => at,
             };
-            let ended = built
-                .settlements
-                .into_iter()
-                .map(RowDecision::Settle)
-                .collect();
+            let ended = built.settlements.into_iter();
+            let ended = ended.map(RowDecision::Settle).collect();
             let concluded = self.ledger.conclude(portion, ended).await?;
             self.gate.watch(&concluded).await?;
             self.defer_misrouted(built.misrouted).await?;
             let (mails, mut unbuilt) = (built.mails, rest.split_off(built.rows));
-            if turn.is_none() && !mails.is_empty() {
-                let rows = mails.iter().map(|mail| &mail.row).chain(&unbuilt);
-                turn = Some(self.wait_for_turn(rows).await);
-                if self.is_stale(checked) {
-                    // The wait was long. Only emails that are built again reflect later changes.
-                    rest = mails.into_iter().map(|mail| mail.row).collect();
-                    rest.append(&mut unbuilt);
-                    takes_turn = false;
-                    continue;
-                }
-            }
             if allowed == 0 && !mails.is_empty() {
                 if let Some(later) = self.gate.pace(mails.len()).await? {
                     let why = GateState::ClosedUntil(later);
@@ -114,20 +74,23 @@ impl Sender {
                 }
             }
             let all = mails.len();
-            let calls = self.make_calls(mails, (at, checked), &unbuilt, &mut progress);
+            let calls = self.make_calls(mails, (at, checked), &mut slot);
             rest = calls.boxed().await?;
             let sent = all - rest.len();
-            self.gate.account.state().record_portion(sent, all);
+            // The first portion may have become stale because it waited for other calls.
+            if sent > 0 || !is_first {
+                self.gate.account.state().record_portion(sent, all);
+            }
             allowed = allowed.saturating_sub(sent);
             rest.append(&mut unbuilt);
+            is_first = false;
         }
-        drop(turn);
+        drop(slot);
         self.gate.share_all().await
     }
 
     /// Makes the calls for emails that were built `at` that time, after they were `checked`.
-    /// Returns the rows whose checks became stale before their call. The leases of `further` rows
-    /// are renewed meanwhile.
+    /// Returns the rows whose checks became stale before their call. Their `slot` is still open.
     ///
     /// Each call runs in its own task. A future that is not polled would keep its place in the
     /// queue for a lock or a connection, and block others.
@@ -135,97 +98,75 @@ impl Sender {
         &self,
         mails: Vec<Mail>,
         (at, checked): (DateTime<Utc>, DateTime<Utc>),
-        further: &[Delivery],
-        progress: &mut Progress,
+        slot: &mut Option<CallSlot>,
     ) -> Result<Vec<Delivery>> {
         let mut calls = self.group(mails);
         let mut running = JoinSet::new();
-        let (mut state, mut stale, mut failure) = (GateState::Open, false, None);
+        let (mut state, mut is_stale) = (Ok(GateState::Open), false);
         loop {
-            while let Some(next) = calls.front()
-                && running.len() < self.width(next)
-                && !stale
-                && failure.is_none()
-                && state == GateState::Open
-            {
-                self.wait_for_rate(progress).await;
-                match self.gate.before_call().await {
-                    Ok(found) => state = found,
-                    Err(error) => failure = Some(error),
-                }
-                stale = self.is_stale(checked);
-                if failure.is_none()
-                    && state == GateState::Open
-                    && !stale
+            let goes_on = !is_stale && matches!(state, Ok(GateState::Open));
+            let next = calls.front().filter(|_| goes_on).map(Vec::len);
+            let ended = if let Some(mails) = next {
+                self.wait_for_slot(slot, mails).await;
+                state = self.gate.before_call().await;
+                // The other half of the limit is for the call itself.
+                is_stale = self.context.clock.now() - checked > FRESH / 2;
+                if !is_stale
+                    && matches!(state, Ok(GateState::Open))
                     && let Some(mut call) = calls.pop_front()
                 {
-                    let is_risky = self.is_careful() || self.gate.account.state().last_is_lost;
+                    let is_risky = self.is_careful() || self.gate.account.state().last_is_lost();
                     if call.len() > 1 && is_risky {
                         // The last outcome is unknown, or another server may be answering. Risk
                         // only one email.
                         let others = call.split_off(1);
                         calls.push_front(others);
                     }
-                    progress.has_permit = false;
-                    let sender = self.clone();
-                    running.spawn(async move { sender.call(call, at, checked).await }.boxed());
+                    let (sender, slot) = (self.clone(), slot.take());
+                    let call = async move {
+                        let alone = sender.call(call, at, checked).await;
+                        drop(slot);
+                        alone
+                    };
+                    running.spawn(call.boxed());
                 }
-            }
-            if progress.renewed.elapsed() >= self.ledger.third_of_lease() {
-                let waiting = calls.iter().flatten().map(|mail| &mail.row).chain(further);
-                let waiting: Vec<DeliveryId> = waiting.map(|row| row.id.clone()).collect();
-                if let Err(error) = self.ledger.renew(&waiting).await {
-                    failure = failure.or(Some(error));
+                running.try_join_next()
+            } else {
+                // Let running calls finish, even if one fails.
+                match running.join_next().await {
+                    Some(ended) => Some(ended),
+                    None => break,
                 }
-                progress.renewed = Instant::now();
+            };
+            match ended.map(came_to) {
+                Some(Ok(alone)) => calls.extend(alone.into_iter().map(|mail| vec![mail])),
+                Some(Err(error)) => state = state.and(Err(error)),
+                None => {}
             }
-            // Let running calls finish, even if one fails.
-            let until = progress.renewed + self.ledger.third_of_lease();
-            let next = timeout_at(until, running.join_next()).await;
-            match next.map(|next| next.map(came_to)) {
-                Err(_) => {}
-                Ok(None) => break,
-                Ok(Some(Err(error))) => failure = failure.or(Some(error)),
-                Ok(Some(Ok((concluded, alone)))) => {
-                    calls.extend(alone.into_iter().map(|mail| vec![mail]));
-                    if let Err(error) = self.gate.watch(&concluded).await {
-                        failure = failure.or(Some(error));
-                    }
-                }
-            }
-        }
-        if let Some(error) = failure {
-            return Err(error);
         }
         let rest: Vec<Delivery> = calls.into_iter().flatten().map(|mail| mail.row).collect();
-        if state == GateState::Open {
-            return Ok(rest);
-        }
-        self.put_back(rest.iter(), &state).await?;
-        Ok(Vec::new())
-    }
-
-    /// Waits until the rate limit permits a call, unless it already has.
-    async fn wait_for_rate(&self, progress: &mut Progress) {
-        if !progress.has_permit {
-            self.gate.account.wait_for_rate().await;
-            progress.has_permit = true;
+        match state? {
+            GateState::Open => Ok(rest),
+            state => {
+                self.put_back(rest.iter(), &state).await?;
+                Ok(Vec::new())
+            }
         }
     }
 
-    /// Waits for the right to make calls at the account, and renews the leases of these rows
-    /// meanwhile. The right ends when the guard is dropped.
-    async fn wait_for_turn<'a>(&self, rows: impl IntoIterator<Item = &'a Delivery>) -> Turn<'_> {
-        let ids: Vec<DeliveryId> = rows.into_iter().map(|row| row.id.clone()).collect();
-        self.ledger
-            .holding(&ids, self.gate.account.turn.lock())
-            .await
-    }
-
-    /// Returns whether emails with checks of that time must be built again. The other half of
-    /// [`FRESH`] is for the call itself.
-    fn is_stale(&self, checked: DateTime<Utc>) -> bool {
-        self.context.clock.now() - checked > FRESH / 2
+    /// Waits until a call of this many emails may start, by the limits of concurrency and rate. A
+    /// slot that is open stays.
+    async fn wait_for_slot(&self, slot: &mut Option<CallSlot>, mails: usize) {
+        if slot.is_none() {
+            let most = self.gate.settings.in_flight;
+            let account = &self.gate.account;
+            let width = || match mails > 1 && self.is_careful() {
+                true => 1,
+                false => account.state().width(most),
+            };
+            *slot = Some(account.slot(width).await);
+            account.wait_for_rate().await;
+        }
     }
 
     /// Returns whether the next call must contain a single email: the first call after a while, if
@@ -233,18 +174,6 @@ impl Sender {
     fn is_careful(&self) -> bool {
         let now = self.context.clock.now();
         self.retry.certainty == Certainty::Never && self.gate.account.state().is_unproven(now)
-    }
-
-    /// Returns how many calls may run at a time, including this one.
-    fn width(&self, next: &[Mail]) -> usize {
-        match next.len() > 1 && self.is_careful() {
-            true => 1,
-            false => self
-                .gate
-                .account
-                .state()
-                .width(self.gate.settings.in_flight),
-        }
     }
 
     /// Groups the emails into calls as the mailer requires.
@@ -259,29 +188,30 @@ impl Sender {
         calls.map(&mut call).collect()
     }
 
-    /// Makes a call for the first time. Also returns the emails that must be sent alone.
+    /// Makes a call for the first time. Returns the emails that must be sent alone.
     async fn call(
         &self,
         mails: Vec<Mail>,
         at: DateTime<Utc>,
         checked: DateTime<Utc>,
-    ) -> Result<(Concluded, Vec<Mail>)> {
+    ) -> Result<Vec<Mail>> {
         let permit = self.gate.fresh_permit(self.gate.send_permit(at), checked);
         if permit.withheld().is_some() {
             // Marking the rows as `sending` would count an attempt. Stale emails are built again.
-            return Ok((Concluded::default(), mails));
+            return Ok(mails);
         }
         let reference = self.reference(&mails);
-        let handover = |mail: &Mail| Handover {
-            id: mail.row.id.clone(),
-            call: reference.clone(),
-            items: mail.items,
+        let handover = |mail: &Mail| {
+            Transition::HandOver(Handover {
+                id: mail.row.id.clone(),
+                call: reference.clone(),
+                items: mail.items,
+            })
         };
         crash::point("before-sending");
-        let ours = self
-            .ledger
-            .hand_over(mails.iter().map(handover), at)
-            .await?;
+        // The rows are durably `sending` before the provider receives the call.
+        let handovers = mails.iter().map(handover).collect();
+        let ours = self.ledger.advance(handovers, at).await?;
         crash::point("after-sending");
         let sending = |mut mail: Mail| {
             mail.row.state = DeliveryState::Sending;
@@ -296,27 +226,30 @@ impl Sender {
             .make(&reference, &mails, Attempt::First, &permit)
             .boxed()
             .await?;
-        if concluded.alone.is_empty() {
-            return Ok((concluded, Vec::new()));
+        let alone = self.recall(mails, &concluded.alone).await?;
+        self.gate.watch(&concluded).await?;
+        Ok(alone)
+    }
+
+    /// Returns these emails of a rejected call to `pending`, so that each can be sent alone. If the
+    /// process died first, a later worker would treat their outcomes as unknown.
+    async fn recall(&self, mails: Vec<Mail>, places: &[usize]) -> Result<Vec<Mail>> {
+        if places.is_empty() {
+            return Ok(Vec::new());
         }
-        // Their call was rejected. Record that, or a later worker would treat the outcome as
-        // unknown.
         crash::point("before-recall");
-        let alone: HashSet<usize> = concluded.alone.iter().copied().collect();
-        let alone = mails
-            .into_iter()
-            .enumerate()
-            .filter(|(place, _)| alone.contains(place));
-        let mut alone: Vec<Mail> = alone.map(|(_, mail)| mail).collect();
+        let mails = mails.into_iter().enumerate();
+        let mails = mails.filter(|(place, _)| places.contains(place));
+        let mut alone: Vec<Mail> = mails.map(|(_, mail)| mail).collect();
         let recall = |mail: &Mail| Transition::Recall(mail.row.id.clone());
-        let recalls = alone.iter().map(recall).collect();
-        let mut recalled = self.ledger.advance(recalls).await?.into_iter();
+        let (recalls, now) = (alone.iter().map(recall).collect(), self.context.clock.now());
+        let mut recalled = self.ledger.advance(recalls, now).await?.into_iter();
         crash::point("after-recall");
         alone.retain(|_| recalled.next().unwrap_or(false));
         for mail in &mut alone {
             mail.row.state = DeliveryState::Pending;
         }
-        Ok((concluded, alone))
+        Ok(alone)
     }
 
     /// Makes a call whose rows are `sending`, and writes the outcomes.
@@ -326,28 +259,24 @@ impl Sender {
         mails: &[Mail],
         attempt: Attempt,
         permit: &Permit,
-    ) -> Result<Concluded> {
+    ) -> Result<Decisions> {
         if mails.is_empty() {
-            return Ok(Concluded::default());
+            return Ok(Decisions::default());
         }
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
-        let ids: Vec<DeliveryId> = mails.iter().map(|mail| mail.row.id.clone()).collect();
-        let call = async {
-            if attempt == Attempt::Repeated {
-                self.gate.account.wait_for_rate().await;
+        if attempt == Attempt::Repeated {
+            self.gate.account.wait_for_rate().await;
+        }
+        let (outcomes, until) = match self.gate.before_send(permit).await {
+            Ok(()) => {
+                let began = Instant::now();
+                let outcomes = self.mailer.send(reference, &messages, permit).await;
+                let names = outcomes.iter().map(Outcome::as_str);
+                self.context.metrics.called(began.elapsed(), names);
+                (outcomes, None)
             }
-            match self.gate.before_send(permit).await {
-                Ok(()) => {
-                    let began = Instant::now();
-                    let outcomes = self.mailer.send(reference, &messages, permit).await;
-                    let names = outcomes.iter().map(Outcome::as_str);
-                    self.context.metrics.called(began.elapsed(), names);
-                    (outcomes, None)
-                }
-                Err((reason, until)) => (vec![Outcome::Withheld { reason }; messages.len()], until),
-            }
+            Err((reason, until)) => (vec![Outcome::Withheld { reason }; messages.len()], until),
         };
-        let (outcomes, until) = self.ledger.holding(&ids, call).await;
         crash::point("after-send");
         let is_accepted = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
         let all_accepted = outcomes.iter().all(is_accepted);
@@ -360,7 +289,7 @@ impl Sender {
             let retry_after = self.gate.settings.retry_after;
             let mut account = self.gate.account.state();
             // Without a known loss, a loss that becomes known later is newer than this answer.
-            decisions.answered &= !all_accepted || account.last_is_lost;
+            decisions.answered &= !all_accepted || account.last_is_lost();
             account.record_call(&decisions.summary, retry_after, now);
         }
         let stop = decisions.stop.take();

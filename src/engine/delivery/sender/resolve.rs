@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::FutureExt;
 
 use super::super::compose::Room;
 use super::super::gate::GateState;
-use super::super::retry::{Attempt, RowDecision};
-use super::super::tally::Concluded;
+use super::super::retry::{Attempt, Decisions, RowDecision};
 use super::Sender;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
 use crate::email::{Certainty, Permit, QueryAnswer, Silence};
@@ -27,8 +27,7 @@ fn reason(row: &Delivery) -> &str {
 }
 
 impl Sender {
-    /// Resolves `sending` rows that this worker has claimed, as far as is possible now. The caller
-    /// has the account's turn.
+    /// Resolves `sending` rows that this worker has claimed, as far as is possible now.
     pub(super) async fn resolve(&self, rows: Vec<Delivery>) -> Result<()> {
         let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
@@ -46,7 +45,7 @@ impl Sender {
         Ok(())
     }
 
-    async fn resolve_call(&self, call: &str, claimed: Vec<Delivery>) -> Result<Concluded> {
+    async fn resolve_call(&self, call: &str, claimed: Vec<Delivery>) -> Result<Decisions> {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let name = format!("call:{call}");
         let lease = Lease {
@@ -61,7 +60,9 @@ impl Sender {
         }
         let rows = self.ledger.claim(&Claim::Call(call), now).await?;
         self.ledger.tally.take_up(&rows);
-        let resolved = self.resolve_rows(call, rows, now, permit).await;
+        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
+        let resolved = self.resolve_rows(call, rows, now, permit).boxed();
+        let resolved = self.ledger.holding(&ids, resolved).await;
         let owner = &self.context.owner;
         store
             .release(&Release::Lease { name: &name, owner })
@@ -75,7 +76,7 @@ impl Sender {
         rows: Vec<Delivery>,
         now: DateTime<Utc>,
         permit: Permit,
-    ) -> Result<Concluded> {
+    ) -> Result<Decisions> {
         let certainty = self.retry.certainty;
         // Another account does not know the call.
         let is_known = call.starts_with(&self.gate.account_prefix);
@@ -106,17 +107,17 @@ impl Sender {
         mut rows: Vec<Delivery>,
         (tried, now): (DateTime<Utc>, DateTime<Utc>),
         permit: Permit,
-    ) -> Result<Concluded> {
+    ) -> Result<Decisions> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         let built = self.compose.build(&rows, tried, Room::Whole).await?;
         let (mails, excluded) = (built.mails, built.settlements);
         let permit = self.gate.fresh_permit(permit, self.context.clock.now());
         let mut concluded = self.make(call, &mails, Attempt::Repeated, &permit).await?;
-        let waits = |id: &DeliveryId| concluded.deferred.iter().any(|wait| wait.id == *id);
+        let waits = |id: &DeliveryId| concluded.deferrals.iter().any(|wait| wait.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
         // The id is the call's reference: the provider accepted the original call, which included
         // the excluded users.
-        let mut settled = concluded.settled.iter();
+        let mut settled = concluded.settlements.iter();
         let accepted_whole = settled.any(|end| end.provider_id.as_deref() == Some(call));
         let decide = |row: &Delivery| {
             let end = excluded.iter().find(|end| end.id == row.id)?;
@@ -134,8 +135,8 @@ impl Sender {
         };
         let decisions = rows.iter().filter_map(decide).collect();
         let others = self.ledger.conclude(&rows, decisions).await?;
-        concluded.settled.extend(others.settled);
-        concluded.deferred.extend(others.deferred);
+        concluded.settlements.extend(others.settlements);
+        concluded.deferrals.extend(others.deferrals);
         Ok(concluded)
     }
 
@@ -146,21 +147,17 @@ impl Sender {
         rows: &[Delivery],
         tried: DateTime<Utc>,
         now: DateTime<Utc>,
-    ) -> Result<Concluded> {
+    ) -> Result<Decisions> {
         let soonest = tried + self.retry.settings.ask_after;
         if now < soonest {
             return self.check_again_at(rows, soonest).await;
         }
         let next = self.retry.next_check(tried, now);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
-        let asking = async {
-            self.gate.before_send(&Permit::always()).await?;
-            Ok::<_, (String, Option<DateTime<Utc>>)>(self.mailer.ask(call, &ids).await)
-        };
-        let answers = match self.ledger.holding(&ids, asking).await {
-            Ok(answers) => answers,
-            Err((_, until)) => return self.check_again_at(rows, until.unwrap_or(next)).await,
-        };
+        if let Err((_, until)) = self.gate.before_send(&Permit::always()).await {
+            return self.check_again_at(rows, until.unwrap_or(next)).await;
+        }
+        let answers = self.mailer.ask(call, &ids).await;
         // The provider's wait starts when its answer arrives.
         let answered = self.context.clock.now();
         crash::point("after-ask");
@@ -173,11 +170,11 @@ impl Sender {
                 RowDecision::sent(row, row.outcome.items, provider_id)
             }
             QueryAnswer::NotAccepted if now >= self.retry.believed(tried) => {
-                let reason = "the provider never heard of it";
+                let reason = "the provider does not know it";
                 RowDecision::defer(row, DeliveryState::Pending, now, reason)
             }
             QueryAnswer::NotAccepted => {
-                let reason = "the provider has not heard of it yet";
+                let reason = "the provider does not know it yet";
                 RowDecision::defer(row, DeliveryState::Sending, next, reason)
             }
             QueryAnswer::Silent(Silence { reason, after }) => {
@@ -198,7 +195,7 @@ impl Sender {
     }
 
     /// Ends rows whose outcome cannot be found out, as `delivery.guarantee` requires.
-    async fn give_up(&self, rows: &[Delivery]) -> Result<Concluded> {
+    async fn give_up(&self, rows: &[Delivery]) -> Result<Decisions> {
         let now = self.context.clock.now();
         let end = |row: &Delivery| {
             let items = row.outcome.items;
@@ -209,7 +206,7 @@ impl Sender {
     }
 
     /// Defers rows until `at`, without other changes.
-    async fn check_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
+    async fn check_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Decisions> {
         let wait =
             |row: &Delivery| RowDecision::defer(row, DeliveryState::Sending, at, reason(row));
         self.ledger
