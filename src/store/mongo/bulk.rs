@@ -5,7 +5,7 @@
 //! may contain write errors or a write concern error. The server stops a slow command before the
 //! client gives up; it is then sent again in halves. Start with [`Mongo::write`].
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use bson::raw::{RawArrayBuf, cstr};
 use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
@@ -14,7 +14,6 @@ use futures::stream::FuturesUnordered;
 use serde::Serialize;
 
 use super::patience::{DUPLICATE, Failure, TOO_SLOW};
-use super::reads::document;
 use super::{MAJORITY, Mongo};
 use crate::domain::Defect;
 use crate::store::record::write_bson;
@@ -267,29 +266,6 @@ impl Mongo {
         // Some records have changed since they were read, or a reply was lost.
         let records = records.iter().map(|record| (&record.id, &record.revision));
         self.are_stored(collection, field, records.collect()).await
-    }
-
-    /// Returns whether each of these records is stored under this revision.
-    pub(super) async fn are_stored(
-        &self,
-        collection: &str,
-        field: &str,
-        records: Vec<(&Bson, &Bson)>,
-    ) -> Result<Vec<bool>> {
-        let (ids, revisions): (Vec<&Bson>, Vec<&Bson>) = records.iter().copied().unzip();
-        let filter = doc! {"_id": {"$in": ids}, field: {"$in": revisions}};
-        let stored = self.find(collection, filter).fields(doc! {field: 1});
-        let key = |id: Option<&Bson>, revision: Option<&Bson>| format!("{id:?} {revision:?}");
-        let stored: HashSet<String> = stored
-            .raw()
-            .await?
-            .iter()
-            .filter_map(|raw| document(raw))
-            .map(|stored| key(stored.get("_id"), stored.get(field)))
-            .collect();
-        let is_stored =
-            |(id, revision): (&Bson, &Bson)| stored.contains(&key(Some(id), Some(revision)));
-        Ok(records.into_iter().map(is_stored).collect())
     }
 
     /// Sends the statements of these items, which are encoded when they are needed. The weight of a

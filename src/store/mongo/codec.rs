@@ -1,8 +1,8 @@
 //! Writes and reads the elements of stacks as raw BSON, without a tree in between.
 //!
 //! `$addToSet` treats `{t, o, i}` and `{i, o, t}` as different entries, so each kind of entry is
-//! written by exactly one function. Every element of `events` becomes exactly one [`Entry`], because
-//! positions count all elements.
+//! written by exactly one function. Every element of `events` becomes exactly one [`Entry`],
+//! because positions count all elements.
 
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, cstr};
 use bson::spec::ElementType;

@@ -1,8 +1,8 @@
 //! Objects, and retractions of events about them. [`super::mapped`] reads models in the
 //! application's collections.
 //!
-//! `data` is returned exactly as written: it is stored as JSON text in `data_json`. Earlier versions
-//! and other programs may have stored a document in `data`.
+//! `data` is returned exactly as written: it is stored as JSON text in `data_json`. Earlier
+//! versions and other programs may have stored a document in `data`.
 
 use std::collections::HashMap;
 

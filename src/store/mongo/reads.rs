@@ -5,6 +5,8 @@
 //! new primary may return old data. So every read carries the highest cluster time seen, and a
 //! server that lags behind it waits or fails. See decision 11.
 
+use std::collections::HashSet;
+
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -125,6 +127,29 @@ impl Mongo {
             .first()
             .and_then(|counted| counted.get_i64("n").ok());
         Ok(count.unwrap_or_default() as u64)
+    }
+
+    /// Returns whether each of these records is stored under this revision.
+    pub(super) async fn are_stored(
+        &self,
+        collection: &str,
+        field: &str,
+        records: Vec<(&Bson, &Bson)>,
+    ) -> Result<Vec<bool>> {
+        let (ids, revisions): (Vec<&Bson>, Vec<&Bson>) = records.iter().copied().unzip();
+        let filter = doc! {"_id": {"$in": ids}, field: {"$in": revisions}};
+        let stored = self.find(collection, filter).fields(doc! {field: 1});
+        let key = |id: Option<&Bson>, revision: Option<&Bson>| format!("{id:?} {revision:?}");
+        let stored: HashSet<String> = stored
+            .raw()
+            .await?
+            .iter()
+            .filter_map(|raw| document(raw))
+            .map(|stored| key(stored.get("_id"), stored.get(field)))
+            .collect();
+        let is_stored =
+            |(id, revision): (&Bson, &Bson)| stored.contains(&key(Some(id), Some(revision)));
+        Ok(records.into_iter().map(is_stored).collect())
     }
 
     /// Lists the collections that match a filter, as the primary knows them.

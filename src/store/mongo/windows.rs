@@ -2,8 +2,8 @@
 //! archived.
 //!
 //! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. So each user is
-//! looked up by equality. The record of an inbox is replaced only if it still has the stamp that was
-//! read, and gets a new one.
+//! looked up by equality: a few users with one command each, many with one command per day. The
+//! record of an inbox is replaced only if it still has the stamp that was read, and gets a new one.
 
 use std::collections::HashMap;
 
