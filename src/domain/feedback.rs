@@ -158,9 +158,12 @@ impl ReportCounts {
 /// The code of a failure. Its class is 4 (transient) or 5 (permanent).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EnhancedStatus {
-    class: u16,
-    subject: u16,
-    detail: u16,
+    /// 4 or 5.
+    pub class: u16,
+    /// The second number.
+    pub subject: u16,
+    /// The third number.
+    pub detail: u16,
 }
 
 /// The meaning of a failure for the recipient's address.
@@ -195,16 +198,6 @@ impl EnhancedStatus {
         code.trim_matches(['#', '(', ')', '[', ']', ':', ','])
             .parse()
             .ok()
-    }
-
-    /// Returns the first number: 4 or 5.
-    pub fn class(self) -> u16 {
-        self.class
-    }
-
-    /// Returns the second and third numbers.
-    pub fn subject_and_detail(self) -> (u16, u16) {
-        (self.subject, self.detail)
     }
 
     /// Interprets the failure by class, subject and detail; `None` if the code names no cause.

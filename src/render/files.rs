@@ -19,22 +19,13 @@ pub(super) struct Template {
     pub built_in: &'static str,
 }
 
-impl Template {
-    pub(super) const fn built_in(name: &'static str, text: &'static str) -> Self {
-        Self {
-            name: Cow::Borrowed(name),
-            built_in: text,
-        }
-    }
-}
-
 /// The built-in template with this name.
 macro_rules! template {
     ($name:literal) => {
-        $crate::render::files::Template::built_in(
-            $name,
-            include_str!(concat!("../../templates/", $name)),
-        )
+        $crate::render::files::Template {
+            name: std::borrow::Cow::Borrowed($name),
+            built_in: include_str!(concat!("../../templates/", $name)),
+        }
     };
 }
 
@@ -320,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_include_is_replaced_by_its_lines_and_errors_name_the_part() {
-        let template = Template::built_in("batch/body.txt", "");
+        let template = &BATCH.text;
         let read = |template: &Template| -> Result<_, Infallible> {
             Ok(match &*template.name {
                 "batch/body.txt" => "one\n  {%include \"mail/foot.txt\"  %}\nlast".to_owned(),
@@ -329,7 +320,7 @@ mod tests {
             })
         };
 
-        let expanded = ExpandedTemplate::of(&template, read).unwrap();
+        let expanded = ExpandedTemplate::of(template, read).unwrap();
 
         assert_eq!(expanded.text, "one\ntwo\n{% include \"nowhere\" %}\nlast");
         let origin = |line| expanded.origin(line);
@@ -345,7 +336,7 @@ mod tests {
             Ok("x\n{% include \"mail/foot.txt\" %}\n".to_owned())
         };
 
-        let expanded = ExpandedTemplate::of(&Template::built_in("a", ""), read).unwrap();
+        let expanded = ExpandedTemplate::of(&BATCH.text, read).unwrap();
 
         assert!(
             expanded

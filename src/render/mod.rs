@@ -31,7 +31,6 @@ use crate::domain::{EventType, Occasion, User};
 use files::{BATCH, DIGEST, MailTemplates};
 use mail::Recipient;
 use templates::Templates;
-use voice::Voice;
 
 pub use catalogs::{Catalogs, Gap};
 pub use files::{Error, UnknownTemplate, unknown_templates};
@@ -121,10 +120,6 @@ impl Renderer {
         self.catalogs().spoken(user.locale.as_deref())
     }
 
-    fn voice_of(&self, user: &User) -> &Voice {
-        self.catalogs().voice(user.locale.as_deref())
-    }
-
     /// Renders an email. If it would be too long, the longest sections show fewer items and count
     /// the rest.
     pub fn render(&self, mail: &Mail<'_>) -> Result<Rendered, Error> {
@@ -178,7 +173,7 @@ impl Renderer {
     ) -> Result<Rendered, Error> {
         let recipient = Recipient::of(mail.user);
         let user = Value::from_dyn_object(recipient.clone());
-        let voice = self.voice_of(mail.user);
+        let voice = self.catalogs().voice(mail.user.locale.as_deref());
         let view = view::view_of(mail, voice, user, shown);
         let subject = self
             .templates

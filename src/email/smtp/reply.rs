@@ -86,7 +86,7 @@ impl Reply {
     fn new(code: u16, text: &str) -> Self {
         Self {
             code,
-            status: EnhancedStatus::in_reply(text).filter(|status| status.class() == code / 100),
+            status: EnhancedStatus::in_reply(text).filter(|status| status.class == code / 100),
             text: text.to_lowercase(),
         }
     }
@@ -99,18 +99,15 @@ impl Reply {
         (400..500).contains(&self.code)
     }
 
+    /// Returns whether the status has one of these subjects and details.
     fn has_status(&self, statuses: &[(u16, u16)]) -> bool {
-        self.parts().is_some_and(|parts| statuses.contains(&parts))
-    }
-
-    /// Returns subject and detail of the status.
-    fn parts(&self) -> Option<(u16, u16)> {
-        self.status.map(EnhancedStatus::subject_and_detail)
+        let status = self.status;
+        status.is_some_and(|of| statuses.contains(&(of.subject, of.detail)))
     }
 
     /// Returns whether a sending limit of the account is used up. A mailbox's limits do not count.
     pub(super) fn names_sending_limit(&self) -> bool {
-        let subject = self.parts().map_or(0, |(subject, _)| subject);
+        let subject = self.status.map_or(0, |status| status.subject);
         let has_limit_word = !matches!(subject, 1 | 2) && self.has_limit_word();
         if self.is_temporary() {
             // Amazon SES: "454 Throttling failure: Daily message quota exceeded".
@@ -137,7 +134,7 @@ impl Reply {
     /// Returns whether the session accepts no more messages, though a new one may. RFC 3463,
     /// section 3.6, defines X.5.3 (too many recipients).
     pub(super) fn names_session_limit(&self) -> bool {
-        self.parts() == Some((5, 3)) || self.text.contains("session")
+        self.has_status(&[(5, 3)]) || self.text.contains("session")
     }
 
     /// Returns the consequence of a reply to RCPT, to DATA, or to the content.
