@@ -3,7 +3,6 @@
 //! The faults are fail points of the server, as in [`crate::mongo_faults`].
 
 use bson::doc;
-use chrono::TimeDelta;
 use tidings::domain::Day;
 use tidings::engine::{Silent, archive};
 use tidings::store::mongo::MongoOptions;
@@ -54,10 +53,9 @@ async fn an_archived_day_survives_a_failover_at_every_command() {
                 town.clock.set(monday(9));
                 let folder = tempfile::tempdir().unwrap();
                 let request = archive::Request {
-                    keep: TimeDelta::days(30),
                     export: Some(folder.path().to_owned()),
-                    dry_run: false,
                     force: true,
+                    ..keep_days(30)
                 };
                 store.fails(2, fault).await;
 

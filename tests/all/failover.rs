@@ -17,14 +17,14 @@ use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Audience, Day, DeliveryState, Entry, UserId, Window};
 use tidings::email::{Outbox, Sender};
+use tidings::engine::Silent;
 use tidings::engine::ingest::notify::Request;
-use tidings::engine::{Silent, archive};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{NewMarker, Stacks, Store};
 
 use crate::support::replica_set::{ReplicaSet, kill_primary, wait_for_three};
 use crate::support::town::{Town, monday, request, saturday, to};
-use crate::support::{FailingStore, Fresh, Shorthand, id, kind, noon, number, people};
+use crate::support::{FailingStore, Fresh, Shorthand, id, keep_days, kind, noon, number, people};
 
 /// The number of users in the fan-out and in the flush.
 const PEOPLE: usize = 40_000;
@@ -244,12 +244,7 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
             .is_ok()
     })
     .await;
-    let old = archive::Request {
-        keep: TimeDelta::days(15),
-        export: None,
-        dry_run: false,
-        force: false,
-    };
+    let old = keep_days(15);
     retry_until_done(town, || async {
         process()
             .archive()

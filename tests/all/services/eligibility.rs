@@ -15,13 +15,12 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, Cadence, Day, Object, Reason, Route, Subject, Suppression, User};
 use tidings::engine::Silent;
 use tidings::engine::directory::input::MuteInput;
-use tidings::engine::feed::MarksInput;
 use tidings::engine::ingest::notify::Request;
 use tidings::wire::explanation::Why;
 use tidings::wire::feed::Page;
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
-use crate::support::{Dice, Fresh, Shorthand, feed_of, kind, number, user};
+use crate::support::{Dice, Fresh, Shorthand, feed_of, kind, marks, number, user};
 
 mostly_on_sqlite! {
     random_worlds_agree_with_the_model
@@ -411,16 +410,8 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
         }
         13 => {
             let cursor = page(app, n).await.counts.cursor;
-            let marks = MarksInput {
-                mark: Mark::Seen,
-                to: Some(cursor),
-                kind: None,
-                category: None,
-                day: None,
-                about: None,
-                ids: None,
-            };
-            app.feeds().mark(&id, marks).await.unwrap();
+            let seen = marks(Mark::Seen, Some(cursor), None);
+            app.feeds().mark(&id, seen).await.unwrap();
             world.people[n].seen = Some(now);
         }
         _ => {

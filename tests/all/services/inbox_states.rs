@@ -14,12 +14,12 @@ use tidings::domain::feed::{Cursor, Query};
 use tidings::domain::inbox::{ItemState, Mark, StateFilter};
 use tidings::domain::{Day, ObjectId, Position, StackId, Window};
 use tidings::engine::Silent;
-use tidings::engine::feed::{MarksInput, Request};
+use tidings::engine::feed::Request;
 use tidings::wire::feed::Page;
 use tokio::sync::watch;
 
 use crate::support::town::{Town, on_both_stores, request, to};
-use crate::support::{Fresh, Shorthand, user};
+use crate::support::{Fresh, Shorthand, marks, user};
 
 on_both_stores! {
     states_equal_the_model_under_concurrent_marks_and_writes
@@ -90,15 +90,7 @@ async fn page(app: &App) -> Page {
 }
 
 async fn mark(app: &App, mark: Mark, to: Option<Cursor>, ids: Option<Vec<Position>>) {
-    let input = MarksInput {
-        mark,
-        to,
-        kind: None,
-        category: None,
-        day: None,
-        about: None,
-        ids,
-    };
+    let input = marks(mark, to, ids);
     app.feeds().mark(&user(MARA), input).await.unwrap();
 }
 

@@ -13,7 +13,7 @@ use tidings::wire::digest::Report;
 use tidings::wire::transfer::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, keep_days, user};
 
 mostly_on_sqlite! {
     a_run_two_days_late_includes_all_pending_events
@@ -312,12 +312,7 @@ async fn events_older_than_max_age_expire_once_and_can_be_archived(fresh: Fresh)
 
 /// Archives the days before the window, without force.
 async fn archive_days(town: &Town) -> Vec<DayReport> {
-    let request = archive::Request {
-        keep: TimeDelta::days(8),
-        export: None,
-        dry_run: false,
-        force: false,
-    };
+    let request = keep_days(8);
     let mut days = Vec::new();
     let archive = town.process().archive();
     archive.run(&request, &Silent, &mut days).await.unwrap();
@@ -462,10 +457,9 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     town.clock.set(at("2014-05-02T10:00:00Z"));
     let forced = archive::Request {
-        keep: TimeDelta::days(8),
         export: Some(folder.path().to_owned()),
-        dry_run: false,
         force: true,
+        ..keep_days(8)
     };
     let (archive, mut days) = (town.process().archive(), Vec::new());
     archive.run(&forced, &Silent, &mut days).await.unwrap();

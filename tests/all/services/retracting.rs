@@ -8,13 +8,12 @@ use tidings::domain::batch::RemovedEvents;
 use tidings::domain::inbox::{ItemState, Mark};
 use tidings::domain::{BatchState, DeliveryState, ObjectId};
 use tidings::engine::Silent;
-use tidings::engine::feed::MarksInput;
 use tidings::store::BatchFilter;
 use tidings::wire::explanation::{By, Fate, Place, Why};
 use tidings::wire::feed::Page;
 
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, request, to};
-use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
+use crate::support::{FailingStore, Fault, Fresh, Then, kind, marks, user};
 
 mostly_on_sqlite! {
     a_retracted_event_is_in_no_feed_and_no_digest
@@ -80,15 +79,7 @@ async fn an_event_after_a_retraction_is_new_and_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let page = town.feed("ada").await;
-    let read = MarksInput {
-        mark: Mark::Read,
-        to: Some(page.counts.cursor.clone()),
-        kind: None,
-        category: None,
-        day: None,
-        about: None,
-        ids: None,
-    };
+    let read = marks(Mark::Read, Some(page.counts.cursor.clone()), None);
     town.process()
         .feeds()
         .mark(&user("ada"), read)

@@ -6,12 +6,11 @@ use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::inbox::Mark;
 use tidings::domain::{Day, DeliveryState, Position};
-use tidings::engine::feed::MarksInput;
 use tidings::wire::explanation::{By, Fate, Place, Why};
 
 use super::retracting::shown;
 use crate::support::town::{Town, busy, monday, mostly_on_sqlite, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, marks, user};
 
 mostly_on_sqlite! {
     a_digest_excludes_seen_events
@@ -32,16 +31,8 @@ pub(super) const SKIP: &str = "digest.skip_seen = true\n";
 
 /// Marks items in a user's feed.
 pub(super) async fn mark(app: &App, person: &str, mark: Mark, ids: Vec<Position>) {
-    let marks = MarksInput {
-        mark,
-        to: None,
-        kind: None,
-        category: None,
-        day: None,
-        about: None,
-        ids: Some(ids),
-    };
-    app.feeds().mark(&user(person), marks).await.unwrap();
+    let input = marks(mark, None, Some(ids));
+    app.feeds().mark(&user(person), input).await.unwrap();
 }
 
 /// Marks all items in the feed as seen.

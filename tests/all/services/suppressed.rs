@@ -16,7 +16,7 @@ use tidings::wire::explanation::Why;
 use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
-use crate::support::{Fresh, Shorthand, noon, user};
+use crate::support::{Fresh, Shorthand, keep_days, noon, user};
 
 mostly_on_sqlite! {
     an_address_suppressed_before_the_send_gets_no_email
@@ -268,10 +268,8 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     suppress(&fresh, Reason::HardBounce).await;
     let fate = async |dry_run| {
         let request = Request {
-            keep: TimeDelta::days(9),
-            export: None,
             dry_run,
-            force: false,
+            ..keep_days(9)
         };
         let archive = town.process().archive();
         let mut days = Vec::new();

@@ -17,7 +17,6 @@ use tidings::domain::{
     Reason, User,
 };
 use tidings::email::Outcome;
-use tidings::engine::archive;
 use tidings::engine::digest::Request as Run;
 use tidings::engine::directory::input::{DigestChange, PreferencesChange, UserInput};
 use tidings::engine::feedback::suppressions::SuppressionInput;
@@ -27,7 +26,7 @@ use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::{Town, mostly_on_sqlite, request, to};
 use crate::support::{
-    Dice, FailingStore, Fault, Fresh, Shorthand, Then, feed_of, kind, number, user,
+    Dice, FailingStore, Fault, Fresh, Shorthand, Then, feed_of, keep_days, kind, number, user,
 };
 
 mostly_on_sqlite! {
@@ -471,12 +470,7 @@ impl Year {
     }
 
     async fn archive(&mut self, calm: bool) {
-        let request = archive::Request {
-            keep: TimeDelta::days(9),
-            export: None,
-            dry_run: false,
-            force: false,
-        };
+        let request = keep_days(9);
         let archive = self.process(calm).archive();
         let ended = archive.run(&request, &Silent, &mut Vec::new()).await;
         self.failed_runs += u32::from(ended.is_err());

@@ -9,11 +9,14 @@ use tidings::clock::{Clock, Ids};
 use tidings::config::Config;
 use tidings::context::Context;
 use tidings::domain::delivery::Handover;
+use tidings::domain::feed::Cursor;
+use tidings::domain::inbox::Mark;
 use tidings::domain::{
     Audience, Cadence, Day, Delivery, DeliveryId, Entry, Event, EventType, Fanout, FollowKey, Id,
-    Lease, ObjectId, Occasion, StackId, UserId, Window,
+    Lease, ObjectId, Occasion, Position, StackId, UserId, Window,
 };
-use tidings::engine::feed;
+use tidings::engine::archive;
+use tidings::engine::feed::{self, MarksInput};
 use tidings::metrics::{Build, Metrics};
 use tidings::store::{NewMarker, Pushes, Store};
 
@@ -168,6 +171,29 @@ pub fn handover(id: &DeliveryId, call: &str) -> Handover {
         id: id.clone(),
         call: call.to_owned(),
         items: 3,
+    }
+}
+
+/// Marks up to a cursor, or of items by their ids.
+pub fn marks(mark: Mark, to: Option<Cursor>, ids: Option<Vec<Position>>) -> MarksInput {
+    MarksInput {
+        mark,
+        to,
+        kind: None,
+        category: None,
+        day: None,
+        about: None,
+        ids,
+    }
+}
+
+/// An archive run that drops days which are older than this number of days, without an export.
+pub fn keep_days(days: i64) -> archive::Request {
+    archive::Request {
+        keep: TimeDelta::days(days),
+        export: None,
+        dry_run: false,
+        force: false,
     }
 }
 
