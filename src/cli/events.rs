@@ -12,9 +12,10 @@ use super::words;
 use super::work::{FanOut, FanOutEnd, bad_stacks, passed_over};
 use crate::app::App;
 use crate::domain::details::Actor;
+use crate::domain::text::list_first;
 use crate::domain::{
     Audience, BrandName, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid,
-    Json, ObjectId, ObjectKey, Point, UserId,
+    Json, ObjectId, Point, UserId,
 };
 use crate::engine;
 use crate::engine::ingest::notify::Request;
@@ -241,7 +242,7 @@ impl RetractArgs {
             screen.json(&retracted)?;
             return Ok(Exit::Done);
         }
-        let (kind, objects) = (&self.kind, named(&retracted.objects));
+        let (kind, objects) = (&self.kind, list_first(&retracted.objects, NAMED));
         screen.line(format!("taken back: {kind} about {objects}"))?;
         let out = retracted.out;
         if out.removed > 0 {
@@ -255,16 +256,6 @@ impl RetractArgs {
 
 /// The most keys in a message.
 const NAMED: usize = 5;
-
-/// Lists keys, such as `Comment:c1, Comment:c2 and 3 more`.
-fn named(keys: &[ObjectKey]) -> String {
-    let named = keys.iter().take(NAMED).map(ToString::to_string);
-    let named = named.collect::<Vec<_>>().join(", ");
-    match keys.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
-}
 
 /// Discard a user's pending events, so that no digest includes them
 ///

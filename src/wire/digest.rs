@@ -138,37 +138,22 @@ impl DryRunReport {
 
     /// Returns a sentence for each brand with its number of emails, and whether they wait.
     pub fn brand_counts(&self) -> Vec<String> {
-        let mails = |mails: &u64| match mails {
-            1 => "1 mail is".to_owned(),
-            mails => format!("{mails} mails are"),
-        };
         let of = self.brands.iter();
-        let of = of.map(|(brand, n)| format!("{} of the brand {brand}", mails(n)));
+        let of = of.map(|(brand, n)| format!("emails of the brand {brand}: {n}"));
         let waits = self.unknown_brands.iter().map(|(brand, n)| {
-            let mails = mails(n);
-            format!("{mails} of the brand {brand}, which is not configured: what is of it waits")
+            format!("emails of the brand {brand}, which wait until it is configured: {n}")
         });
         of.chain(waits).collect()
     }
 
     /// Returns a sentence for each locale without a catalog.
     pub(crate) fn other_locales(&self) -> Vec<String> {
-        let sentence = |(locale, mails): (&String, &u64)| {
-            let (mails, are) = match mails {
-                1 => (
-                    "1 mail is for a person who asks for".to_owned(),
-                    "it is in English",
-                ),
-                mails => (
-                    format!("{mails} mails are for people who ask for"),
-                    "they are in English",
-                ),
-            };
+        let sentence = |(locale, n): (&String, &u64)| {
             let locale = match locale.as_str() {
-                OTHER_LOCALES => "other locales, which are not there".to_owned(),
-                locale => format!("locale {}, which is not there", locale.escape_debug()),
+                OTHER_LOCALES => "other locales".to_owned(),
+                locale => format!("locale {}", locale.escape_debug()),
             };
-            format!("{mails} {locale}: {are}")
+            format!("emails in English for lack of a catalog of {locale}: {n}")
         };
         self.locales.iter().map(sentence).collect()
     }

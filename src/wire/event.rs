@@ -10,6 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::domain::batch::RemovedEvents;
+use crate::domain::text::list_first;
 use crate::domain::{
     BadStack, Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, ObjectKey, Policies,
     UserId,
@@ -134,93 +135,53 @@ impl Unknown {
 
     /// Returns a sentence for each problem, with advice.
     pub fn warnings(&self, policies: &Policies) -> Vec<String> {
-        let mut warnings = self.unknown_types(policies, |kind, meant| {
-            let advice = match meant {
-                Some(meant) => format!("did you mean {meant:?}? If not, add [types.{kind}]"),
-                None => format!("check its spelling, or add [types.{kind}]"),
-            };
-            format!("it goes into digests; {advice}")
-        });
+        let mut warnings = self.unknown_types(policies);
         if !self.of.is_empty() {
-            let it = self.verb("it is", "they are");
-            let kinds = self.of.iter().take(NAMED);
-            let kinds: Vec<String> = kinds.map(|kind| format!("types.{kind}")).collect();
-            let mail = match &kinds[..] {
-                [kind] => format!("{kind}.unknown_objects = \"mail\""),
-                _ => format!("unknown_objects = \"mail\" in {}", kinds.join(", ")),
-            };
+            let kinds = self.of.iter().map(|kind| format!("types.{kind}"));
             warnings.push(format!(
-                "{} not known, so {it} not mailed: put a record (tidings import objects, PUT /v1/objects), or set {mail}",
-                self.named()
+                "{}: events about them are not emailed; put their records (tidings import objects, \
+                 PUT /v1/objects), or set unknown_objects = \"mail\" in {}",
+                self.unknown_objects(),
+                list_first(kinds, NAMED)
             ));
         }
-        warnings.extend(self.unknown_users());
+        if !self.users.is_empty() {
+            warnings.push(format!(
+                "there is no record of {}: events are in their feeds, and nothing is emailed to \
+                 them until you create one (tidings import users, PUT /v1/users)",
+                list_first(&self.users, NAMED)
+            ));
+        }
         warnings
     }
 
     /// Returns the sentences for a retraction, whose type or object may be mistyped.
     pub(crate) fn doubts(&self, policies: &Policies) -> Vec<String> {
-        let mut doubts = self.unknown_types(policies, |_, meant| match meant {
-            Some(meant) => format!("did you mean {meant:?}?"),
-            None => "check its spelling".to_owned(),
-        });
+        let mut doubts = self.unknown_types(policies);
         if !self.of.is_empty() {
-            let them = self.verb("it", "them");
-            doubts.push(format!(
-                "{} not known, so no mail told {them}, and perhaps nobody was told: check the id",
-                self.named()
-            ));
+            let objects = self.unknown_objects();
+            doubts.push(format!("{objects}: no email included them; check the ids"));
         }
         doubts
     }
 
-    /// Returns a sentence for each unknown type. `advice` gets the type and the nearest known one.
-    fn unknown_types(
-        &self,
-        policies: &Policies,
-        advice: impl Fn(&EventType, Option<&EventType>) -> String,
-    ) -> Vec<String> {
+    /// Returns a sentence for each unknown type.
+    fn unknown_types(&self, policies: &Policies) -> Vec<String> {
         let sentence = |kind: &EventType| {
-            let advice = advice(kind, policies.nearest(kind));
+            let advice = match policies.nearest(kind) {
+                Some(meant) => format!("did you mean {meant:?}? If not, add [types.{kind}]"),
+                None => format!("check its spelling, or add [types.{kind}]"),
+            };
             format!("type {kind:?} is not configured, though others are: {advice}")
         };
         self.types.keys().take(NAMED).map(sentence).collect()
     }
 
-    /// Returns `there is no record of zoe: …`. Of many users, it names the first five.
-    fn unknown_users(&self) -> Option<String> {
-        let named: Vec<&str> = self.users.iter().take(NAMED).map(UserId::as_str).collect();
-        let more = match self.users.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let feed = match self.users.len() {
-            0 => return None,
-            1 => "it is in their feed",
-            _ => "it is in their feeds",
-        };
-        Some(format!(
-            "there is no record of {}{more}: {feed}, and nothing is emailed to them until you \
-             create one (tidings import users, PUT /v1/users)",
-            named.join(", ")
-        ))
-    }
-
-    fn verb(&self, one: &'static str, many: &'static str) -> &'static str {
-        if self.objects.len() == 1 { one } else { many }
-    }
-
-    /// `"Comment:c1", "Comment:c2" and more are`.
-    fn named(&self) -> String {
+    /// Returns `objects without a record, such as "Comment:c1"`.
+    fn unknown_objects(&self) -> String {
         let named = self.objects.iter().take(NAMED);
-        let named: Vec<String> = named.map(|key| format!("{key:?}")).collect();
-        let more = if self.objects.len() > NAMED {
-            " and more"
-        } else {
-            ""
-        };
-        let is = self.verb("is", "are");
-        format!("{}{more} {is}", named.join(", "))
+        let named = list_first(named.map(|key| format!("{key:?}")), NAMED);
+        format!("objects without a record, such as {named}")
     }
 }
 
@@ -244,10 +205,8 @@ pub struct Bad<T> {
 
 impl<T> Default for Bad<T> {
     fn default() -> Self {
-        Self {
-            count: 0,
-            first: Vec::new(),
-        }
+        let (count, first) = (0, Vec::new());
+        Self { count, first }
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::delivery::{DeliveryRow, Waiting};
 use super::digest::Report;
 use super::event::Unknown;
+use crate::domain::text::list_first;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
     BrandName, Day, DeliveryState, Pause, PendingCounts, Reason, ReportCounts, UserId,
@@ -137,22 +138,18 @@ impl UnreadableUsers {
         self.users == 0
     }
 
-    /// Returns a sentence: `2 users have fields that this version cannot read, and defaults are
-    /// used: ada (tz), ben (digest.cadence, locale)`.
+    /// Returns `users with fields …: 2, such as ada (tz), ben (digest.cadence, locale); …`.
     pub(crate) fn sentence(&self) -> String {
-        let mut named: Vec<String> = Vec::new();
-        for UnreadableUser { user, fields } in &self.first {
+        let named = self.first.iter().map(|UnreadableUser { user, fields }| {
             let fields: Vec<&str> = fields.iter().map(|of| of.field.as_str()).collect();
-            named.push(format!("{user} ({})", fields.join(", ")));
-        }
-        let more = self.users - self.first.len() as u64;
-        named.extend((more > 0).then(|| format!("and {more} more")));
-        let users = match self.users {
-            1 => "1 user has".to_owned(),
-            users => format!("{users} users have"),
-        };
-        let named = named.join(", ");
-        format!("{users} fields that this version cannot read, and defaults are used: {named}")
+            format!("{user} ({})", fields.join(", "))
+        });
+        let named = list_first(named, usize::MAX);
+        let users = self.users;
+        format!(
+            "users with fields that this version cannot read: {users}, such as {named}; defaults \
+             are used"
+        )
     }
 }
 

@@ -195,9 +195,9 @@ mod tests {
 
         assert_eq!(report.locales.len(), NAMED + 1);
         let begins = [
-            "3 mails are for people who ask for other locales, which are not there: ",
-            "2 mails are for people who ask for locale xa, which is not there: ",
-            "1 mail is for a person who asks for locale xb, which is not there: ",
+            "emails in English for lack of a catalog of other locales: 3",
+            "emails in English for lack of a catalog of locale xa: 2",
+            "emails in English for lack of a catalog of locale xb: 1",
         ];
         for (line, begins) in lines.iter().zip(begins) {
             assert!(line.starts_with(begins), "{line}");

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::database::{DATABASE, UNREACHED, upgrade};
-use super::{Doctor, DoctorOptions, Judgment, chain};
+use super::{Doctor, DoctorOptions, Judgment};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl};
 use crate::domain::BrandName;
+use crate::domain::text::error_chain;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::identity::Theme;
 use crate::engine::delivery::identity::mailer;
@@ -46,7 +47,7 @@ pub async fn doctor(
         mailer: mailer(&of).map_err(|error| format!("{error:#}")),
         renderer: Theme::new(&of, of.mail.templates.clone())
             .map(|theme| theme.renderer)
-            .map_err(|error| chain(&error)),
+            .map_err(|error| error_chain(&error)),
         names: Names::new(options.nameserver, options.timeout),
         web: Web::new(options.timeout),
         clock: clock.clone(),

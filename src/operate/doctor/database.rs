@@ -12,7 +12,8 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
-use super::{Doctor, Finding, Judgment, chain};
+use super::{Doctor, Finding, Judgment};
+use crate::domain::text::error_chain;
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::directory::{find_shared_addresses, find_unreadable};
 use crate::engine::feedback::suppressions::unreported;
@@ -60,7 +61,7 @@ impl Doctor {
             Err(finding) => return unreached(finding.clone()),
         };
         let before = self.clock.now();
-        let condition = async { store.condition().await.map_err(|error| chain(&error)) };
+        let condition = async { store.condition().await.map_err(|error| error_chain(&error)) };
         let condition = match self.within(condition, Err).await {
             Ok(condition) => condition,
             Err(why) => return unreached(Judgment::error(why, UNREACHED).of(DATABASE)),
@@ -171,7 +172,11 @@ impl Doctor {
             let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
             Some(Judgment::error(why, advice))
         };
-        let judged = async { judged.await.unwrap_or_else(|error| failed(chain(&error))) };
+        let judged = async {
+            judged
+                .await
+                .unwrap_or_else(|error| failed(error_chain(&error)))
+        };
         Some(self.within(judged, failed).await?.of(check))
     }
 }
@@ -237,7 +242,7 @@ async fn sending(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     let pause = match Pause::current(store.as_ref()).await {
         Ok(pause) => pause,
         Err(crate::engine::Error::Store(error)) => return Err(error),
-        Err(error) => return Ok(Some(Judgment::unchecked(chain(&error)))),
+        Err(error) => return Ok(Some(Judgment::unchecked(error_chain(&error)))),
     };
     Ok(Some(match pause {
         None => Judgment::ok("not paused"),

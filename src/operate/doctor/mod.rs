@@ -211,19 +211,3 @@ impl Judgment {
         }
     }
 }
-
-/// Formats an error and its causes on one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let mut messages: Vec<String> = Vec::new();
-    for cause in causes.map(ToString::to_string) {
-        // Some messages already contain that of their cause.
-        if messages
-            .last()
-            .is_none_or(|before| !before.contains(&cause))
-        {
-            messages.push(cause);
-        }
-    }
-    messages.join(": ")
-}

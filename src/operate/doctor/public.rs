@@ -4,7 +4,8 @@
 //! The test link belongs to a user that cannot exist, so it unsubscribes no one. A forged link is
 //! tested too, because a page that accepts every request would otherwise pass.
 
-use super::{Doctor, Finding, Judgment, LEFT, chain};
+use super::{Doctor, Finding, Judgment, LEFT};
+use crate::domain::text::error_chain;
 use crate::operate::probe::WebResponse;
 
 const PAGES: &str = "public pages";
@@ -36,7 +37,7 @@ impl Doctor {
             };
             let made = async {
                 let made = links.probe(self.clock.now()).await;
-                made.map_err(|error| chain(&error))
+                made.map_err(|error| error_chain(&error))
             };
             let probe = match self.within(made, Err).await {
                 Ok(Some(probe)) => probe,

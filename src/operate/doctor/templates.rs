@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Component, Doctor, Finding, Judgment, chain};
+use super::{Component, Doctor, Finding, Judgment};
+use crate::domain::text::{error_chain, list_first};
 use crate::render::{Gap, Renderer, UnknownTemplate, unknown_templates};
 use crate::store::{self, Store, UserField};
 
@@ -64,23 +65,16 @@ impl Doctor {
 
 /// Returns a clause that names messages a language lacks, and describes what emails show instead.
 fn describe(messages: &BTreeSet<String>) -> String {
-    const NAMED: usize = 3;
-    let first: Vec<&str> = messages.iter().take(NAMED).map(String::as_str).collect();
-    let others = match messages.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        others => format!(" and {others} more"),
-    };
     format!(
-        "{}{others} have no translation; they show English headings, and no sentence that needs a \
-         phrase",
-        first.join(", ")
+        "{} have no translation; they show English headings, and no sentence that needs a phrase",
+        list_first(messages, 3)
     )
 }
 
 /// Checks that the templates can be rendered, and that no part of an email is empty.
 fn judge(renderer: &Component<Arc<Renderer>>) -> Judgment {
     let empty = match renderer {
-        Ok(renderer) => renderer.empty_part().map_err(|error| chain(&error)),
+        Ok(renderer) => renderer.empty_part().map_err(|error| error_chain(&error)),
         Err(why) => Err(why.clone()),
     };
     match empty {
@@ -146,7 +140,7 @@ mod tests {
             accent: "#1f4e79".into(),
         };
         let renderer = Renderer::new(site, Some(folder.path().to_owned()));
-        judge(&renderer.map(Arc::new).map_err(|error| chain(&error))).severity
+        judge(&renderer.map(Arc::new).map_err(|error| error_chain(&error))).severity
     }
 
     #[test]

@@ -234,8 +234,7 @@ async fn retracted_events_leave_open_batches_and_feeds(fresh: Fresh) {
     let out = retract(json!(["a1", "a3", "x"])).await;
     let again = retract(json!("a3")).await;
 
-    let not_configured =
-        "type \"Comment\" is not configured, though others are: check its spelling";
+    let not_configured = "type \"Comment\" is not configured, though others are: check its spelling, or add [types.Comment]";
     assert_eq!(
         other_type.body,
         json!({"taken": 0, "not_kept": 0, "objects": ["a1", "a3"], "warnings": [not_configured]})
@@ -245,7 +244,7 @@ async fn retracted_events_leave_open_batches_and_feeds(fresh: Fresh) {
         (
             200,
             &json!({"taken": 3, "not_kept": 1, "objects": ["a1", "a3", "x"], "warnings": [
-                "\"x\" is not known, so no mail told it, and perhaps nobody was told: check the id"
+                "objects without a record, such as \"x\": no email included them; check the ids"
             ]})
         )
     );

@@ -41,10 +41,10 @@ async fn users_without_a_record_cause_a_warning(fresh: Fresh) {
     let many = many.await;
 
     let warnings = |answer: &Value| answer["warnings"].to_string();
-    let warning = "there is no record of zoe: it is in their feed, and nothing is emailed to them";
+    let warning = "there is no record of zoe: events are in their feeds, and nothing is emailed to";
     assert!(warnings(&one.body).contains(warning), "{}", one.body);
     assert_eq!(many.body["events"][0]["warnings"], Value::Null);
-    let named = "u0, u1, u2, u3, u4 and 2 more: it is in their feeds";
+    let named = "u0, u1, u2, u3, u4 and 2 more: events are in their feeds";
     let text = warnings(&many.body["events"][1]);
     assert!(text.contains(named), "{text}");
     api.stop().await;

@@ -170,7 +170,7 @@ fn notify_warns_about_events_that_users_will_not_see() {
     let json = desk.run(&["notify", "Published", "a1", "--to", "ada", "--json"]);
     let status = desk.run(&["status"]);
 
-    let not_mailed = "note: \"Artwork:a1\" is not known, so it is not mailed: put a record";
+    let not_mailed = "note: objects without a record, such as \"Artwork:a1\": events about them";
     assert!(unknown.err.starts_with(not_mailed), "{}", unknown.err);
     assert_contains!(unknown.err, "in types.Published");
     assert_contains!(mistyped.err, "type \"Publised\" is not configured");
@@ -395,8 +395,8 @@ fn retract_names_the_objects_and_notes_unknown_ones() {
     );
     assert_eq!(
         some.err,
-        "note: \"Comment:c2\" is not known, so no mail told it, and perhaps nobody was told: \
-         check the id\n"
+        "note: objects without a record, such as \"Comment:c2\": no email included them; check the \
+         ids\n"
     );
     assert_eq!(none.code, 0, "{}", none.err);
     assert_contains!(none.err, "did you mean \"Comment\"?");

@@ -36,8 +36,8 @@ async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
     assert_eq!(
         report.dry_run.brand_counts(),
         [
-            "1 mail is of the brand acme",
-            "1 mail is of the brand gone, which is not configured: what is of it waits"
+            "emails of the brand acme: 1",
+            "emails of the brand gone, which wait until it is configured: 1"
         ]
     );
     let samples = &page.digests.samples;

@@ -287,10 +287,10 @@ async fn batch_emails_are_counted_and_shown_in_their_brand(fresh: Fresh) {
     let dry_run = app.dry_run();
     let (report, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
-    let waits = "1 mail is of the brand gone, which is not configured: what is of it waits";
+    let waits = "emails of the brand gone, which wait until it is configured: 1";
     assert_eq!(
         report.dry_run.brand_counts(),
-        ["1 mail is of the brand acmeish", waits]
+        ["emails of the brand acmeish: 1", waits]
     );
     let locales = BTreeMap::from([("xx".to_owned(), 1)]);
     assert_eq!(report.dry_run.locales, locales);

@@ -105,8 +105,7 @@ async fn an_unavailable_locale_is_replaced_by_english_and_reported(fresh: Fresh)
         report.dry_run.locales,
         BTreeMap::from([("xx".to_owned(), 2)])
     );
-    let warning =
-        "2 mails are for people who ask for locale xx, which is not there: they are in English";
+    let warning = "emails in English for lack of a catalog of locale xx: 2";
     assert!(
         preview.warnings.iter().any(|line| line == warning),
         "{:?}",
