@@ -5,12 +5,8 @@
 //! later, as the email is not at fault.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::panic::resume_unwind;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Once};
-use std::thread;
 
 use async_trait::async_trait;
 
@@ -26,8 +22,6 @@ pub struct Outbox {
     sender: Sender,
     /// Whether to write an HTML page beside each email.
     pages: bool,
-    /// Set once the drafts of killed processes are removed.
-    swept: Arc<Once>,
 }
 
 impl Outbox {
@@ -37,7 +31,6 @@ impl Outbox {
             folder: folder.into(),
             sender,
             pages: false,
-            swept: Arc::new(Once::new()),
         }
     }
 
@@ -61,44 +54,17 @@ impl Outbox {
             return Vec::new();
         }
         if let Err(error) = private::folder(&self.folder) {
-            return vec![
-                try_later("making the outbox folder", &self.folder, &error);
-                messages.len()
-            ];
+            return vec![try_later(&self.folder, &error); messages.len()];
         }
-        self.swept.call_once(|| sweep(&self.folder));
-        let outcomes = self.write_at_once(messages);
+        let mut outcomes: Vec<Outcome> = messages.iter().map(|m| self.write(m)).collect();
         // A rename is durable only after its folder is synced.
-        match sync_folder(&self.folder) {
-            Ok(()) => outcomes,
-            Err(error) => outcomes
-                .into_iter()
-                .map(|outcome| match outcome {
-                    Outcome::Accepted { .. } => {
-                        try_later("saving the outbox folder", &self.folder, &error)
-                    }
-                    other => other,
-                })
-                .collect(),
+        if let Err(error) = sync_folder(&self.folder) {
+            let is_accepted = |outcome: &&mut Outcome| matches!(outcome, Outcome::Accepted { .. });
+            for outcome in outcomes.iter_mut().filter(is_accepted) {
+                *outcome = try_later(&self.folder, &error);
+            }
         }
-    }
-
-    /// Writes several files at a time. Most of the time is spent waiting for the disk, which can
-    /// sync several files as fast as one.
-    fn write_at_once(&self, messages: &[Message]) -> Vec<Outcome> {
-        let share = messages.len().div_ceil(WRITERS);
-        thread::scope(|scope| {
-            let writers: Vec<_> = messages
-                .chunks(share)
-                .map(|chunk| {
-                    scope.spawn(|| chunk.iter().map(|m| self.write(m)).collect::<Vec<_>>())
-                })
-                .collect();
-            writers
-                .into_iter()
-                .flat_map(|writer| writer.join().unwrap_or_else(|panic| resume_unwind(panic)))
-                .collect()
-        })
+        outcomes
     }
 
     fn write(&self, message: &Message) -> Outcome {
@@ -106,18 +72,31 @@ impl Outbox {
             Ok(mail) => mail,
             Err(reason) => return Outcome::Unsendable { reason },
         };
+        let page = self.pages.then(|| {
+            let html = message.filled().html.into_bytes();
+            (page_name(&message.delivery), html)
+        });
         let name = file_name(&message.delivery);
-        if self.pages {
-            let page = page_name(&message.delivery);
-            let html = message.filled().html;
-            if let Err(error) = replace(&self.folder, &page, html.as_bytes()) {
-                return try_later("writing", &self.folder.join(page), &error);
+        for (name, content) in page.into_iter().chain([(name.clone(), mail)]) {
+            let path = self.folder.join(name);
+            if let Err(error) = private::replace(&path, content) {
+                return try_later(&path, &error);
             }
         }
-        match replace(&self.folder, &name, &mail) {
-            Ok(()) => Outcome::Accepted { provider_id: name },
-            Err(error) => try_later("writing", &self.folder.join(name), &error),
+        Outcome::Accepted { provider_id: name }
+    }
+
+    /// Checks that the folder can be written to, and leaves it as it was.
+    fn try_writing(&self) -> io::Result<()> {
+        let (is_new, probe) = (!self.folder.exists(), self.folder.join(".check"));
+        private::folder(&self.folder)?;
+        private::write(&probe, "")?;
+        fs::remove_file(probe)?;
+        if is_new {
+            // Fails if another process has written to the folder already.
+            let _ = fs::remove_dir(&self.folder);
         }
+        Ok(())
     }
 }
 
@@ -147,30 +126,14 @@ impl Mailer for Outbox {
 
     async fn check(&self) -> Checked {
         let outbox = self.clone();
-        let checked = tokio::task::spawn_blocking(move || {
-            let is_new = !outbox.folder.exists();
-            private::folder(&outbox.folder)?;
-            let (file, draft) = draft(&outbox.folder, "check")?;
-            drop(file);
-            fs::remove_file(draft)?;
-            if is_new {
-                // Fails if another process has written to the folder already.
-                let _ = fs::remove_dir(&outbox.folder);
-            }
-            Ok::<_, io::Error>(())
-        });
+        let checked = tokio::task::spawn_blocking(move || outbox.try_writing());
         let folder = self.folder.display();
-        match checked.await {
-            Ok(Ok(())) => {
-                Checked::ready(format!("mails are written to {folder}; nobody is sent any"))
-            }
-            Ok(Err(error)) => Checked::wrong(
+        match checked.await.map_err(io::Error::other).flatten() {
+            Ok(()) => Checked::ready(format!("emails are written to {folder}; none is sent")),
+            Err(error) => Checked::wrong(
                 format!("{folder} cannot be written to: {error}"),
                 "choose another folder as mail.outbox",
             ),
-            Err(stopped) => Checked::Unreached {
-                reason: format!("{folder} could not be checked: {stopped}"),
-            },
         }
     }
 
@@ -187,15 +150,12 @@ impl Mailer for Outbox {
     }
 }
 
-fn try_later(doing: &str, path: &Path, error: &io::Error) -> Outcome {
+fn try_later(path: &Path, error: &io::Error) -> Outcome {
     Outcome::TryLater {
-        reason: format!("{doing} {}: {error}", path.display()),
+        reason: format!("writing {}: {error}", path.display()),
         after: None,
     }
 }
-
-/// The number of files that are written at once.
-const WRITERS: usize = 8;
 
 /// The maximum length of the readable part of an email's file name. A page's name may be twice as
 /// long.
@@ -228,25 +188,6 @@ fn file_name(delivery: &DeliveryId) -> String {
     format!("{name}{dash}{}.eml", tag(delivery))
 }
 
-/// Writes a file atomically. It replaces an earlier file with this name.
-fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    let (mut file, draft) = draft(folder, name)?;
-    let written = file
-        .write_all(content)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| {
-            drop(file);
-            fs::rename(&draft, folder.join(name))
-        });
-    written.map_err(|error| match fs::remove_file(&draft) {
-        Ok(()) => error,
-        Err(left) => io::Error::new(
-            error.kind(),
-            format!("{error}; and {} is left: {left}", draft.display()),
-        ),
-    })
-}
-
 /// Syncs the folder, which only Unix allows. On other systems the file system's journal protects
 /// renames.
 fn sync_folder(folder: &Path) -> io::Result<()> {
@@ -254,50 +195,6 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
         File::open(folder)?.sync_all()?;
     }
     Ok(())
-}
-
-/// Removes the drafts of killed processes, whose locks are free. Failures are only logged, as a
-/// leftover draft does not affect any email.
-fn sweep(folder: &Path) {
-    let is_draft = |name: &str| name.starts_with('.') && name.ends_with(DRAFT);
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_draft)) {
-        let path = entry.path();
-        let removed = match File::open(&path) {
-            Ok(file) if file.try_lock().is_err() => continue,
-            Ok(_) => fs::remove_file(&path),
-            Err(error) => Err(error),
-        };
-        match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!("{} is left: {error}", path.display());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The suffix of drafts.
-const DRAFT: &str = ".part";
-
-/// Creates a hidden draft of a file. It is locked until it is complete, so that [`sweep`] in
-/// another process does not remove it.
-fn draft(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
-    static COUNTER: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!(".{name}.{}-{count}{DRAFT}", std::process::id()));
-        match private::options().create_new(true).open(&path) {
-            Ok(file) => {
-                // On a file system without locks, `sweep` removes no drafts.
-                let _ = file.lock();
-                return Ok((file, path));
-            }
-            // A dead process with the same id left this draft. Try the next count.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::sync::Arc;
 
 use chrono::DateTime;
@@ -169,7 +170,7 @@ fn a_full_disk_causes_a_retry_with_the_reason() {
     let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let error = full.write_all(b"mail").unwrap_err();
 
-    let outcome = try_later("writing", Path::new("outbox/a.eml"), &error);
+    let outcome = try_later(Path::new("outbox/a.eml"), &error);
 
     let Outcome::TryLater { reason, .. } = outcome else {
         panic!("{outcome:?}");
@@ -215,39 +216,4 @@ fn file_names_are_safe_and_distinct_for_distinct_ids() {
         );
         assert!(name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.ends_with(".eml"));
     }
-}
-
-#[test]
-fn an_abandoned_draft_does_not_block_a_new_one() {
-    let root = tempfile::tempdir().unwrap();
-    let (_, first) = draft(root.path(), "a.eml").unwrap();
-    let (_, second) = draft(root.path(), "a.eml").unwrap();
-
-    assert_ne!(first, second);
-    replace(root.path(), "a.eml", b"whole").unwrap();
-
-    assert_eq!(fs::read(root.path().join("a.eml")).unwrap(), b"whole");
-}
-
-#[tokio::test]
-async fn drafts_of_killed_processes_are_removed_and_drafts_in_use_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let outbox = outbox(folder.path());
-    let (dead, live) = (".a.eml.1-0.part", ".b.eml.1-1.part");
-    fs::write(folder.path().join(dead), "half").unwrap();
-    let (writing, draft) = draft(folder.path(), "c.eml").unwrap();
-    fs::write(folder.path().join(live), "half").unwrap();
-    let other = File::open(folder.path().join(live)).unwrap();
-    other.lock().unwrap();
-
-    let message = message("digest:ada:weekly:2014-W17");
-    outbox.send("call", &[message], &Permit::always()).await;
-
-    let left = files(folder.path());
-    let draft = draft.file_name().unwrap().to_str().unwrap().to_owned();
-    let is_draft = |name: &&String| name.ends_with(DRAFT);
-    let mut drafts: Vec<&String> = left.iter().filter(is_draft).collect();
-    drafts.sort();
-    assert_eq!(drafts, [live, draft.as_str()], "{left:?}");
-    drop((writing, other));
 }
