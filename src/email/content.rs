@@ -70,6 +70,13 @@ impl Personal {
             Place::Mute => self.mute.as_deref().unwrap_or_default(),
         }
     }
+
+    /// Returns the links of all placeholders that the content may have.
+    pub(super) fn links(&self) -> impl Iterator<Item = (Place, &str)> {
+        let has = |place: &Place| *place != Place::Mute || self.mute.is_some();
+        let places = Place::ALL.into_iter().filter(has);
+        places.map(|place| (place, self.link(place)))
+    }
 }
 
 /// One body of an email.

@@ -55,8 +55,10 @@ const COVERED: [&str; 18] = [
 /// Headers that are signed even if they are absent, so that no one can add them. An added one could
 /// redirect replies, or change the apparent sender, the recipients or the encoding.
 const ABSENT: [&str; 4] = ["reply-to", "sender", "cc", "content-transfer-encoding"];
-/// The approximate length of a line of the signature.
+/// The length of a line of the signature, and the number of header names on a line.
 const LINE: usize = 70;
+const NAMES: usize = 3;
+
 impl Dkim {
     /// Creates a signer from a private key in PEM: RSA (PKCS#1 or PKCS#8) of 2,048 to 4,096 bits,
     /// or Ed25519 (PKCS#8). The error message reveals nothing about the key.
@@ -75,14 +77,8 @@ impl Dkim {
 
     /// Returns the TXT record for that name.
     pub fn record(&self) -> String {
-        let kind = match self.key {
-            Key::Rsa(_) => "rsa",
-            Key::Ed25519(_) => "ed25519",
-        };
-        format!(
-            "v=DKIM1; k={kind}; p={}",
-            STANDARD.encode(self.key.public())
-        )
+        let (kind, key) = (self.key.kind(), STANDARD.encode(self.key.public()));
+        format!("v=DKIM1; k={kind}; p={key}")
     }
 
     /// Returns the email with its signature at the start. `at` is the time of signing.
@@ -107,27 +103,12 @@ impl Dkim {
 
     /// Returns the signature header with an empty signature, which is what the signature covers.
     fn field(&self, names: &[&str], body: &[u8], at: DateTime<Utc>) -> String {
-        let algorithm = match self.key {
-            Key::Rsa(_) => "rsa-sha256",
-            Key::Ed25519(_) => "ed25519-sha256",
-        };
         let (domain, selector, time) = (&self.domain, &self.selector, at.timestamp().max(0));
         let hash = STANDARD.encode(Sha256::digest(relaxed_body(body)));
-        let mut list = String::new();
-        let mut line = 0;
-        for (place, name) in names.iter().enumerate() {
-            if place > 0 {
-                list.push(':');
-            }
-            if line + name.len() > LINE {
-                list.push_str("\r\n  ");
-                line = 0;
-            }
-            list.push_str(name);
-            line += name.len() + 1;
-        }
+        let lines: Vec<String> = names.chunks(NAMES).map(|line| line.join(":")).collect();
+        let (kind, list) = (self.key.kind(), lines.join(":\r\n  "));
         format!(
-            "DKIM-Signature: v=1; a={algorithm}; c=relaxed/relaxed;\r\n d={domain}; s={selector}; \
+            "DKIM-Signature: v=1; a={kind}-sha256; c=relaxed/relaxed;\r\n d={domain}; s={selector}; \
              t={time};\r\n h={list};\r\n bh={hash};\r\n b="
         )
     }
@@ -145,6 +126,13 @@ impl fmt::Debug for Dkim {
 }
 
 impl Key {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Rsa(_) => "rsa",
+            Self::Ed25519(_) => "ed25519",
+        }
+    }
+
     fn read(pem: &Secret) -> Result<Self, String> {
         let wanted = "it is an RSA key (PKCS#1 or PKCS#8) or an Ed25519 key (PKCS#8), in PEM and \
                       not encrypted";

@@ -102,7 +102,7 @@ pub struct PinnedUrl {
 }
 
 /// The content of a verified body.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// The reports, in the order of the body.
     pub reports: Vec<Report>,
@@ -121,10 +121,8 @@ impl Verified {
     pub(super) fn of(report: Option<Report>) -> Self {
         Self {
             ignored: u64::from(report.is_none()),
-            unreadable: 0,
             reports: report.into_iter().collect(),
-            once: None,
-            confirm: None,
+            ..Self::default()
         }
     }
 }
@@ -162,7 +160,7 @@ pub struct Report {
 impl Report {
     /// Returns a report. `tag` and `recipient` are as the provider states them.
     pub(super) fn of(
-        id: String,
+        id: &str,
         news: ReportKind,
         tag: Option<&str>,
         recipient: Option<&str>,
@@ -170,7 +168,7 @@ impl Report {
         now: DateTime<Utc>,
     ) -> Self {
         Self {
-            id,
+            id: id.to_owned(),
             news,
             tag: tag.and_then(|tag| tag.parse().ok()),
             provider_ids: Vec::new(),
@@ -281,8 +279,18 @@ pub(super) fn failed<'a>(
     }
 }
 
+/// Returns the enhanced status in a server's reply, as text.
+pub(super) fn status_in(reply: &str) -> Option<String> {
+    EnhancedStatus::in_reply(reply).map(|status| status.to_string())
+}
+
 /// Returns the time in this field, in the form of RFC 3339. The field may be absent.
 pub(super) fn time_in(value: &Value) -> Result<Option<DateTime<Utc>>, Refused> {
+    Option::deserialize(value).map_err(|_| Refused::incomplete())
+}
+
+/// Returns the text in this field. The field may be absent.
+pub(super) fn text_in(value: &Value) -> Result<Option<&str>, Refused> {
     Option::deserialize(value).map_err(|_| Refused::incomplete())
 }
 

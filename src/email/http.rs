@@ -16,10 +16,12 @@ use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, redirect
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::mime::mailbox;
 use super::permit::GuardedBody;
 use super::sign::Sign;
 use super::{Checked, Outcome, Permit, Sender};
 use crate::domain::Secret;
+use crate::domain::text::error_chain;
 
 /// The account at a provider, and the settings that all of its calls share.
 #[derive(Debug, Clone)]
@@ -58,11 +60,11 @@ impl Account {
 
 /// A client for one API.
 pub(super) struct Api {
+    pub account: Account,
+    /// The sender's name and address, quoted.
+    pub from: String,
     client: Client,
     signer: Box<dyn Sign>,
-    now: fn() -> DateTime<Utc>,
-    base: String,
-    timeout: Duration,
     /// Eight hexadecimal digits that identify the base URL and the key.
     login: String,
 }
@@ -151,9 +153,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Api {
-    /// Creates a client whose requests `signer` signs. Fails if this machine has no root
-    /// certificates.
-    pub(super) fn new(account: &Account, signer: impl Sign + 'static) -> Result<Self, String> {
+    /// Creates a client whose requests `signer` signs. Fails if the sender's address is invalid, or
+    /// this machine has no root certificates.
+    pub(super) fn new(mut account: Account, signer: impl Sign + 'static) -> Result<Self, String> {
         let accept = (ACCEPT, HeaderValue::from_static("application/json"));
         let client = Client::builder()
             .default_headers([accept].into_iter().collect())
@@ -161,15 +163,18 @@ impl Api {
             .timeout(account.timeout)
             .pool_idle_timeout(IDLE);
         let client = build(client)?;
-        let base = account.url.trim_end_matches('/').to_owned();
-        Url::parse(&base).map_err(|error| format!("mail.url {base:?} is no address: {error}"))?;
+        account
+            .url
+            .truncate(account.url.trim_end_matches('/').len());
+        let base = &account.url;
+        Url::parse(base).map_err(|error| format!("mail.url {base:?} is no address: {error}"))?;
         let hash = Sha256::digest(format!("{base} {}", account.key.expose()));
+        let sender = &account.sender;
         Ok(Self {
             client,
             signer: Box::new(signer),
-            now: account.now,
-            base,
-            timeout: account.timeout,
+            from: mailbox(&sender.from, Some(&sender.from_name))?.to_string(),
+            account,
             login: hex::encode(&hash[..4]),
         })
     }
@@ -201,14 +206,16 @@ impl Api {
         path: &str,
         body: Option<(Body, &Permit)>,
     ) -> Result<Answer, NoAnswer> {
-        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.account.url));
         for (name, value) in body.iter().flat_map(|(body, _)| &body.headers) {
             request = request.header(*name, value);
         }
-        let no_answer = |error| NoAnswer::of(error, self.timeout);
+        let no_answer = |error| NoAnswer::of(error, self.account.timeout);
         let mut request = request.build().map_err(no_answer)?;
         let bytes = body.as_ref().map_or(&[][..], |(body, _)| &body.bytes);
-        self.signer.sign(&mut request, bytes, (self.now)());
+        self.signer.sign(&mut request, bytes, (self.account.now)());
         let mut aborted = None;
         if let Some((body, permit)) = body {
             let (bytes, flag) = GuardedBody::new(body.bytes, permit.clone());
@@ -272,41 +279,42 @@ impl Answer {
         serde_json::from_slice(self.body.as_deref()?).ok()
     }
 
-    /// Returns status and body as text for the ledger.
-    pub(super) fn said(&self) -> String {
-        let body = String::from_utf8_lossy(self.body.as_deref().unwrap_or_default());
-        words(&format!("{} {body}", self.status))
+    /// Returns whether the status is a success.
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Returns the status and the provider's own words as text for the ledger. Without such words,
+    /// it returns the body.
+    pub(super) fn said(&self, own: Option<String>) -> String {
+        let body = || String::from_utf8_lossy(self.body.as_deref().unwrap_or_default());
+        let text = own.unwrap_or_else(|| body().into_owned());
+        words(&format!("{} {text}", self.status))
     }
 
     /// Returns the wait before the next call, if a header names one, up to [`MOST_WAIT`].
     ///
-    /// - `Retry-After` is a number of seconds or a date.
-    /// - `RateLimit-Reset` is a number of seconds.
-    /// - `X-RateLimit-Reset` is a time, in seconds or milliseconds, or a number of seconds.
-    ///
-    /// The last two describe the window in which calls are counted, so they count only with status
-    /// 429. Times are compared with the answer's own `Date`, so clocks may be wrong.
+    /// A header contains a number of seconds, a date (`Retry-After`), or a time in seconds or
+    /// milliseconds (`X-RateLimit-Reset`). The headers of rate limits describe the window in which
+    /// calls are counted, so they count only with status 429. Times are compared with the answer's
+    /// own `Date`, so clocks may be wrong.
     pub(super) fn wait(&self) -> Option<Duration> {
-        let seconds = |text: &str| text.parse::<f64>().ok().filter(|s| *s >= 0.0);
         let now = self.header(DATE.as_str()).and_then(moment);
         let until = |then: f64| now.map(|now| (then - now).max(0.0));
-        let retry_after = self
-            .header(RETRY_AFTER.as_str())
-            .and_then(|text| seconds(text).or_else(|| until(moment(text)?)));
-        let reset = || self.header("ratelimit-reset").and_then(seconds);
-        let x_reset = || {
-            let at = self.header("x-ratelimit-reset").and_then(seconds)?;
-            // A current time has ten digits in seconds and thirteen in milliseconds. A smaller
-            // number is a duration.
-            match at {
-                at if at >= 1e11 => until(at / 1e3),
-                at if at >= 1e8 => until(at),
-                at => Some(at),
+        let named = |name: &str| {
+            let text = self.header(name)?;
+            match text.parse::<f64>() {
+                // A current time has thirteen digits in milliseconds and ten in seconds.
+                Ok(time) if time >= 1e11 => until(time / 1e3),
+                Ok(time) if time >= 1e8 => until(time),
+                Ok(seconds) => Some(seconds).filter(|seconds| *seconds >= 0.0),
+                Err(_) => until(moment(text)?),
             }
         };
         let too_many = self.status == StatusCode::TOO_MANY_REQUESTS.as_u16();
-        let window = || too_many.then(|| reset().or_else(x_reset)).flatten();
-        let wait = retry_after.or_else(window)?;
+        let window = || named("ratelimit-reset").or_else(|| named("x-ratelimit-reset"));
+        let wait = named(RETRY_AFTER.as_str());
+        let wait = wait.or_else(|| too_many.then(window).flatten())?;
         Some(Duration::from_secs_f64(wait.min(MOST_WAIT.as_secs_f64())))
     }
 }
@@ -340,36 +348,65 @@ pub(super) fn usual(answer: &Answer, reason: String) -> Outcome {
     }
 }
 
-/// Returns the outcome of a success without the id of an email.
-pub(super) fn without_id(provider: &str, answer: &Answer) -> Outcome {
-    let status = answer.status;
-    Outcome::Unknown {
-        reason: format!("{provider} answered {status}, but not with the id of a mail"),
+/// Returns the outcome of a success: the provider's id for the email, without brackets.
+pub(super) fn accepted(provider: &str, answer: &Answer, id: Option<&str>) -> Outcome {
+    match id.map(|id| id.trim_matches(['<', '>'])) {
+        None | Some("") => without_id(provider, answer),
+        Some(id) => Outcome::Accepted {
+            provider_id: id.to_owned(),
+        },
     }
 }
 
-/// Returns the outcomes of a call. `judge` interprets the answer, if there is one.
-pub(super) fn outcomes(
-    reply: Result<Answer, NoAnswer>,
-    messages: usize,
-    judge: impl FnOnce(&Answer) -> Vec<Outcome>,
-) -> Vec<Outcome> {
-    let NoAnswer { kind, reason } = match reply {
-        Ok(answer) => return judge(&answer),
-        Err(failed) => failed,
-    };
-    let outcome = match kind {
-        NoAnswerKind::NotSent | NoAnswerKind::Refused | NoAnswerKind::Untrusted => {
-            Outcome::Unreachable { reason }
-        }
-        NoAnswerKind::Withheld => Outcome::Withheld { reason },
-        NoAnswerKind::MaybeSent => Outcome::Unknown { reason },
-    };
-    vec![outcome; messages]
+/// Returns the outcome of a success that does not name an id for each email.
+pub(super) fn without_id(provider: &str, answer: &Answer) -> Outcome {
+    let status = answer.status;
+    Outcome::Unknown {
+        reason: format!("{provider} answered {status}, but not with an id for each email"),
+    }
 }
 
-/// Returns the result of a check without an answer. `name` is the provider's.
-pub(super) fn unreached(name: &str, NoAnswer { kind, reason }: NoAnswer) -> Checked {
+impl From<NoAnswer> for Outcome {
+    fn from(NoAnswer { kind, reason }: NoAnswer) -> Self {
+        match kind {
+            NoAnswerKind::NotSent | NoAnswerKind::Refused | NoAnswerKind::Untrusted => {
+                Self::Unreachable { reason }
+            }
+            NoAnswerKind::Withheld => Self::Withheld { reason },
+            NoAnswerKind::MaybeSent => Self::Unknown { reason },
+        }
+    }
+}
+
+/// Returns status and body of the answer to a check; 0 and null without one.
+pub(super) fn status_and_body(answer: &Result<Answer, NoAnswer>) -> (u16, Value) {
+    let seen = answer.as_ref().map(|seen| (seen.status, seen.value()));
+    seen.unwrap_or_default()
+}
+
+/// Returns the result of a check whose answer does not prove that the key is valid. `name` is the
+/// provider's, `said` returns the words of an answer, and `remedy` describes a valid key.
+pub(super) fn invalid(
+    name: &str,
+    answer: Result<Answer, NoAnswer>,
+    said: fn(&Answer) -> String,
+    remedy: &str,
+) -> Checked {
+    let NoAnswer { kind, reason } = match answer {
+        Ok(answer) if matches!(answer.status, 400 | 401 | 403) => {
+            return Checked::wrong(
+                format!("{name} rejected the key ({})", said(&answer)),
+                remedy,
+            );
+        }
+        Ok(answer) => {
+            return Checked::wrong(
+                format!("{name} answered {}", said(&answer)),
+                "see whether mail.url is right, and whether the provider has an outage",
+            );
+        }
+        Err(failed) => failed,
+    };
     match kind {
         NoAnswerKind::Refused => Checked::wrong(
             format!("nothing listens where {name}'s API should be ({reason})"),
@@ -385,14 +422,6 @@ pub(super) fn unreached(name: &str, NoAnswer { kind, reason }: NoAnswer) -> Chec
             }
         }
     }
-}
-
-/// Returns the result of a check whose answer the provider does not document.
-pub(super) fn unexpected(name: &str, said: &str) -> Checked {
-    Checked::wrong(
-        format!("{name} answered {said}"),
-        "see whether mail.url is right, and whether the provider has an outage",
-    )
 }
 
 /// Returns whether the machine refused the connection, because no service listens there. Other
@@ -449,10 +478,7 @@ pub(super) fn words(text: &str) -> String {
 
 /// Formats an error and its causes on one line.
 pub(super) fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    let mut lines: Vec<String> = causes.map(ToString::to_string).collect();
-    lines.dedup();
-    words(&lines.join(": "))
+    words(&error_chain(error))
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ fn an_invalid_key_is_rejected_before_the_first_call() {
     let bad = |change: fn(&mut Account)| {
         let mut account = account();
         change(&mut account);
-        let api = Proof::bearer(&account.key).and_then(|proof| Api::new(&account, proof));
+        let api = Proof::bearer(&account.key).and_then(|proof| Api::new(account, proof));
         api.err().unwrap()
     };
     let key = bad(|account| account.key = Secret::new("two\nlines"));
@@ -216,7 +216,7 @@ async fn every_request_is_signed_over_its_own_content_and_time() {
         now: || DateTime::from_timestamp(1_398_168_000, 0).unwrap(),
         ..account()
     };
-    let api = Api::new(&account, HeaderSigner).unwrap();
+    let api = Api::new(account, HeaderSigner).unwrap();
     let served = async {
         let mut heads = Vec::new();
         for _ in 0..2 {

@@ -6,9 +6,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde_json::Value;
+
 use super::content::in_text;
-use super::http::{Answer, Api, Body, outcomes};
-use super::mime::{headers, mailbox, message_id, one_line, recipient, tag};
+use super::http::{Answer, Api, Body};
+use super::mime::{headers, message_id, one_line, recipient, tag};
 use super::{Message, Outcome, Permit, Sender};
 use crate::domain::Address;
 
@@ -56,9 +58,12 @@ impl<'a> Letter<'a> {
     }
 }
 
-/// Returns the sender's name and address, quoted.
-pub(super) fn from(sender: &Sender) -> Result<String, String> {
-    Ok(mailbox(&sender.from, Some(&sender.from_name))?.to_string())
+/// Sets a field of a JSON object, unless the text is empty.
+pub(super) fn set_text(object: &mut Value, field: &str, text: impl Into<String>) {
+    let text = text.into();
+    if !text.is_empty() {
+        object[field] = text.into();
+    }
 }
 
 /// The valid messages of a call, and the reasons why the others are not part of it.
@@ -98,8 +103,11 @@ impl<'a> Letters<'a> {
         if mails == 0 {
             return letters.outcomes(Vec::new());
         }
-        let reply = api.post(path, body(&letters.ready), permit).await;
-        letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
+        let outcomes = match api.post(path, body(&letters.ready), permit).await {
+            Ok(answer) => judge(&answer, mails),
+            Err(failed) => vec![Outcome::from(failed); mails],
+        };
+        letters.outcomes(outcomes)
     }
 
     /// Merges the outcomes of the valid messages with the reasons for the others, in message order.

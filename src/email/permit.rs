@@ -49,16 +49,18 @@ impl Permit {
     /// Returns the reason why nothing more may be sent, or `None` if sending may go on.
     pub fn over(&self) -> Option<String> {
         (self.state() == PermitState::Over)
-            .then(|| "it was held up until others could take it over, and did not go out".into())
+            .then(|| "it was not sent, because another process may send it now".into())
     }
 
     /// Returns the reason why no call may start, or `None` if one may.
     pub fn withheld(&self) -> Option<String> {
-        let ending = || "it was not begun, as the process is to end".to_owned();
+        let ending = || "it was not sent, because the process is shutting down".to_owned();
         match self.state() {
             PermitState::Given => None,
             PermitState::Ending => Some(ending()),
-            PermitState::Stale => Some("it waited too long, and is checked again".into()),
+            PermitState::Stale => {
+                Some("it was not sent yet, because its checks are too old and are repeated".into())
+            }
             PermitState::Over => self.over().or_else(|| Some(ending())),
         }
     }

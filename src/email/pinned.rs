@@ -4,10 +4,10 @@
 //! ([`PinnedUrl`]). They use HTTPS, follow no redirects, and have limits on time, size and number.
 //! A certificate is cached only after it has verified a request, so a bad answer is never cached.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use moka::sync::Cache;
 use reqwest::{Client, Url};
 use tokio::sync::Semaphore;
 
@@ -21,14 +21,14 @@ const MOST_BYTES: usize = 64 << 10;
 /// The maximum number of concurrent requests.
 const AT_ONCE: usize = 4;
 /// The maximum number of cached certificates. A provider has about one a year.
-const MOST_KEPT: usize = 16;
+const MOST_KEPT: u64 = 16;
 
 /// A client for pinned hosts.
 pub struct Pinned {
     client: OnceLock<Result<Client, String>>,
     /// The base URL that replaces `https://HOST`.
     stand_in: Option<String>,
-    kept: Mutex<HashMap<PinnedUrl, Arc<[u8]>>>,
+    kept: Cache<PinnedUrl, Arc<[u8]>>,
     turns: Semaphore,
 }
 
@@ -46,7 +46,7 @@ impl Default for Pinned {
         Self {
             client: OnceLock::new(),
             stand_in: None,
-            kept: Mutex::default(),
+            kept: Cache::new(MOST_KEPT),
             turns: Semaphore::new(AT_ONCE),
         }
     }
@@ -66,34 +66,26 @@ impl Pinned {
 
     /// Returns the certificate at this URL, from the cache or from the host.
     pub async fn certificate(&self, place: &PinnedUrl) -> Result<Arc<[u8]>, Unfetched> {
-        match self.kept(place) {
+        match self.kept.get(place) {
             Some(kept) => Ok(kept),
             None => self.get(place).await.map(Arc::from),
         }
     }
 
-    fn kept(&self, place: &PinnedUrl) -> Option<Arc<[u8]>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(place).cloned()
-    }
-
     /// Caches a certificate. Call this only after it has verified a request.
     pub fn keep(&self, place: PinnedUrl, certificate: Arc<[u8]>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MOST_KEPT && !kept.contains_key(&place) {
-            kept.clear();
-        }
-        kept.insert(place, certificate);
+        self.kept.insert(place, certificate);
     }
 
     /// Requests the URL for its effect. Every failure is [`Unfetched::Unreached`], because a later
     /// attempt may succeed.
     pub async fn visit(&self, place: &PinnedUrl) -> Result<(), Unfetched> {
-        let refused = || Unfetched::Unreached(format!("{}: did not do it", place.host));
         match self.get(place).await {
-            Ok(_) => Ok(()),
-            Err(Unfetched::Absent) => Err(refused()),
-            Err(unreached) => Err(unreached),
+            Err(Unfetched::Absent) => {
+                let why = format!("{}: the page does not exist", place.host);
+                Err(Unfetched::Unreached(why))
+            }
+            answer => answer.map(|_| ()),
         }
     }
 

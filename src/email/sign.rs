@@ -13,6 +13,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
 use sha2::{Digest as _, Sha256};
+use url::Position;
 
 use crate::domain::Secret;
 
@@ -45,11 +46,18 @@ impl Proof {
     }
 
     fn of(name: HeaderName, value: &str) -> Result<Self, String> {
-        let mut value = HeaderValue::from_str(value)
-            .map_err(|_| "mail.key holds a character that no key has".to_owned())?;
-        value.set_sensitive(true);
+        let value = secret("mail.key", value)?;
         Ok(Self { name, value })
     }
+}
+
+/// Returns the value of an option as a header that is not logged. Fails if it contains a character
+/// that no header has.
+fn secret(option: &str, text: &str) -> Result<HeaderValue, String> {
+    let mut value = HeaderValue::from_str(text)
+        .map_err(|_| format!("{option} holds a character that no key has"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 impl Sign for Proof {
@@ -81,13 +89,9 @@ pub(super) struct Aws {
 }
 
 impl Aws {
-    /// Returns a session token as a header value. Fails if it contains a character that no token
-    /// has.
+    /// Returns a session token as a header value.
     pub(super) fn session(token: &Secret) -> Result<HeaderValue, String> {
-        let mut value = HeaderValue::from_str(token.expose())
-            .map_err(|_| "mail.session_token holds a character that no token has".to_owned())?;
-        value.set_sensitive(true);
-        Ok(value)
+        secret("mail.session_token", token.expose())
     }
 
     /// Returns the signature of the string to sign, in hexadecimal digits. `day` is `YYYYMMDD`.
@@ -112,7 +116,9 @@ impl Sign for Aws {
             let kind = String::from_utf8_lossy(kind.as_bytes());
             signed.push(("content-type", kind.trim().to_owned()));
         }
-        signed.push(("host", host(request.url())));
+        // With the port, unless it is the default port.
+        let host = &request.url()[Position::BeforeHost..Position::AfterPort];
+        signed.push(("host", host.to_owned()));
         signed.push((DATE, time.clone()));
         if let Some(session) = &self.session {
             let token = String::from_utf8_lossy(session.as_bytes());
@@ -142,15 +148,6 @@ impl Sign for Aws {
             headers.insert(HeaderName::from_static(SESSION), session.clone());
         }
         headers.insert(AUTHORIZATION, value(&proof));
-    }
-}
-
-/// Returns the `Host` header: with the port, unless it is the default port.
-fn host(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
     }
 }
 

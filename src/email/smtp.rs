@@ -20,7 +20,7 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use lettre::transport::smtp::response::Response;
 use tokio::time::{Instant, timeout};
 
-use self::reply::{Reply, ReplyMeaning};
+use self::reply::Reply;
 use super::http::{is_of, is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
 use super::{Checked, Dkim, Mailer, Message, Outcome, Permit, Sender};
@@ -131,15 +131,10 @@ impl Failure {
     /// Returns whether the last write failed because the server had closed the connection. A failed
     /// read never reports this error.
     fn is_broken_pipe(&self) -> bool {
-        match self {
-            Self::Smtp(error) => is_of(error, ErrorKind::BrokenPipe),
-            Self::TimedOut | Self::Withheld(_) | Self::NotWritable(_) => false,
-        }
+        matches!(self, Self::Smtp(error) if is_of(error, ErrorKind::BrokenPipe))
     }
 }
 
-/// An unused connection is used without a test for this long. After that, NOOP tests it.
-const TRUSTED: Duration = Duration::from_secs(1);
 /// An unused connection is kept for this long. RFC 5321, section 4.5.3.2.7, asks servers to wait
 /// for at least five minutes, but many do not.
 const IDLE: Duration = Duration::from_secs(20);
@@ -180,30 +175,22 @@ impl Smtp {
         }
     }
 
-    /// Returns a kept connection that still works, or opens one.
+    /// Returns a kept connection, or opens one. [`Failure::is_of_session`] replaces a kept one that
+    /// the server has closed.
     async fn line(&self) -> Result<Connection, Failure> {
-        while let Some(mut line) = self.kept() {
-            let unused = line.since.elapsed();
-            if unused <= TRUSTED
-                || (unused <= IDLE
-                    && timeout(self.relay.timeout, line.connection.test_connected())
-                        .await
-                        .unwrap_or(false))
-            {
-                return Ok(line);
-            }
+        let kept = {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.retain(|line| line.since.elapsed() <= IDLE);
+            idle.pop()
+        };
+        match kept {
+            Some(kept) => Ok(kept),
+            None => Ok(Connection {
+                connection: self.within(self.introduce()).await?,
+                mails: 0,
+                since: Instant::now(),
+            }),
         }
-        let connection = self.within(self.introduce()).await?;
-        Ok(Connection {
-            connection,
-            mails: 0,
-            since: Instant::now(),
-        })
-    }
-
-    fn kept(&self) -> Option<Connection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.pop()
     }
 
     /// Keeps the connection for the next email, or closes it after [`MAILS`] emails.
@@ -269,7 +256,7 @@ impl Smtp {
         loop {
             let mut line = match self.line().await {
                 Ok(line) => line,
-                Err(failure) => return self.outcome(Stage::Introduction, &failure),
+                Err(failure) => return self.outcome(Stage::Introduction, failure),
             };
             let spoken = self.converse(&mut line.connection, &from, &to, &mail, permit);
             let (stage, failure) = match spoken.await {
@@ -292,7 +279,7 @@ impl Smtp {
             if !over && self.within(line.connection.command(Rset)).await.is_ok() {
                 self.keep(line).await;
             }
-            return self.outcome(stage, &failure);
+            return self.outcome(stage, failure);
         }
     }
 
@@ -350,59 +337,38 @@ impl Smtp {
         })
     }
 
-    fn outcome(&self, stage: Stage, failure: &Failure) -> Outcome {
-        match failure {
-            Failure::TimedOut => silence(
-                stage,
-                format!("no answer within {} s", self.relay.timeout.as_secs_f32()),
-            ),
-            Failure::Smtp(error) => meaning(stage, error),
-            Failure::Withheld(reason) => Outcome::Withheld {
-                reason: reason.clone(),
-            },
-            Failure::NotWritable(reason) => Outcome::Unsendable {
-                reason: reason.clone(),
-            },
-        }
-    }
-}
-
-fn silence(stage: Stage, reason: String) -> Outcome {
-    match stage {
-        Stage::End => Outcome::Unknown { reason },
-        Stage::Introduction | Stage::Sender | Stage::Recipient | Stage::Content => {
-            Outcome::Unreachable { reason }
-        }
-    }
-}
-
-/// Returns the outcome that an error means for the email.
-fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
-    let reason = format!("SMTP: {}", words(&error.to_string()));
-    let later = |reason, after| Outcome::TryLater { reason, after };
-    let Some(reply) = Reply::of(error) else {
-        return match stage {
-            // Client and server have no method of encryption or login in common.
-            Stage::Introduction if error.is_client() => Outcome::Stop { reason },
-            _ => silence(stage, reason),
+    /// Returns the outcome that a failure means for the email.
+    fn outcome(&self, stage: Stage, failure: Failure) -> Outcome {
+        let (reason, error) = match failure {
+            Failure::Withheld(reason) => return Outcome::Withheld { reason },
+            Failure::NotWritable(reason) => return Outcome::Unsendable { reason },
+            Failure::Smtp(error) => (format!("SMTP: {}", words(&error.to_string())), Some(error)),
+            Failure::TimedOut => {
+                let limit = self.relay.timeout.as_secs_f32();
+                (format!("no answer within {limit} s"), None)
+            }
         };
-    };
-    match stage {
-        Stage::Introduction | Stage::Sender if reply.names_sending_limit() => {
-            later(reason, Some(reply.limit_wait()))
+        let later = |reason, after| Outcome::TryLater { reason, after };
+        let Some(reply) = error.as_ref().and_then(Reply::of) else {
+            return match stage {
+                // Client and server have no method of encryption or login in common.
+                Stage::Introduction if error.is_some_and(|error| error.is_client()) => {
+                    Outcome::Stop { reason }
+                }
+                Stage::End => Outcome::Unknown { reason },
+                _ => Outcome::Unreachable { reason },
+            };
+        };
+        match stage {
+            Stage::Introduction | Stage::Sender if reply.names_sending_limit() => {
+                later(reason, Some(reply.limit_wait()))
+            }
+            Stage::Introduction | Stage::Sender if reply.is_temporary() => later(reason, None),
+            // A greeting of 554 means "not now", unlike a rejected login.
+            Stage::Introduction if reply.code() == 554 => later(reason, None),
+            Stage::Introduction | Stage::Sender => Outcome::Stop { reason },
+            Stage::Recipient | Stage::Content | Stage::End => reply.outcome(reason),
         }
-        Stage::Introduction | Stage::Sender if reply.is_temporary() => later(reason, None),
-        // A greeting of 554 means "not now", unlike a rejected login.
-        Stage::Introduction if reply.code() == 554 => later(reason, None),
-        Stage::Introduction | Stage::Sender => Outcome::Stop { reason },
-        Stage::Recipient | Stage::Content | Stage::End => match reply.meaning() {
-            ReplyMeaning::SessionEnds => later(reason, None),
-            ReplyMeaning::LimitReached => later(reason, Some(reply.limit_wait())),
-            ReplyMeaning::SenderRefused => Outcome::Stop { reason },
-            ReplyMeaning::Deferred => Outcome::Deferred { reason },
-            ReplyMeaning::Undeliverable => Outcome::Undeliverable { reason },
-            ReplyMeaning::Refused => Outcome::Refused { reason },
-        },
     }
 }
 
@@ -420,14 +386,6 @@ impl Mailer for Smtp {
         let Relay { host, port, .. } = &self.relay;
         let mut connection = match self.within(self.introduce()).await {
             Ok(connection) => connection,
-            Err(Failure::TimedOut) => {
-                return Checked::Unreached {
-                    reason: format!("{host}:{port} does not answer"),
-                };
-            }
-            Err(Failure::Withheld(reason) | Failure::NotWritable(reason)) => {
-                return Checked::Unreached { reason };
-            }
             Err(Failure::Smtp(error)) => {
                 let why = words(&error.to_string());
                 let is_reached = error.status().is_some()
@@ -435,15 +393,19 @@ impl Mailer for Smtp {
                     || error.is_response()
                     || error.is_tls()
                     || is_refused(&error);
-                if !is_reached {
-                    return Checked::Unreached {
+                return match is_reached {
+                    true => Checked::wrong(
+                        format!("{host}:{port} cannot be used ({why})"),
+                        "see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
+                    ),
+                    false => Checked::Unreached {
                         reason: format!("{host}:{port} cannot be reached ({why})"),
-                    };
-                }
-                return Checked::wrong(
-                    format!("{host}:{port} cannot be used ({why})"),
-                    "see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
-                );
+                    },
+                };
+            }
+            Err(_) => {
+                let reason = format!("{host}:{port} does not answer");
+                return Checked::Unreached { reason };
             }
         };
         let encrypted = match connection.is_encrypted() {

@@ -164,7 +164,7 @@ impl FeedbackService {
             body,
             certificate: None,
         };
-        let verified = match provider.certificate {
+        let verified = match provider.sns {
             Some(locate) => {
                 let place = locate(key, &posted, at)?;
                 let certificate = self.pinned.certificate(&place).await?;

@@ -10,23 +10,24 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use hmac::{Hmac, KeyInit, Mac};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::domain::{DeliveryId, ReportKind};
 use crate::email::content::{in_html, in_text};
 use crate::email::hooks::{
-    Once, Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, wrong_signature,
+    Once, Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, text_in,
+    wrong_signature,
 };
 use crate::email::http::{
-    Account, Answer, Api, Body, MOST_WAIT, all, unexpected, unreached, usual, without_id, words,
+    Account, Answer, Api, Body, MOST_WAIT, accepted, all, invalid, status_and_body, usual, words,
 };
-use crate::email::letter::{Letter, Letters, from, share};
+use crate::email::letter::{Letter, Letters, share};
 use crate::email::mime::tag;
 use crate::email::sign::Proof;
 use crate::email::{
-    Certainty, Checked, Mailer, Message, Outcome, Permit, Place, QueryAnswer, Silence,
+    Certainty, Checked, Mailer, Message, Outcome, Permit, Personal, Place, QueryAnswer, Silence,
 };
 
 /// The option that names the sending domain at Mailgun.
@@ -43,21 +44,16 @@ const MOST_PAGES: usize = 2 + MOST / PAGE;
 
 /// A mailer for one Mailgun domain.
 pub(super) struct Mailgun {
-    account: Account,
     api: Api,
     domain: String,
-    from: String,
 }
 
 impl Mailgun {
-    /// Creates a mailer. Fails if the key cannot be a header value, the sender's address is
-    /// invalid, or this machine has no root certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
+        let proof = Proof::basic("api", &account.key)?;
         Ok(Self {
-            api: Api::new(&account, Proof::basic("api", &account.key)?)?,
-            from: from(&account.sender)?,
             domain: account.option(DOMAIN),
-            account,
+            api: Api::new(account, proof)?,
         })
     }
 
@@ -72,7 +68,7 @@ impl Mailgun {
         let content = &first.message.content;
         let mut fields = Vec::with_capacity(letters.len() + 16);
         let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
-        add("from", self.from.clone());
+        add("from", self.api.from.clone());
         for letter in letters {
             add("to", in_text(&letter.to).into_owned());
         }
@@ -83,7 +79,7 @@ impl Mailgun {
         if !content.html.is_empty() {
             add("html", content.html.write(in_html, variable));
         }
-        if let Some(reply_to) = &self.account.sender.reply_to {
+        if let Some(reply_to) = &self.api.account.sender.reply_to {
             add("h:Reply-To", reply_to.reveal().to_owned());
         }
         add("h:Message-Id", format!("<{}>", self.message_id(reference)));
@@ -95,15 +91,15 @@ impl Mailgun {
             add(&format!("h:{name}"), value);
         }
         add("v:delivery", "%recipient.delivery%".into());
-        for tag in &self.account.tags {
+        for tag in &self.api.account.tags {
             add("o:tag", tag.clone());
         }
         add("o:tracking", "no".into());
-        let variables: Map<String, Value> = letters
-            .iter()
-            .map(|letter| (letter.address().to_owned(), variables(letter)))
+        let variables = letters.iter();
+        let variables: Value = variables
+            .map(|letter| (letter.address(), variables_of(letter)))
             .collect();
-        add("recipient-variables", Value::Object(variables).to_string());
+        add("recipient-variables", variables.to_string());
         fields
     }
 
@@ -164,14 +160,10 @@ fn variable(place: Place) -> &'static str {
     }
 }
 
-fn variables(letter: &Letter<'_>) -> Value {
+fn variables_of(letter: &Letter<'_>) -> Value {
     let mut variables = json!({ "delivery": letter.tag });
-    if let Some(links) = &letter.message.personal {
-        variables["unsubscribe"] = links.link(Place::Unsubscribe).into();
-        variables["preferences"] = links.preferences.as_str().into();
-        if let Some(mute) = &links.mute {
-            variables["mute"] = mute.as_str().into();
-        }
+    for (place, link) in letter.message.personal.iter().flat_map(Personal::links) {
+        variables[place.name()] = link.into();
     }
     variables
 }
@@ -206,7 +198,7 @@ pub(super) fn domain(text: &str) -> Option<String> {
 #[async_trait]
 impl Mailer for Mailgun {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        share(messages, self.account.per_call(MOST))
+        share(messages, self.api.account.per_call(MOST))
     }
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
@@ -243,12 +235,9 @@ impl Mailer for Mailgun {
 
     async fn check(&self) -> Checked {
         let domain = &self.domain;
-        let answer = match self.api.get(&format!("/v4/domains/{domain}")).await {
-            Ok(answer) => answer,
-            Err(failed) => return unreached("Mailgun", failed),
-        };
-        let found = answer.value();
-        match (answer.status, found["domain"]["state"].as_str()) {
+        let answer = self.api.get(&format!("/v4/domains/{domain}")).await;
+        let (status, found) = status_and_body(&answer);
+        match (status, found["domain"]["state"].as_str()) {
             (200, Some("active")) => Checked::Ready {
                 found: format!("Mailgun knows the key, and {domain} is active"),
                 dkim: dkim_names(&found),
@@ -257,15 +246,14 @@ impl Mailer for Mailgun {
                 format!("Mailgun knows the key, but {domain} is {}", words(state)),
                 "finish its DNS records at Mailgun",
             ),
-            (401 | 403, _) => Checked::wrong(
-                format!("Mailgun turned the key away ({})", said(&answer)),
-                "put an API key of the account into mail.key (a sending key can send, but not be checked)",
-            ),
             (404, _) => Checked::wrong(
                 format!("Mailgun does not know {domain}"),
                 "set mail.domain to a domain of the account, and mail.region to where it is",
             ),
-            _ => unexpected("Mailgun", &said(&answer)),
+            _ => {
+                let remedy = "put an API key of the account into mail.key (a sending key can send, but not be checked)";
+                invalid("Mailgun", answer, said, remedy)
+            }
         }
     }
 
@@ -288,10 +276,7 @@ fn dkim_names(domain: &Value) -> Vec<String> {
 }
 
 fn said(answer: &Answer) -> String {
-    match answer.value()["message"].as_str() {
-        Some(message) => words(&format!("{} {message}", answer.status)),
-        None => answer.said(),
-    }
+    answer.said(answer.value()["message"].as_str().map(str::to_owned))
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
@@ -299,13 +284,8 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     let reason = format!("Mailgun: {}", said(answer));
     let after = answer.wait().or_else(|| wait_in(&reason));
     let outcome = match answer.status {
-        200..300 => match answer.value()["id"].as_str() {
-            Some(id) if !id.is_empty() => Outcome::Accepted {
-                // Reports name the id without brackets.
-                provider_id: id.trim_matches(['<', '>']).to_owned(),
-            },
-            _ => without_id("Mailgun", answer),
-        },
+        // Reports name the id without brackets.
+        200..300 => accepted("Mailgun", answer, answer.value()["id"].as_str()),
         429 | 500 | 502..=504 => Outcome::TryLater { reason, after },
         402 => Outcome::TryLater {
             reason,
@@ -334,12 +314,6 @@ fn wait_in(text: &str) -> Option<Duration> {
 const OLDEST: TimeDelta = TimeDelta::hours(12);
 
 #[derive(Deserialize)]
-struct Posting {
-    #[serde(rename = "event-data")]
-    event: Event,
-}
-
-#[derive(Deserialize)]
 struct Signed {
     signature: Signature,
 }
@@ -362,41 +336,6 @@ impl Signature {
     }
 }
 
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Event {
-    event: String,
-    id: String,
-    timestamp: f64,
-    recipient: Option<String>,
-    severity: Option<String>,
-    reason: Option<String>,
-    delivery_status: Option<Status>,
-    message: Option<EventMessage>,
-    #[serde(default)]
-    user_variables: Value,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Status {
-    code: Option<i64>,
-    enhanced_code: Option<String>,
-    /// The reply of the recipient's server.
-    message: Option<String>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct EventMessage {
-    headers: Option<Headers>,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Headers {
-    message_id: Option<String>,
-}
-
 /// Verifies and reads a report: HMAC-SHA256 over timestamp and token, inside the body.
 ///
 /// The signature is verified before anything else is built from the body. It does **not** cover the
@@ -416,9 +355,24 @@ pub(super) fn read(
     }
     let signed = fresh(&signature.timestamp, now, OLDEST)?;
 
-    let Posting { event } = parse(posted.body)?;
-    // A retry may order the fields differently, so the digest covers the fields that are read here.
-    let with = Sha256::digest(serde_json::to_vec(&event).map_err(Refused::unreadable)?);
+    let posting: Value = parse(posted.body)?;
+    let event = &posting["event-data"];
+    let status = &event["delivery-status"];
+    // A retry may order the fields differently, so the digest covers the values that are read here.
+    let values = [
+        &event["event"],
+        &event["id"],
+        &event["timestamp"],
+        &event["recipient"],
+        &event["severity"],
+        &event["reason"],
+        &status["code"],
+        &status["enhanced-code"],
+        &status["message"],
+        &event["message"]["headers"]["message-id"],
+        &event["user-variables"]["delivery"],
+    ];
+    let with = Sha256::digest(serde_json::to_vec(&values).map_err(Refused::unreadable)?);
     let once = Once {
         token: signature.token,
         with: hex::encode(with),
@@ -426,16 +380,23 @@ pub(super) fn read(
     };
     Ok(Verified {
         once: Some(once),
-        ..Verified::of(report(&event, now))
+        ..Verified::of(report(event, now)?)
     })
 }
 
-fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
-    let reason = event.reason.as_deref();
-    let status = event.delivery_status.as_ref();
-    let enhanced = status.and_then(|status| status.enhanced_code.as_deref());
-    let reply = status.and_then(|status| status.message.as_deref());
-    let news = match (event.event.as_str(), event.severity.as_deref()) {
+fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+    let (Some(what), Some(id), Some(seconds)) = (
+        event["event"].as_str(),
+        event["id"].as_str(),
+        event["timestamp"].as_f64(),
+    ) else {
+        return Err(Refused::incomplete());
+    };
+    let (reason, status) = (text_in(&event["reason"])?, &event["delivery-status"]);
+    let enhanced = text_in(&status["enhanced-code"])?;
+    // The reply of the recipient's server.
+    let reply = text_in(&status["message"])?;
+    let news = match (what, text_in(&event["severity"])?) {
         ("delivered", _) => ReportKind::Delivered,
         ("failed", Some("permanent")) => match reason {
             // Mailgun did not try, because the address is on its suppression list.
@@ -450,30 +411,25 @@ fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
         ("failed", _) => ReportKind::Delayed,
         ("complained", _) => ReportKind::Complained,
         ("unsubscribed", _) => ReportKind::Unsubscribed,
-        _ => return None,
+        _ => return Ok(None),
     };
-    let headers = event.message.as_ref().and_then(|one| one.headers.as_ref());
-    let known_as = headers.and_then(|headers| headers.message_id.as_deref());
+    let known_as = text_in(&event["message"]["headers"]["message-id"])?;
     let known_as = known_as.map(|id| id.trim_matches(['<', '>']));
-    let code = status.and_then(|status| Some(status.code?.to_string()));
-    let at = DateTime::from_timestamp_millis((event.timestamp * 1000.0) as i64);
-    let recipient = event.recipient.as_deref();
-    Some(Report {
+    let code = status["code"].as_i64().map(|code| code.to_string());
+    let at = DateTime::from_timestamp_millis((seconds * 1000.0) as i64);
+    let (tag, recipient) = (
+        event["user-variables"]["delivery"].as_str(),
+        text_in(&event["recipient"])?,
+    );
+    Ok(Some(Report {
         // With the brackets that the header has, and without.
         provider_ids: known_as.map_or_else(Vec::new, |id| vec![format!("<{id}>"), id.to_owned()]),
         detail: match news {
             ReportKind::Delivered => None,
             _ => detail([code.as_deref(), enhanced, reason]),
         },
-        ..Report::of(
-            event.id.clone(),
-            news,
-            event.user_variables["delivery"].as_str(),
-            recipient,
-            at,
-            now,
-        )
-    })
+        ..Report::of(id, news, tag, recipient, at, now)
+    }))
 }
 
 #[cfg(test)]

@@ -43,9 +43,7 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: Some(mailgun::DOMAIN),
         hook_key: HookKey::Secret("hooks.mailgun_key", |text| Ok(text.into())),
         hook: mailgun::read,
-        certificate: None,
-        posts_text: false,
-        gives_up_on_4xx: false,
+        sns: None,
     },
     Provider {
         name: "sendgrid",
@@ -62,9 +60,7 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: None,
         hook_key: HookKey::Public("hooks.sendgrid_public_key", sendgrid::key),
         hook: sendgrid::read,
-        certificate: None,
-        posts_text: false,
-        gives_up_on_4xx: false,
+        sns: None,
     },
     Provider {
         name: "postmark",
@@ -83,9 +79,7 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: None,
         hook_key: HookKey::Login("hooks.postmark_user", "hooks.postmark_password"),
         hook: postmark::read,
-        certificate: None,
-        posts_text: false,
-        gives_up_on_4xx: false,
+        sns: None,
     },
     Provider {
         name: "resend",
@@ -99,9 +93,7 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: None,
         hook_key: HookKey::Secret("hooks.resend_secret", resend::key),
         hook: resend::read,
-        certificate: None,
-        posts_text: false,
-        gives_up_on_4xx: false,
+        sns: None,
     },
     Provider {
         name: "ses",
@@ -138,9 +130,7 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: None,
         hook_key: HookKey::Public("hooks.ses_topic", ses_hook::topic),
         hook: ses_hook::read,
-        certificate: Some(ses_hook::certificate),
-        posts_text: true,
-        gives_up_on_4xx: true,
+        sns: Some(ses_hook::certificate),
     },
 ];
 
@@ -172,13 +162,11 @@ pub struct Provider {
     pub hook_key: HookKey,
     /// Verifies and reads a request to its hook.
     pub hook: Read,
-    /// Returns the URL of the certificate that verifies a request, if the scheme needs one.
-    pub certificate: Option<Locate>,
-    /// Whether it posts JSON with the content type `text/plain`.
-    pub posts_text: bool,
-    /// Whether it does not retry a request that is answered by 4xx, except 429. See
+    /// If its reports come through Amazon SNS, a function that returns the URL of the certificate
+    /// that verifies a request. SNS posts JSON with the content type `text/plain`, and does not
+    /// retry a request that is answered by 4xx, except 429. See
     /// <https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html>.
-    pub gives_up_on_4xx: bool,
+    pub sns: Option<Locate>,
 }
 
 /// An option of `[mail]` that only one provider has. Its value is displayed, so it is not a secret.

@@ -9,15 +9,16 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::domain::{DeliveryId, EnhancedStatus, ReportKind};
+use crate::domain::{DeliveryId, ReportKind};
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, json as parse, time_in,
+    Posted, Refused, Report, Verified, detail, failed, json as parse, status_in, time_in,
 };
-use crate::email::http::{Account, Answer, Api, Body, all, unexpected, unreached, usual, words};
-use crate::email::letter::{Letter, Letters, cut, from};
+use crate::email::http::{
+    Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
+};
+use crate::email::letter::{Letter, Letters, cut, set_text};
 use crate::email::mime::tag;
 use crate::email::sign::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
@@ -33,51 +34,17 @@ const MOST_BYTES: usize = 20_000_000;
 
 /// A mailer for one Postmark server, which is what an API token belongs to.
 pub(super) struct Postmark {
-    account: Account,
     api: Api,
-    from: String,
     /// The message stream. Digests belong in a broadcast stream.
     stream: String,
 }
 
-/// Postmark's answer for one email or for a whole call.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Item {
-    error_code: i64,
-    #[serde(default)]
-    message: String,
-    #[serde(rename = "MessageID")]
-    message_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Sent {
-    total_count: usize,
-    messages: Vec<SentMail>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct SentMail {
-    #[serde(rename = "MessageID")]
-    message_id: String,
-    metadata: HashMap<String, String>,
-}
-
 impl Postmark {
-    /// Creates a mailer. Fails if the key cannot be a header value, the sender's address is
-    /// invalid, or this machine has no root certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
+        let proof = Proof::header("x-postmark-server-token", &account.key)?;
         Ok(Self {
-            api: Api::new(
-                &account,
-                Proof::header("x-postmark-server-token", &account.key)?,
-            )?,
-            from: from(&account.sender)?,
             stream: account.option(STREAM),
-            account,
+            api: Api::new(account, proof)?,
         })
     }
 
@@ -87,36 +54,29 @@ impl Postmark {
     }
 
     fn mail(&self, reference: &str, letter: &Letter<'_>) -> Value {
-        let sender = &self.account.sender;
+        let sender = &self.api.account.sender;
         let content = letter.message.filled();
         // Without this header, Postmark replaces our `Message-ID`.
         let keep = ("X-PM-KeepID".to_owned(), "true".to_owned());
-        let headers: Vec<Value> = letter
-            .all_headers(sender)
-            .into_iter()
-            .chain([keep])
-            .map(|(name, value)| json!({ "Name": name, "Value": value }))
-            .collect();
+        let headers = letter.all_headers(sender).into_iter().chain([keep]);
+        let headers = headers.map(|(name, value)| json!({ "Name": name, "Value": value }));
         let mut mail = json!({
-            "From": self.from,
+            "From": self.api.from,
             "To": letter.to,
             "Subject": letter.subject,
-            "Headers": headers,
+            "Headers": headers.collect::<Value>(),
             "Metadata": { "delivery": letter.tag, "call": reference },
             "MessageStream": self.stream,
             "TrackOpens": false,
             "TrackLinks": "None",
         });
-        for (part, said) in [("HtmlBody", content.html), ("TextBody", content.text)] {
-            if !said.is_empty() {
-                mail[part] = said.into();
-            }
-        }
+        set_text(&mut mail, "HtmlBody", content.html);
+        set_text(&mut mail, "TextBody", content.text);
         if let Some(reply_to) = &sender.reply_to {
-            mail["ReplyTo"] = reply_to.reveal().into();
+            set_text(&mut mail, "ReplyTo", reply_to.reveal());
         }
-        if let Some(tag) = self.account.tags.first() {
-            mail["Tag"] = tag.as_str().into();
+        if let Some(tag) = self.api.account.tags.first() {
+            set_text(&mut mail, "Tag", tag);
         }
         mail
     }
@@ -131,7 +91,7 @@ pub(super) fn stream(text: &str) -> Option<String> {
 #[async_trait]
 impl Mailer for Postmark {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        cut(messages, self.account.per_call(MOST), MOST_BYTES)
+        cut(messages, self.api.account.per_call(MOST), MOST_BYTES)
     }
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
@@ -155,17 +115,15 @@ impl Mailer for Postmark {
     }
 
     async fn check(&self) -> Checked {
-        let answer = match self.api.get("/server").await {
-            Ok(answer) => answer,
-            Err(failed) => return unreached("Postmark", failed),
-        };
-        match (answer.status, answer.value()["Name"].as_str()) {
-            (200, Some(name)) => Checked::ready(format!("Postmark knows the key of {name:?}")),
-            (401 | 403, _) => Checked::wrong(
-                format!("Postmark turned the key away ({})", answer.said()),
-                "put a server's API token into mail.key",
-            ),
-            _ => unexpected("Postmark", &answer.said()),
+        let answer = self.api.get("/server").await;
+        match status_and_body(&answer) {
+            (200, server) if server["Name"].is_string() => {
+                Checked::ready(format!("Postmark knows the key of {}", server["Name"]))
+            }
+            _ => {
+                let remedy = "put a server's API token into mail.key";
+                invalid("Postmark", answer, plain, remedy)
+            }
         }
     }
 
@@ -178,54 +136,52 @@ impl Mailer for Postmark {
     }
 }
 
+fn plain(answer: &Answer) -> String {
+    answer.said(None)
+}
+
 /// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
-    if (200..300).contains(&answer.status) {
-        return match answer.json::<Vec<Value>>() {
-            Some(items) if items.len() == mails => items.into_iter().map(one).collect(),
-            _ => {
-                let reason = format!("Postmark answered {}, but not for each mail", answer.status);
-                all(Outcome::Unknown { reason }, mails)
-            }
+    let value = answer.value();
+    if answer.is_success() {
+        return match value.as_array().filter(|items| items.len() == mails) {
+            Some(items) => items.iter().map(|item| one(answer, item)).collect(),
+            None => all(without_id("Postmark", answer), mails),
         };
     }
-    let item: Option<Item> = answer.json();
-    let reason = match &item {
-        Some(item) => said(answer.status, item),
-        None => format!("Postmark: {}", answer.said()),
-    };
-    let outcome = match (answer.status, item) {
-        (422, Some(item)) => meaning(&item, reason),
-        _ => usual(answer, reason),
+    let outcome = match (answer.status, value["ErrorCode"].as_i64()) {
+        (422, Some(code)) => meaning(code, said(answer, &value)),
+        _ => usual(answer, said(answer, &value)),
     };
     all(outcome, mails)
 }
 
 /// Returns the outcome of one email, from its item in the answer.
-fn one(item: Value) -> Outcome {
-    match serde_json::from_value::<Item>(item) {
-        Ok(Item {
-            error_code: 0,
-            message_id: Some(provider_id),
-            ..
-        }) => Outcome::Accepted { provider_id },
-        Ok(item) if item.error_code != 0 => meaning(&item, said(200, &item)),
-        Ok(_) | Err(_) => Outcome::Unknown {
-            reason: "Postmark answered 200, but for this mail in no form we know".into(),
+fn one(answer: &Answer, item: &Value) -> Outcome {
+    match (item["ErrorCode"].as_i64(), item["MessageID"].as_str()) {
+        (Some(0), Some(id)) => Outcome::Accepted {
+            provider_id: id.to_owned(),
         },
+        (None | Some(0), _) => without_id("Postmark", answer),
+        (Some(code), _) => meaning(code, said(answer, item)),
     }
 }
 
-fn said(status: u16, item: &Item) -> String {
-    words(&format!(
-        "Postmark: {status}, code {}: {}",
-        item.error_code, item.message
-    ))
+/// Returns the words of an answer, or of its item for one email.
+fn said(answer: &Answer, item: &Value) -> String {
+    let message = item["Message"].as_str().unwrap_or_default();
+    match item["ErrorCode"].as_i64() {
+        Some(code) => words(&format!(
+            "Postmark: {}, code {code}: {message}",
+            answer.status
+        )),
+        None => format!("Postmark: {}", plain(answer)),
+    }
 }
 
 /// Returns the outcome that an error code other than 0 means.
-fn meaning(item: &Item, reason: String) -> Outcome {
-    match item.error_code {
+fn meaning(code: i64, reason: String) -> Outcome {
+    match code {
         // Maintenance, and too many requests.
         100 | 429 => Outcome::TryLater {
             reason,
@@ -243,31 +199,33 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Que
     let silent = |silence: Silence| vec![QueryAnswer::Silent(silence); deliveries.len()];
     if answer.status != 200 {
         return silent(Silence {
-            reason: format!("Postmark: {}", answer.said()),
+            reason: format!("Postmark: {}", plain(answer)),
             after: answer.wait(),
         });
     }
-    let Some(sent) = answer.json::<Sent>() else {
-        return silent("Postmark's list of sent mails cannot be read".into());
+    let sent = answer.value();
+    let (Some(total), Some(mails)) = (sent["TotalCount"].as_u64(), sent["Messages"].as_array())
+    else {
+        return silent("Postmark's list of sent emails cannot be read".into());
     };
-    let ours = |mail: &SentMail| {
-        mail.metadata
-            .get("call")
-            .is_some_and(|call| call == reference)
-    };
-    if !sent.messages.iter().all(ours) {
-        return silent("Postmark listed mails that were not asked for".into());
+    let ours = |mail: &Value| mail["Metadata"]["call"] == reference;
+    if !mails.iter().all(ours) {
+        return silent("Postmark listed emails that were not requested".into());
     }
-    let whole = sent.total_count == sent.messages.len();
-    let ids: HashMap<&str, &str> = (sent.messages.iter())
-        .filter_map(|mail| Some((mail.metadata.get("delivery")?.as_str(), &*mail.message_id)))
-        .collect();
+    let ids = mails.iter().map(|mail| {
+        let tag = mail["Metadata"]["delivery"].as_str()?;
+        Some((tag, mail["MessageID"].as_str()?))
+    });
+    let Some(ids) = ids.collect::<Option<HashMap<&str, &str>>>() else {
+        return silent("Postmark listed emails without an id or a delivery".into());
+    };
+    let is_complete = total == mails.len() as u64;
     let answer = |delivery: &DeliveryId| match ids.get(tag(delivery).as_str()) {
         Some(id) => QueryAnswer::Accepted {
             provider_id: (*id).to_owned(),
         },
-        None if whole => QueryAnswer::NotAccepted,
-        None => QueryAnswer::Silent("Postmark's list of sent mails is longer than it shows".into()),
+        None if is_complete => QueryAnswer::NotAccepted,
+        None => QueryAnswer::Silent("Postmark listed only a part of the sent emails".into()),
     };
     deliveries.iter().map(answer).collect()
 }
@@ -292,21 +250,22 @@ fn report(record: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused>
     let (kind, details) = (text("Type"), text("Details"));
     let suppressed = text("SuppressionReason");
     let news = match what {
-        "Delivery" => Some(ReportKind::Delivered),
-        "SpamComplaint" => Some(ReportKind::Complained),
-        "Bounce" => bounced(
-            kind.unwrap_or_default(),
-            record["Inactive"] == true,
-            details,
-        ),
-        "SubscriptionChange" if record["SuppressSending"] == true => Some(match suppressed {
+        "Delivery" => ReportKind::Delivered,
+        "SpamComplaint" => ReportKind::Complained,
+        "Bounce" => {
+            let kind = kind.unwrap_or_default();
+            match bounced(kind, record["Inactive"] == true, details) {
+                Some(news) => news,
+                None => return Ok(None),
+            }
+        }
+        "SubscriptionChange" if record["SuppressSending"] == true => match suppressed {
             Some("HardBounce") => ReportKind::Bounced,
             Some("SpamComplaint") => ReportKind::Complained,
             _ => ReportKind::Unsubscribed,
-        }),
-        _ => None,
+        },
+        _ => return Ok(None),
     };
-    let Some(news) = news else { return Ok(None) };
     let message = text("MessageID").unwrap_or_default();
     let changed = time_in(&record["ChangedAt"])?;
     let at = time_in(&record["DeliveredAt"])?.or(time_in(&record["BouncedAt"])?);
@@ -316,14 +275,13 @@ fn report(record: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused>
         (None, None) => format!("{what} {message}"),
     };
     let code = record["TypeCode"].as_i64().map(|code| code.to_string());
-    let status = details.and_then(EnhancedStatus::in_reply);
-    let status = status.map(|status| status.to_string());
+    let status = details.and_then(status_in);
     let tag = record["Metadata"]["delivery"].as_str();
     let recipient = text("Recipient").or(text("Email"));
     Ok(Some(Report {
         provider_ids: vec![message.to_owned()],
         detail: detail([kind, code.as_deref(), suppressed, status.as_deref()]),
-        ..Report::of(id, news, tag, recipient, at.or(changed), now)
+        ..Report::of(&id, news, tag, recipient, at.or(changed), now)
     }))
 }
 

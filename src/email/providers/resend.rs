@@ -11,18 +11,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
 use hmac::{Hmac, KeyInit, Mac};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::ses_hook::by_type;
-use crate::domain::{EnhancedStatus, ReportKind};
+use crate::domain::ReportKind;
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, only_text, time_in,
-    wrong_signature,
+    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, only_text, status_in,
+    time_in, wrong_signature,
 };
-use crate::email::http::{Account, Answer, Api, Body, all, unexpected, unreached, usual, words};
-use crate::email::letter::{Letter, Letters, cut, from};
+use crate::email::http::{
+    Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
+};
+use crate::email::letter::{Letter, Letters, cut, set_text};
 use crate::email::sign::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 
@@ -37,34 +38,17 @@ const KEPT: Duration = Duration::from_secs(23 * 60 * 60);
 const QUOTA: Duration = Duration::from_secs(60 * 60);
 
 /// A mailer for one Resend account.
-pub(super) struct Resend {
-    account: Account,
-    api: Api,
-    from: String,
-}
-
-#[derive(Deserialize, Default)]
-struct Fault {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    message: String,
-}
+pub(super) struct Resend(Api);
 
 impl Resend {
-    /// Creates a mailer. Fails if the key cannot be a header value, the sender's address is
-    /// invalid, or this machine has no root certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
-        Ok(Self {
-            api: Api::new(&account, Proof::bearer(&account.key)?)?,
-            from: from(&account.sender)?,
-            account,
-        })
+        let proof = Proof::bearer(&account.key)?;
+        Api::new(account, proof).map(Self)
     }
 
     /// Checks the sender's domain, after the key was verified.
     async fn check_domain(&self, domains: &Value) -> Checked {
-        let from = self.account.sender.from.domain();
+        let from = self.0.account.sender.from.domain();
         let mut all = domains["data"].as_array().into_iter().flatten();
         let Some(domain) = all.find(|domain| domain["name"] == from) else {
             return match domains["has_more"] == true {
@@ -84,7 +68,7 @@ impl Resend {
         }
         // The list does not include the records.
         let path = format!("/domains/{}", domain["id"].as_str().unwrap_or_default());
-        let whole = self.api.get(&path).await.ok();
+        let whole = self.0.get(&path).await.ok();
         Checked::Ready {
             found: format!("Resend knows the key, and {from} is verified"),
             dkim: whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
@@ -96,29 +80,21 @@ impl Resend {
     }
 
     fn mail(&self, letter: &Letter<'_>) -> Value {
-        let sender = &self.account.sender;
+        let sender = &self.0.account.sender;
         let content = letter.message.filled();
-        let headers: Map<String, Value> = letter
-            .all_headers(sender)
-            .into_iter()
-            .map(|(name, value)| (name, value.into()))
-            .collect();
         let mut tags = vec![json!({ "name": "delivery", "value": letter.tag })];
-        tags.extend((self.account.tags.iter()).map(|tag| json!({ "name": tag, "value": "yes" })));
+        tags.extend((self.0.account.tags.iter()).map(|tag| json!({ "name": tag, "value": "yes" })));
         let mut mail = json!({
-            "from": self.from,
+            "from": self.0.from,
             "to": [letter.to],
             "subject": letter.subject,
-            "headers": headers,
+            "headers": letter.all_headers(sender).into_iter().collect::<Value>(),
             "tags": tags,
         });
-        for (part, said) in [("html", content.html), ("text", content.text)] {
-            if !said.is_empty() {
-                mail[part] = said.into();
-            }
-        }
+        set_text(&mut mail, "html", content.html);
+        set_text(&mut mail, "text", content.text);
         if let Some(reply_to) = &sender.reply_to {
-            mail["reply_to"] = reply_to.reveal().into();
+            set_text(&mut mail, "reply_to", reply_to.reveal());
         }
         mail
     }
@@ -127,7 +103,7 @@ impl Resend {
 #[async_trait]
 impl Mailer for Resend {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        cut(messages, self.account.per_call(MOST), MOST_BYTES)
+        cut(messages, self.0.account.per_call(MOST), MOST_BYTES)
     }
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
@@ -138,7 +114,7 @@ impl Mailer for Resend {
             body
         };
         let judge = |answer: &Answer, mails| judge(answer, reference, mails);
-        Letters::post(messages, permit, (&self.api, "/emails/batch"), body, judge).await
+        Letters::post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
@@ -146,25 +122,16 @@ impl Mailer for Resend {
     }
 
     async fn check(&self) -> Checked {
-        let answer = match self.api.get("/domains").await {
-            Ok(answer) => answer,
-            Err(failed) => return unreached("Resend", failed),
-        };
-        let fault: Fault = answer.json().unwrap_or_default();
-        match (answer.status, fault.name.as_str()) {
-            (200, _) if answer.value()["data"].is_array() => {
-                self.check_domain(&answer.value()).await
-            }
-            // A key that may only send gets this error for every other request.
-            (401 | 403, "restricted_api_key") => {
-                Checked::ready("Resend knows the key; it may only send, which is enough")
-            }
-            (401 | 403, _) => Checked::wrong(
-                format!("Resend turned the key away ({})", said(&answer, &fault)),
-                "put a valid one into mail.key",
-            ),
-            _ => unexpected("Resend", &said(&answer, &fault)),
+        let answer = self.0.get("/domains").await;
+        let (_, found) = status_and_body(&answer);
+        if found["data"].is_array() {
+            return self.check_domain(&found).await;
         }
+        // A key that may only send gets this error for every other request.
+        if found["name"] == "restricted_api_key" {
+            return Checked::ready("Resend knows the key; it may only send, which is enough");
+        }
+        invalid("Resend", answer, said, "put a valid one into mail.key")
     }
 
     fn name(&self) -> &str {
@@ -172,7 +139,7 @@ impl Mailer for Resend {
     }
 
     fn account(&self) -> String {
-        self.api.account(self.name())
+        self.0.account(self.name())
     }
 }
 
@@ -188,20 +155,17 @@ fn dkim_names(domain: &Value) -> Vec<String> {
         .collect()
 }
 
-fn said(answer: &Answer, fault: &Fault) -> String {
-    if fault.name.is_empty() {
-        return answer.said();
-    }
-    words(&format!(
-        "{} {}: {}",
-        answer.status, fault.name, fault.message
-    ))
+fn said(answer: &Answer) -> String {
+    let value = answer.value();
+    let name = value["name"].as_str().filter(|name| !name.is_empty());
+    let message = value["message"].as_str().unwrap_or_default();
+    answer.said(name.map(|name| format!("{name}: {message}")))
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
-    if (200..300).contains(&answer.status) {
-        let value = answer.value();
+    let value = answer.value();
+    if answer.is_success() {
         let ids = value["data"].as_array().into_iter().flatten();
         let ids = ids.map(|item| Some(item["id"].as_str()?.to_owned()));
         let ids: Option<Vec<String>> = ids.collect();
@@ -210,19 +174,15 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
                 let accepted = |provider_id| Outcome::Accepted { provider_id };
                 ids.into_iter().map(accepted).collect()
             }
-            None => {
-                let reason = format!("Resend answered {}, but not for each mail", answer.status);
-                all(Outcome::Unknown { reason }, mails)
-            }
+            None => all(without_id("Resend", answer), mails),
         };
     }
-    let fault: Fault = answer.json().unwrap_or_default();
-    let reason = format!("Resend: {}", said(answer, &fault));
+    let reason = format!("Resend: {}", said(answer));
     let later = |least: Option<Duration>| Outcome::TryLater {
         reason: reason.clone(),
         after: answer.wait().max(least),
     };
-    let outcome = match (answer.status, fault.name.as_str()) {
+    let outcome = match (answer.status, value["name"].as_str().unwrap_or_default()) {
         (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
         // An earlier attempt used this key with another body, so Resend has accepted the call. It
         // does not return the ids, so the key replaces them. A reference belongs to fixed
@@ -289,8 +249,7 @@ fn report(id: &str, event: &Value, now: DateTime<Utc>) -> Result<Option<Report>,
         .as_array()
         .map_or(std::slice::from_ref(replies), Vec::as_slice);
     let replies: Vec<&str> = replies.iter().filter_map(Value::as_str).collect();
-    let status = replies.first().copied().and_then(EnhancedStatus::in_reply);
-    let status = status.map(|status| status.to_string());
+    let status = replies.first().copied().and_then(status_in);
     let news = match event_type {
         "email.delivered" => ReportKind::Delivered,
         "email.delivery_delayed" => ReportKind::Delayed,
@@ -321,7 +280,7 @@ fn report(id: &str, event: &Value, now: DateTime<Utc>) -> Result<Option<Report>,
     Ok(Some(Report {
         provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
         detail: detail([kind, sub_kind, status.as_deref()]),
-        ..Report::of(id.to_owned(), news, tag, recipient, at, now)
+        ..Report::of(id, news, tag, recipient, at, now)
     }))
 }
 

@@ -12,18 +12,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::domain::ReportKind;
 use crate::email::content::{in_html, in_text};
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, wrong_signature,
+    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, text_in,
+    wrong_signature,
 };
 use crate::email::http::{
-    Account, Answer, Api, Body, all, unexpected, unreached, usual, without_id, words,
+    Account, Answer, Api, Body, accepted, all, invalid, status_and_body, usual, without_id,
 };
-use crate::email::letter::{Letter, Letters, share};
+use crate::email::letter::{Letter, Letters, set_text, share};
 use crate::email::mime::one_line;
 use crate::email::sign::Proof;
 use crate::email::{Checked, Content, Mailer, Message, Outcome, Permit, Place};
@@ -34,40 +34,35 @@ const MOST: usize = 1000;
 const BLOCKED: Duration = Duration::from_secs(60 * 60);
 
 /// A mailer for one SendGrid account.
-pub(super) struct SendGrid {
-    account: Account,
-    api: Api,
-}
+pub(super) struct SendGrid(Api);
 
 impl SendGrid {
-    /// Creates a mailer. Fails if the key cannot be a header value, or this machine has no root
-    /// certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
-        Ok(Self {
-            api: Api::new(&account, Proof::bearer(&account.key)?)?,
-            account,
-        })
+        let proof = Proof::bearer(&account.key)?;
+        Api::new(account, proof).map(Self)
     }
 
     /// Returns the body of a call. The letters must have equal content.
     fn body(&self, reference: &str, letters: &[Letter<'_>]) -> Value {
-        let sender = &self.account.sender;
+        let sender = &self.0.account.sender;
         let first = &letters[0];
         let content = &first.message.content;
-        let keys = Keys::of(content);
-        let text = content.text.write(in_text, |place| keys.of_place(place));
-        let html = content.html.write(in_html, |place| keys.of_place(place));
-        let parts: Vec<Value> = [("text/plain", text), ("text/html", html)]
-            .into_iter()
-            .filter(|(_, said)| !said.is_empty())
-            .map(|(kind, said)| json!({ "type": kind, "value": said }))
-            .collect();
+        let keys = placeholders(content);
+        let key = |place: Place| keys[place as usize].as_str();
+        let parts: Value = [
+            ("text/plain", content.text.write(in_text, key)),
+            ("text/html", content.html.write(in_html, key)),
+        ]
+        .into_iter()
+        .filter(|(_, said)| !said.is_empty())
+        .map(|(kind, said)| json!({ "type": kind, "value": said }))
+        .collect();
         let off = json!({ "enable": false });
         let mut body = json!({
             "personalizations": letters
                 .iter()
-                .map(|letter| self.personalization(reference, letter, &keys))
-                .collect::<Vec<_>>(),
+                .map(|letter| self.personalization(reference, letter, key))
+                .collect::<Value>(),
             "from": { "email": sender.from.reveal(), "name": plain(&sender.from_name) },
             "subject": first.subject,
             "content": parts,
@@ -80,36 +75,29 @@ impl SendGrid {
         if let Some(reply_to) = &sender.reply_to {
             body["reply_to"] = json!({ "email": reply_to.reveal() });
         }
-        if !self.account.tags.is_empty() {
-            body["categories"] = self.account.tags.clone().into();
+        if !self.0.account.tags.is_empty() {
+            body["categories"] = self.0.account.tags.clone().into();
         }
         body
     }
 
-    fn personalization(&self, reference: &str, letter: &Letter<'_>, keys: &Keys) -> Value {
+    fn personalization<'a>(
+        &self,
+        reference: &str,
+        letter: &Letter<'_>,
+        key: impl Fn(Place) -> &'a str,
+    ) -> Value {
         let mut to = json!({ "email": letter.address() });
-        if let Some(name) = letter.message.to_name.as_deref().map(plain)
-            && !name.is_empty()
-        {
-            to["name"] = name.into();
-        }
-        let headers: Map<String, Value> = letter
-            .all_headers(&self.account.sender)
-            .into_iter()
-            .map(|(name, value)| (name, value.into()))
-            .collect();
+        let name = letter.message.to_name.as_deref().unwrap_or_default();
+        set_text(&mut to, "name", plain(name));
         let mut person = json!({
             "to": [to],
-            "headers": headers,
+            "headers": letter.all_headers(&self.0.account.sender).into_iter().collect::<Value>(),
             "custom_args": { "delivery": letter.tag, "call": reference },
         });
         if let Some(links) = &letter.message.personal {
-            let of = |place| (keys.of_place(place).to_owned(), links.link(place).into());
-            // Without a mute link, the content has no such placeholder.
-            let has = |place: &Place| *place != Place::Mute || links.mute.is_some();
-            let places = Place::ALL.into_iter().filter(has);
-            let substitutions: Map<String, Value> = places.map(of).collect();
-            person["substitutions"] = substitutions.into();
+            let substitutions = links.links().map(|(place, link)| (key(place), link));
+            person["substitutions"] = substitutions.collect();
         }
         person
     }
@@ -120,64 +108,46 @@ fn plain(name: &str) -> String {
     one_line(&name.replace([',', ';'], " "))
 }
 
-/// The words that SendGrid replaces with each recipient's links. They look like links, because they
-/// are where a link is expected, and lead nowhere (RFC 2606). The email's text does not contain
-/// them. No two can overlap, as `h` occurs only at the start of each.
-struct Keys([String; Place::ALL.len()]);
-
-impl Keys {
-    fn of(content: &Content) -> Self {
-        let numbered = |n: usize| {
-            let key = |place: Place| format!("https://tidings.invalid/{}-{n}/", place.name());
-            Self(Place::ALL.map(key))
-        };
-        let bodies = content.text.said().chain(content.html.said());
-        let said: Vec<&str> = bodies.chain([content.subject.as_str()]).collect();
-        let mut n = 0;
-        loop {
-            let keys = numbered(n);
-            let is_used = |words: &&str| keys.0.iter().any(|key| words.contains(key));
-            if !said.iter().any(is_used) {
-                return keys;
-            }
-            n += 1;
+/// Returns the words that SendGrid replaces with each recipient's links, in the order of
+/// [`Place::ALL`]. They look like links, because they are where a link is expected, and lead
+/// nowhere (RFC 2606). The email's text does not contain them. No two can overlap, as `h` occurs
+/// only at the start of each.
+fn placeholders(content: &Content) -> [String; Place::ALL.len()] {
+    let bodies = content.text.said().chain(content.html.said());
+    let said: Vec<&str> = bodies.chain([content.subject.as_str()]).collect();
+    let mut n = 0;
+    loop {
+        let keys = Place::ALL.map(|place| format!("https://tidings.invalid/{}-{n}/", place.name()));
+        let is_used = |words: &&str| keys.iter().any(|key| words.contains(key));
+        if !said.iter().any(is_used) {
+            return keys;
         }
-    }
-
-    fn of_place(&self, place: Place) -> &str {
-        &self.0[place as usize]
+        n += 1;
     }
 }
 
 #[async_trait]
 impl Mailer for SendGrid {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        share(messages, self.account.per_call(MOST))
+        share(messages, self.0.account.per_call(MOST))
     }
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
-        Letters::post(messages, permit, (&self.api, "/v3/mail/send"), body, judge).await
+        Letters::post(messages, permit, (&self.0, "/v3/mail/send"), body, judge).await
     }
 
     async fn check(&self) -> Checked {
-        let answer = match self.api.get("/v3/scopes").await {
-            Ok(answer) => answer,
-            Err(failed) => return unreached("SendGrid", failed),
-        };
-        match (answer.status, answer.value()["scopes"].as_array()) {
-            (200, Some(scopes)) if scopes.iter().any(|scope| scope == "mail.send") => {
+        let answer = self.0.get("/v3/scopes").await;
+        match status_and_body(&answer).1["scopes"].as_array() {
+            Some(scopes) if scopes.iter().any(|scope| scope == "mail.send") => {
                 Checked::ready("SendGrid knows the key, and it may send")
             }
-            (200, Some(_)) => Checked::wrong(
+            Some(_) => Checked::wrong(
                 "SendGrid knows the key, but it may not send",
                 "give it the scope mail.send",
             ),
-            (401 | 403, _) => Checked::wrong(
-                format!("SendGrid turned the key away ({})", said(&answer)),
-                "put a valid one into mail.key",
-            ),
-            _ => unexpected("SendGrid", &said(&answer)),
+            None => invalid("SendGrid", answer, said, "put a valid one into mail.key"),
         }
     }
 
@@ -186,7 +156,7 @@ impl Mailer for SendGrid {
     }
 
     fn account(&self) -> String {
-        self.api.account(self.name())
+        self.0.account(self.name())
     }
 }
 
@@ -204,29 +174,24 @@ fn errors(answer: &Answer) -> Option<Vec<String>> {
 }
 
 fn said(answer: &Answer) -> String {
-    match errors(answer) {
-        Some(errors) => words(&format!("{} {}", answer.status, errors.join("; "))),
-        None => answer.said(),
-    }
+    answer.said(errors(answer).map(|errors| errors.join("; ")))
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
 fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     let reason = format!("SendGrid: {}", said(answer));
     let after = answer.wait();
-    let outcome = match (answer.status, answer.header("x-message-id")) {
+    let outcome = match answer.status {
         // The answer has no body; status and id are enough.
-        (202, Some(id)) if !id.is_empty() => Outcome::Accepted {
-            provider_id: id.to_owned(),
-        },
-        (200..300, _) => without_id("SendGrid", answer),
+        202 => accepted("SendGrid", answer, answer.header("x-message-id")),
+        200..300 => without_id("SendGrid", answer),
         // SendGrid's own error: it tried and did not accept the call.
-        (501.., _) if errors(answer).is_some() => Outcome::TryLater { reason, after },
-        (401 | 403, _) if for_a_while(&reason) => Outcome::TryLater {
+        501.. if errors(answer).is_some() => Outcome::TryLater { reason, after },
+        401 | 403 if for_a_while(&reason) => Outcome::TryLater {
             reason,
             after: after.max(Some(BLOCKED)),
         },
-        (451, _) => Outcome::Stop { reason },
+        451 => Outcome::Stop { reason },
         _ => usual(answer, reason),
     };
     all(outcome, mails)
@@ -250,22 +215,6 @@ const P256: [u8; 27] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04,
 ];
-
-#[derive(Deserialize)]
-struct Event {
-    event: String,
-    email: Option<String>,
-    timestamp: i64,
-    sg_event_id: String,
-    sg_message_id: Option<String>,
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    status: Option<String>,
-    reason: Option<String>,
-    bounce_classification: Option<String>,
-    /// Our custom argument, which SendGrid repeats among its own fields.
-    delivery: Option<String>,
-}
 
 /// Returns the key as an uncompressed point. The text is the DER key in Base64.
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
@@ -298,61 +247,57 @@ pub(super) fn read(
     fresh(timestamp, now, OLDEST)?;
 
     let items: Vec<Value> = parse(posted.body)?;
-    let all = items.len();
-    let events: Vec<Event> = items
-        .iter()
-        .filter_map(|item| Event::deserialize(item).ok())
-        .collect();
-    let readable = events.len();
-    if readable == 0 && all > 0 {
+    let mut verified = Verified::default();
+    for item in &items {
+        match report(item, now) {
+            Ok(Some(report)) => verified.reports.push(report),
+            Ok(None) => verified.ignored += 1,
+            Err(_) => verified.unreadable += 1,
+        }
+    }
+    if !items.is_empty() && verified.unreadable == items.len() as u64 {
         return Err(Refused::unreadable(
             "none of the events has the documented form",
         ));
     }
-    let reports: Vec<Report> = events
-        .into_iter()
-        .filter_map(|event| report(event, now))
-        .collect();
-    Ok(Verified {
-        ignored: (readable - reports.len()) as u64,
-        unreadable: (all - readable) as u64,
-        reports,
-        once: None,
-        confirm: None,
-    })
+    Ok(verified)
 }
 
-fn report(event: Event, now: DateTime<Utc>) -> Option<Report> {
-    let (kind, reason) = (event.kind.as_deref(), event.reason.as_deref());
-    let news = match event.event.as_str() {
+fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
+    let text = |name: &str| text_in(&event[name]);
+    let (Some(what), Some(id), Some(seconds)) = (
+        text("event")?,
+        text("sg_event_id")?,
+        event["timestamp"].as_i64(),
+    ) else {
+        return Err(Refused::incomplete());
+    };
+    let (status, reason) = (text("status")?, text("reason")?);
+    let news = match what {
         "delivered" => ReportKind::Delivered,
         "deferred" => ReportKind::Delayed,
         "bounce" => {
-            let otherwise = match kind {
+            let otherwise = match text("type")? {
                 Some("blocked") => ReportKind::Refused,
                 _ => ReportKind::Bounced,
             };
-            failed([event.status.as_deref(), reason], otherwise)
+            failed([status, reason], otherwise)
         }
         // SendGrid did not try, usually because the address is on its suppression list.
         "dropped" => dropped(reason.unwrap_or_default()),
         "spamreport" => ReportKind::Complained,
         "unsubscribe" | "group_unsubscribe" => ReportKind::Unsubscribed,
-        _ => return None,
+        _ => return Ok(None),
     };
-    let (tag, recipient) = (event.delivery.as_deref(), event.email.as_deref());
-    let at = DateTime::from_timestamp(event.timestamp, 0);
+    let at = DateTime::from_timestamp(seconds, 0);
     // The part before the first dot is the id in the answer to the call.
-    let known_as = event.sg_message_id.as_deref();
-    let known_as = known_as.and_then(|id| id.split('.').next());
-    Some(Report {
+    let known_as = text("sg_message_id")?.and_then(|id| id.split('.').next());
+    Ok(Some(Report {
         provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
-        detail: detail([
-            event.status.as_deref(),
-            event.bounce_classification.as_deref(),
-        ]),
-        ..Report::of(event.sg_event_id.clone(), news, tag, recipient, at, now)
-    })
+        detail: detail([status, text("bounce_classification")?]),
+        // Our custom argument is among SendGrid's own fields.
+        ..Report::of(id, news, text("delivery")?, text("email")?, at, now)
+    }))
 }
 
 fn dropped(reason: &str) -> ReportKind {

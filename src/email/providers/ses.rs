@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::domain::Address;
 use crate::email::content::in_text;
 use crate::email::http::{
-    Account, Answer, Api, Body, all, unexpected, unreached, usual, without_id, words,
+    Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, status_and_body, usual,
 };
-use crate::email::letter::{Letter, Letters};
+use crate::email::letter::{Letter, Letters, set_text};
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::sign::Aws;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit};
@@ -37,6 +37,10 @@ const MOST_IDENTITIES: usize = 6;
 /// The exception for a key that may only send, which is sufficient.
 const DENIED: &str = "AccessDeniedException";
 
+/// The remedy for a rejected key.
+const REMEDY: &str = "set mail.access_key_id and mail.key to an access key that may ses:SendEmail, \
+                      and see that mail.region and this machine's clock are right";
+
 /// Exceptions after which no email is accepted until an operator acts.
 const STOPPING: [&str; 14] = [
     "AccountSuspendedException",
@@ -57,7 +61,6 @@ const STOPPING: [&str; 14] = [
 
 /// A mailer for one SES account in one region.
 pub(super) struct Ses {
-    account: Account,
     api: Api,
     from: String,
     reply_to: Vec<String>,
@@ -78,13 +81,12 @@ impl Ses {
         let sender = &account.sender;
         let reply_to = sender.reply_to.iter();
         Ok(Self {
-            api: Api::new(&account, signer)?,
             from: mailbox_in_ascii(&sender.from, Some(&in_text(&sender.from_name)))?,
             reply_to: reply_to
                 .map(|address| mailbox_in_ascii(address, None))
                 .collect::<Result<_, _>>()?,
             set: account.option(SET),
-            account,
+            api: Api::new(account, signer)?,
         })
     }
 
@@ -109,13 +111,12 @@ impl Ses {
     fn body(&self, letter: &Letter<'_>, to: &str) -> Value {
         let part = |text: &str| json!({ "Data": text, "Charset": "UTF-8" });
         let content = letter.message.filled();
-        let headers: Vec<Value> = letter
-            .headers
-            .iter()
-            .map(|(name, value)| json!({ "Name": name, "Value": value }))
-            .collect();
+        let headers = letter.headers.iter();
+        let headers = headers.map(|(name, value)| json!({ "Name": name, "Value": value }));
         let mut tags = vec![json!({ "Name": "delivery", "Value": letter.tag })];
-        tags.extend((self.account.tags.iter()).map(|tag| json!({ "Name": tag, "Value": "yes" })));
+        tags.extend(
+            (self.api.account.tags.iter()).map(|tag| json!({ "Name": tag, "Value": "yes" })),
+        );
         let mut says = json!({});
         for (name, said) in [("Html", content.html), ("Text", content.text)] {
             if !said.is_empty() {
@@ -128,7 +129,7 @@ impl Ses {
             "Content": { "Simple": {
                 "Subject": part(&letter.subject),
                 "Body": says,
-                "Headers": headers,
+                "Headers": headers.collect::<Value>(),
             }},
             "EmailTags": tags,
             "ConfigurationOverrides": { "Tracking": {
@@ -139,31 +140,26 @@ impl Ses {
         if !self.reply_to.is_empty() {
             body["ReplyToAddresses"] = self.reply_to.clone().into();
         }
-        if !self.set.is_empty() {
-            body["ConfigurationSetName"] = self.set.as_str().into();
-        }
+        set_text(&mut body, "ConfigurationSetName", &self.set);
         body
     }
 
-    async fn one(&self, message: &Message, permit: &Permit) -> Outcome {
+    async fn one(&self, message: &Message, permit: &Permit) -> Vec<Outcome> {
         let to = match Self::to(message) {
             Ok(to) => to,
-            Err(reason) => return Outcome::Unsendable { reason },
+            Err(reason) => return vec![Outcome::Unsendable { reason }],
         };
         let api = (&self.api, "/v2/email/outbound-emails");
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(&ready[0], &to));
-        let judge =
-            |answer: &Answer, mails: usize| all(judge(answer, &self.account.sender.from), mails);
-        let message = std::slice::from_ref(message);
-        let outcomes = Letters::post(message, permit, api, body, judge).await;
-        outcomes.into_iter().next().unwrap_or(Outcome::Unknown {
-            reason: "SES did not answer for it".into(),
-        })
+        let judge = |answer: &Answer, mails: usize| {
+            all(judge(answer, &self.api.account.sender.from), mails)
+        };
+        Letters::post(std::slice::from_ref(message), permit, api, body, judge).await
     }
 
     /// Checks whether the account may send, after the key was verified.
     async fn check_state(&self, state: &Value) -> Checked {
-        let region = self.account.option("mail.region");
+        let region = self.api.account.option("mail.region");
         if state["SendingEnabled"] != true || state["EnforcementStatus"] == "SHUTDOWN" {
             return Checked::wrong(
                 format!(
@@ -175,7 +171,7 @@ impl Ses {
         if state["ProductionAccessEnabled"] != true {
             return Checked::wrong(
                 format!(
-                    "the account is in the sandbox of {region}: it sends to nobody but verified addresses"
+                    "the account is in the sandbox of {region}: it sends only to verified addresses"
                 ),
                 "ask for production access in the console of SES",
             );
@@ -184,20 +180,14 @@ impl Ses {
         let rate = rate.map_or(String::new(), |rate| {
             format!("; it takes {rate} mails a second")
         });
-        let from = &self.account.sender.from;
+        let from = &self.api.account.sender.from;
         let domain = from.domain_in_ascii();
         let address = format!("{}@{domain}", from.local());
         for identity in identities(&domain, &address) {
             let path = format!("/v2/email/identities/{}", identity.replace('@', "%40"));
-            let answer = match self.api.get(&path).await {
-                Ok(answer) => answer,
-                Err(failed) => {
-                    let reason = format!("Amazon SES: {}", String::from(failed));
-                    return Checked::Unreached { reason };
-                }
-            };
-            if answer.status != 404 {
-                return check_identity(&identity, &answer, &rate);
+            let answer = self.api.get(&path).await;
+            if !answer.as_ref().is_ok_and(|answer| answer.status == 404) {
+                return check_identity(&identity, answer, &rate);
             }
         }
         Checked::wrong(
@@ -210,31 +200,31 @@ impl Ses {
     }
 }
 
-fn check_identity(identity: &str, answer: &Answer, rate: &str) -> Checked {
+fn check_identity(identity: &str, answer: Result<Answer, NoAnswer>, rate: &str) -> Checked {
     // The identity may be an address, which is not displayed.
     let shown = identity.rsplit('@').next().unwrap_or(identity);
-    let found = answer.value();
-    match answer.status {
-        200 if found["VerifiedForSendingStatus"] == true => {
+    let (status, found) = status_and_body(&answer);
+    match &answer {
+        _ if found["VerifiedForSendingStatus"] == true => {
             let dkim = &found["DkimAttributes"];
             let tokens = dkim["Tokens"].as_array().into_iter().flatten();
             let tokens = tokens.filter(|_| dkim["SigningEnabled"] == true);
+            let tokens = tokens.filter_map(Value::as_str);
             Checked::Ready {
                 found: format!("Amazon SES knows the key, and {shown} is verified{rate}"),
                 dkim: tokens
-                    .filter_map(Value::as_str)
                     .map(|token| format!("{token}._domainkey.{shown}"))
                     .collect(),
             }
         }
-        200 if found.is_object() => Checked::wrong(
+        _ if status == 200 && found.is_object() => Checked::wrong(
             format!("Amazon SES knows the key, but {shown} is not verified"),
             "finish its DNS records in the console of SES",
         ),
-        _ if fault(answer).0 == DENIED => Checked::ready(format!(
+        Ok(answer) if fault(answer).0 == DENIED => Checked::ready(format!(
             "Amazon SES knows the key, which may not ask about {shown} (ses:GetEmailIdentity){rate}"
         )),
-        _ => unexpected("Amazon SES", &said(answer)),
+        _ => invalid("Amazon SES", answer, said, REMEDY),
     }
 }
 
@@ -252,28 +242,23 @@ impl Mailer for Ses {
     async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
-            outcomes.push(self.one(message, permit).await);
+            outcomes.extend(self.one(message, permit).await);
         }
         outcomes
     }
 
     async fn check(&self) -> Checked {
-        let answer = match self.api.get("/v2/email/account").await {
-            Ok(answer) => answer,
-            Err(failed) => return unreached("Amazon SES", failed),
-        };
-        let ((name, _), said, state) = (fault(&answer), said(&answer), answer.value());
-        match answer.status {
-            200 if state.is_object() => self.check_state(&state).await,
+        let answer = self.api.get("/v2/email/account").await;
+        let (status, state) = status_and_body(&answer);
+        if status == 200 && state.is_object() {
+            return self.check_state(&state).await;
+        }
+        match &answer {
             // AWS authenticates the key before it denies access, so the key is valid.
-            400 | 403 if name == DENIED => Checked::ready(
+            Ok(answer) if fault(answer).0 == DENIED => Checked::ready(
                 "Amazon SES knows the key, which may not ask for more (ses:GetAccount)",
             ),
-            400 | 401 | 403 => Checked::wrong(
-                format!("Amazon SES turned the key away ({said})"),
-                "set mail.access_key_id and mail.key to an access key that may ses:SendEmail, and see that mail.region and this machine's clock are right",
-            ),
-            _ => unexpected("Amazon SES", &said),
+            _ => invalid("Amazon SES", answer, said, REMEDY),
         }
     }
 
@@ -300,21 +285,14 @@ fn fault(answer: &Answer) -> (String, String) {
 /// Returns a text for the ledger with the status and the exception's name and message.
 fn said(answer: &Answer) -> String {
     let (name, message) = fault(answer);
-    match name.is_empty() && message.is_empty() {
-        true => answer.said(),
-        false => words(&format!("{} {name}: {message}", answer.status)),
-    }
+    let is_named = !(name.is_empty() && message.is_empty());
+    answer.said(is_named.then(|| format!("{name}: {message}")))
 }
 
 /// Returns the outcome that an answer means for the email of its call.
 fn judge(answer: &Answer, from: &Address) -> Outcome {
-    if (200..300).contains(&answer.status) {
-        return match answer.value()["MessageId"].as_str() {
-            Some(id) if !id.is_empty() => Outcome::Accepted {
-                provider_id: id.to_owned(),
-            },
-            _ => without_id("SES", answer),
-        };
+    if answer.is_success() {
+        return accepted("Amazon SES", answer, answer.value()["MessageId"].as_str());
     }
     let (name, message) = fault(answer);
     let reason = format!("Amazon SES: {}", said(answer));

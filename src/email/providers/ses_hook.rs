@@ -127,8 +127,9 @@ impl Envelope {
     /// Parses a request. Fails if it names another topic or is too old, before any signature is
     /// verified.
     fn of(topic: &[u8], body: &[u8], now: DateTime<Utc>) -> Result<Self, Refused> {
-        let envelope: Self = serde_json::from_slice(body)
-            .map_err(|error| Refused::unverified(format!("this is nothing of SNS's: {error}")))?;
+        let envelope: Self = serde_json::from_slice(body).map_err(|error| {
+            Refused::unverified(format!("this is not a message of SNS: {error}"))
+        })?;
         if envelope.topic_arn.as_bytes() != topic {
             return Err(Refused::unverified(
                 "it is of another topic than hooks.ses_topic",
@@ -168,12 +169,8 @@ impl Envelope {
         let (_, pem) = parse_x509_pem(certificate)
             .map_err(|_| Refused::unverified("the certificate is no PEM"))?;
         let x509 = pem.parse_x509().map_err(unreadable)?;
-        let validity = x509.validity();
-        let (since, until) = (
-            validity.not_before.timestamp(),
-            validity.not_after.timestamp(),
-        );
-        if !(since..=until).contains(&now.timestamp()) {
+        let (validity, now) = (x509.validity(), now.timestamp());
+        if !(validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now) {
             return Err(Refused::unverified(
                 "the certificate is not valid now; is this machine's clock right?",
             ));
@@ -181,11 +178,7 @@ impl Envelope {
         let hash: &'static dyn VerificationAlgorithm = match self.signature_version.as_str() {
             "1" => &RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
             "2" => &RSA_PKCS1_2048_8192_SHA256,
-            _ => {
-                return Err(Refused::unverified(
-                    "the version of the signature is unknown",
-                ));
-            }
+            _ => return Err(Refused::unverified("the signature has an unknown version")),
         };
         let key = &x509.public_key().subject_public_key.data;
         let signature = STANDARD.decode(&self.signature);
@@ -199,7 +192,7 @@ impl Envelope {
     fn confirmation(&self, topic: &[u8]) -> Result<PinnedUrl, Refused> {
         let token = self.token.as_deref().unwrap_or_default();
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return Err(Refused::unreadable("the token is none of SNS's"));
+            return Err(Refused::unreadable("the token is not one of SNS"));
         }
         let arn = self.topic_arn.replace(':', "%3A");
         Ok(PinnedUrl {
@@ -246,16 +239,14 @@ fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>,
         "Delivery" => (ReportKind::Delivered, &event["delivery"]),
         "DeliveryDelay" => (ReportKind::Delayed, &event["deliveryDelay"]),
         "Bounce" => {
-            let (kind, sub_kind) = (
-                bounce["bounceType"].as_str(),
-                bounce["bounceSubType"].as_str(),
-            );
+            let sub_kind = bounce["bounceSubType"].as_str();
             let news = match sub_kind {
                 Some("UnsubscribedRecipient") => ReportKind::Unsubscribed,
                 // SES did not try, because the address is on its suppression list.
                 Some("Suppressed" | "OnAccountSuppressionList") => ReportKind::Bounced,
                 _ => {
                     let stated = stated(bounce, "status").chain(stated(bounce, "diagnosticCode"));
+                    let kind = bounce["bounceType"].as_str();
                     failed(stated.map(Some), by_type(kind, sub_kind))
                 }
             };
@@ -283,15 +274,14 @@ fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>,
         only_text(&mail["destination"])?,
         time_in(&details["timestamp"])?,
     );
-    let kinds = ["bounceType", "complaintFeedbackType", "delayType"];
-    let kind = kinds.iter().find_map(|name| details[*name].as_str());
-    let sub_kinds = ["bounceSubType", "complaintSubType"];
-    let sub_kind = sub_kinds.iter().find_map(|name| details[*name].as_str());
+    let first = |names: &[&str]| names.iter().find_map(|name| details[*name].as_str());
+    let kind = first(&["bounceType", "complaintFeedbackType", "delayType"]);
+    let sub_kind = first(&["bounceSubType", "complaintSubType"]);
     let known_as = mail["messageId"].as_str();
     Ok(Some(Report {
         provider_ids: Vec::from_iter(known_as.map(str::to_owned)),
         detail: detail([kind, sub_kind, stated(details, "status").next()]),
-        ..Report::of(id.to_owned(), news, tag, recipient, at, now)
+        ..Report::of(id, news, tag, recipient, at, now)
     }))
 }
 

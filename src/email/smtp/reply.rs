@@ -10,6 +10,7 @@ use std::time::Duration;
 use lettre::transport::smtp::Error as SmtpError;
 
 use crate::domain::{EnhancedStatus, FailureKind};
+use crate::email::Outcome;
 
 /// A negative reply of the server.
 pub(super) struct Reply {
@@ -18,23 +19,6 @@ pub(super) struct Reply {
     status: Option<EnhancedStatus>,
     /// The text in lower case.
     text: String,
-}
-
-/// The consequence of a negative reply to a recipient or a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReplyMeaning {
-    /// The server closes the session (421).
-    SessionEnds,
-    /// A sending limit of the account is used up.
-    LimitReached,
-    /// The server rejects this sender or login.
-    SenderRefused,
-    /// This message may be accepted later. Others are not affected.
-    Deferred,
-    /// The address accepts no email.
-    Undeliverable,
-    /// This message is rejected for good.
-    Refused,
 }
 
 /// The wait after a used-up limit. Providers count by the hour or the day and do not name the end
@@ -119,7 +103,7 @@ impl Reply {
         self.has_status(&LIMITS) || is_policy || has_limit_word
     }
 
-    /// Returns the wait after [`ReplyMeaning::LimitReached`].
+    /// Returns the wait after a used-up sending limit.
     pub(super) fn limit_wait(&self) -> Duration {
         match self.is_temporary() && self.text.contains("sending rate") {
             true => RATE_WAIT,
@@ -137,18 +121,20 @@ impl Reply {
         self.has_status(&[(5, 3)]) || self.text.contains("session")
     }
 
-    /// Returns the consequence of a reply to RCPT, to DATA, or to the content.
-    pub(super) fn meaning(&self) -> ReplyMeaning {
+    /// Returns the outcome that a reply to RCPT, to DATA, or to the content means for the email.
+    pub(super) fn outcome(&self, reason: String) -> Outcome {
+        let later = |reason, after| Outcome::TryLater { reason, after };
         match self.code {
-            421 => ReplyMeaning::SessionEnds,
-            530 | 535 | 538 => ReplyMeaning::SenderRefused,
-            _ if self.names_sending_limit() => ReplyMeaning::LimitReached,
-            _ if self.is_temporary() => ReplyMeaning::Deferred,
-            _ if self.has_status(&SENDER) => ReplyMeaning::SenderRefused,
+            // The server closes the session.
+            421 => later(reason, None),
+            530 | 535 | 538 => Outcome::Stop { reason },
+            _ if self.names_sending_limit() => later(reason, Some(self.limit_wait())),
+            _ if self.is_temporary() => Outcome::Deferred { reason },
+            _ if self.has_status(&SENDER) => Outcome::Stop { reason },
             _ => match self.failure() {
-                Some(FailureKind::Soft) => ReplyMeaning::Deferred,
-                Some(FailureKind::BadAddress) => ReplyMeaning::Undeliverable,
-                Some(FailureKind::Refused) | None => ReplyMeaning::Refused,
+                Some(FailureKind::Soft) => Outcome::Deferred { reason },
+                Some(FailureKind::BadAddress) => Outcome::Undeliverable { reason },
+                Some(FailureKind::Refused) | None => Outcome::Refused { reason },
             },
         }
     }
@@ -170,103 +156,105 @@ impl Reply {
 mod tests {
     use super::*;
 
+    fn name(outcome: &Outcome) -> &'static str {
+        match outcome {
+            Outcome::TryLater { after: None, .. } => "try later",
+            Outcome::TryLater { .. } => "limit",
+            Outcome::Stop { .. } => "stop",
+            Outcome::Deferred { .. } => "deferred",
+            Outcome::Undeliverable { .. } => "undeliverable",
+            Outcome::Refused { .. } => "refused",
+            _ => "another",
+        }
+    }
+
     #[test]
     fn each_reply_has_the_documented_meaning() {
-        use ReplyMeaning::*;
+        let [later, limit, stop] = ["try later", "limit", "stop"];
+        let [deferred, undeliverable, refused] = ["deferred", "undeliverable", "refused"];
         for (code, text, expected) in [
-            (421, "4.7.0 Try again later", SessionEnds),
+            (421, "4.7.0 Try again later", later),
             (
                 450,
                 "4.2.1 The user is receiving mail too quickly",
-                Deferred,
+                deferred,
             ),
-            (451, "4.7.1 greylisted", Deferred),
-            (452, "5.1.1 no such user", Deferred),
+            (451, "4.7.1 greylisted", deferred),
+            (452, "5.1.1 no such user", deferred),
             (
                 454,
                 "Throttling failure: Maximum sending rate exceeded",
-                LimitReached,
+                limit,
             ),
             (
                 454,
                 "Throttling failure: Daily message quota exceeded",
-                LimitReached,
+                limit,
             ),
-            (454, "4.2.1 rate limit of this mailbox", Deferred),
-            (454, "4.7.0 Temporary authentication failure", Deferred),
-            (450, "4.7.1 rate limit", Deferred),
-            (
-                530,
-                "5.7.0 Must issue a STARTTLS command first",
-                SenderRefused,
-            ),
-            (550, "5.4.5 Daily user sending limit exceeded", LimitReached),
-            (550, "5.4.5 congested", LimitReached),
-            (550, "5.7.0 quota exceeded", LimitReached),
-            (550, "5.7.1 Email quota exceeded", LimitReached),
-            (550, "5.1.90 You have reached a limit", LimitReached),
-            (550, "5.7.705 Access denied", LimitReached),
+            (454, "4.2.1 rate limit of this mailbox", deferred),
+            (454, "4.7.0 Temporary authentication failure", deferred),
+            (450, "4.7.1 rate limit", deferred),
+            (530, "5.7.0 Must issue a STARTTLS command first", stop),
+            (550, "5.4.5 Daily user sending limit exceeded", limit),
+            (550, "5.4.5 congested", limit),
+            (550, "5.7.0 quota exceeded", limit),
+            (550, "5.7.1 Email quota exceeded", limit),
+            (550, "5.1.90 You have reached a limit", limit),
+            (550, "5.7.705 Access denied", limit),
             (
                 554,
                 "5.2.0 STOREDRV.Submission.Exception:SubmissionQuotaExceededException",
-                LimitReached,
+                limit,
             ),
             (
                 550,
                 "Domain a.example has exceeded the max emails per hour (150)",
-                LimitReached,
+                limit,
             ),
-            (
-                550,
-                "5.1.8 Access denied, bad outbound sender",
-                SenderRefused,
-            ),
-            (
-                554,
-                "5.7.60 no permission to send as this sender",
-                SenderRefused,
-            ),
-            (552, "5.2.2 mailbox full", Deferred),
-            (550, "5.2.121 per hour message receive limit", Deferred),
+            (550, "5.1.8 Access denied, bad outbound sender", stop),
+            (554, "5.7.60 no permission to send as this sender", stop),
+            (552, "5.2.2 mailbox full", deferred),
+            (550, "5.2.121 per hour message receive limit", deferred),
             (
                 550,
                 "5.2.1 The user you are trying to contact is receiving mail at a rate that",
-                Deferred,
+                deferred,
             ),
-            (550, "5.2.1 account closed", Undeliverable),
-            (550, "5.1.1 no such user", Undeliverable),
-            (550, "5.1.1", Undeliverable),
-            (553, "5.1.10 RESOLVER.ADR.RecipientNotFound", Undeliverable),
-            (550, "5.4.4 unable to route", Undeliverable),
+            (550, "5.2.1 account closed", undeliverable),
+            (550, "5.1.1 no such user", undeliverable),
+            (550, "5.1.1", undeliverable),
+            (553, "5.1.10 RESOLVER.ADR.RecipientNotFound", undeliverable),
+            (550, "5.4.4 unable to route", undeliverable),
             (
                 550,
                 "5.5.0 Requested action not taken: mailbox unavailable (S2017062302).",
-                Undeliverable,
+                undeliverable,
             ),
             (
                 550,
                 "5.4.1 Recipient address rejected: Access denied.",
-                Undeliverable,
+                undeliverable,
             ),
-            (550, "5.4.1 no answer from host", Refused),
-            (550, "5.5.0 command failed", Refused),
-            (550, "5.0.0 failed", Refused),
+            (550, "5.4.1 no answer from host", refused),
+            (550, "5.5.0 command failed", refused),
+            (550, "5.0.0 failed", refused),
             (
                 550,
                 "Requested action not taken: mailbox unavailable",
-                Refused,
+                refused,
             ),
-            (550, "5.7.1 mailbox unavailable by policy", Refused),
-            (550, "mailbox quota exceeded", Refused),
-            (550, "4.1.1 the class is not the code's", Refused),
-            (550, "5.1.1.1 is no status", Refused),
-            (552, "5.3.4 message size exceeds limit", Refused),
-            (554, "5.7.1 rejected by FilterGate 5.2.1 (policy)", Refused),
-            (554, "5.7.1 rejected, see 5.4.5", Refused),
-            (554, "5.7.1 spam score exceeds the limit", Refused),
-            (550, "", Refused),
+            (550, "5.7.1 mailbox unavailable by policy", refused),
+            (550, "mailbox quota exceeded", refused),
+            (550, "4.1.1 the class is not the code's", refused),
+            (550, "5.1.1.1 is no status", refused),
+            (552, "5.3.4 message size exceeds limit", refused),
+            (554, "5.7.1 rejected by FilterGate 5.2.1 (policy)", refused),
+            (554, "5.7.1 rejected, see 5.4.5", refused),
+            (554, "5.7.1 spam score exceeds the limit", refused),
+            (550, "", refused),
         ] {
-            assert_eq!(Reply::new(code, text).meaning(), expected, "{code} {text}");
+            let outcome = Reply::new(code, text).outcome(String::new());
+            assert_eq!(name(&outcome), expected, "{code} {text}");
         }
     }
 

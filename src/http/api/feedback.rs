@@ -77,7 +77,7 @@ async fn report(mut call: Call) -> ApiResult {
     let name = call.req.match_info().get("provider").unwrap_or_default();
     let service = call.app.feedback();
     let provider = service.expects(name).map_err(problem)?;
-    let body = match provider.posts_text && call.has_content_type("text/plain") {
+    let body = match provider.sns.is_some() && call.has_content_type("text/plain") {
         true => call.bytes().await?,
         false => call.json().await?,
     };
@@ -85,7 +85,7 @@ async fn report(mut call: Call) -> ApiResult {
     let reports = service.verify(provider.name, &header, &body).await;
     let reports = reports.map_err(|error| match error {
         Error::Unreadable(why) => {
-            unreadable(provider.name, provider.gives_up_on_4xx, why, &call.app)
+            unreadable(provider.name, provider.sns.is_some(), why, &call.app)
         }
         error => problem(error),
     })?;

@@ -21,7 +21,7 @@ async fn a_rejected_key_is_an_error_and_is_not_shown() {
 
     let seen = network.findings(STORE).await;
 
-    found(&seen, "provider", Severity::Error, "turned the key away");
+    found(&seen, "provider", Severity::Error, "rejected the key");
     assert!(!format!("{seen:?}").contains("key-1"));
     assert_eq!(network.provider.mails(), []);
 }
@@ -305,7 +305,7 @@ async fn problems_of_a_brand_are_reported_with_its_name() {
         .partition(|finding| finding.brand.is_some());
     found(&own, "provider", Severity::Ok, "");
     found(&own, "SPF", Severity::Ok, "art.example");
-    found(&acmes, "provider", Severity::Error, "turned the key away");
+    found(&acmes, "provider", Severity::Error, "rejected the key");
     found(&acmes, "DMARC", Severity::Error, "acme.example");
     found(
         &acmes,

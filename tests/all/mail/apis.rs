@@ -290,7 +290,7 @@ async fn a_check_reports_problems_without_sending_an_email() {
         );
         assert!(
             matches!(&wrong, Checked::Wrong { found, remedy }
-                if found.contains("turned the key away") && remedy.contains("mail.key")),
+                if found.contains("rejected the key") && remedy.contains("mail.key")),
             "{wrong:?}"
         );
         assert!(
