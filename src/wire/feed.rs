@@ -5,8 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
-use crate::domain::feed::{Cursor, Query};
-use crate::domain::feed::{GroupKey, PageEnd};
+use crate::domain::feed::{Cursor, GroupKey, PageEnd, Query};
 use crate::domain::inbox::{ItemState, StateFilter};
 use crate::domain::{
     Day, Details, EventType, Json, Object, ObjectId, ObjectKey, Point, Position, UserId,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, web};
 use governor::clock::{Clock as _, DefaultClock};
@@ -103,15 +103,15 @@ impl Gate {
         }
     }
 
-    /// Counts a request. Returns `None` if the caller has no limit.
-    fn count(&self, caller: &Caller) -> Option<Quotas> {
-        match caller {
-            Caller::Key(key) => {
-                let name = key.name.as_ref().map_or("", KeyName::as_str);
-                Some(self.keys.as_ref()?.count(name))
-            }
-            Caller::User(token) => Some(self.users.as_ref()?.count(token.user.as_str())),
-        }
+    /// Counts a request against the limit of its caller, if there is one.
+    fn count(&self, caller: &Caller) -> Counted {
+        let (limit, name) = match caller {
+            Caller::Key(key) => (&self.keys, key.name.as_ref().map_or("", KeyName::as_str)),
+            Caller::User(token) => (&self.users, token.user.as_str()),
+        };
+        limit
+            .as_ref()
+            .map_or_else(Counted::default, |limit| limit.count(name))
     }
 }
 
@@ -125,8 +125,7 @@ pub(super) async fn require<B: MessageBody>(
         Ok(caller) => caller,
         Err(problem) => return Ok(req.error_response(problem).map_into_right_body()),
     };
-    let mut quotas = gate.count(&caller);
-    let exceeded = quotas.as_mut().and_then(|quotas| quotas.exceeded.take());
+    let (headers, exceeded) = gate.count(&caller);
     let mut response = match exceeded {
         Some(problem) => req.error_response(problem).map_into_right_body(),
         None => {
@@ -134,8 +133,8 @@ pub(super) async fn require<B: MessageBody>(
             next.call(req).await?.map_into_left_body()
         }
     };
-    if let Some(quotas) = quotas {
-        quotas.add_headers(response.headers_mut());
+    for (name, value) in headers {
+        response.headers_mut().insert(name, value);
     }
     Ok(response)
 }
@@ -160,15 +159,9 @@ struct RateLimit {
     since_sweep: AtomicU32,
 }
 
-/// The state of a caller's limit after a request.
-struct Quotas {
-    /// The values of `RateLimit-Policy` and `RateLimit`, which every answer contains
-    /// (draft-ietf-httpapi-ratelimit-headers).
-    policy: String,
-    remaining: String,
-    /// The answer, if this request exceeded the limit.
-    exceeded: Option<Problem>,
-}
+/// The headers `RateLimit-Policy` and `RateLimit` of the answer
+/// (draft-ietf-httpapi-ratelimit-headers), and the problem if the request exceeded the limit.
+type Counted = (Vec<(HeaderName, HeaderValue)>, Option<Problem>);
 
 impl RateLimit {
     fn new(name: &'static str, who: &'static str, rate: NonZeroU32) -> Self {
@@ -182,7 +175,7 @@ impl RateLimit {
         }
     }
 
-    fn count(&self, caller: &str) -> Quotas {
+    fn count(&self, caller: &str) -> Counted {
         if self.since_sweep.fetch_add(1, Ordering::Relaxed) >= SWEEP {
             self.since_sweep.store(0, Ordering::Relaxed);
             self.limiter.retain_recent();
@@ -203,23 +196,18 @@ impl RateLimit {
             }
         };
         let full_in = seconds(self.quota.replenish_interval() * quota.saturating_sub(left));
-        Quotas {
-            policy: format!("\"{name}\";q={quota};w={window}"),
-            remaining: format!("\"{name}\";r={left};t={full_in}"),
-            exceeded,
-        }
-    }
-}
-
-impl Quotas {
-    fn add_headers(self, headers: &mut HeaderMap) {
-        for (field, value) in [
-            ("ratelimit-policy", self.policy),
-            ("ratelimit", self.remaining),
-        ] {
+        let header = |field, value: String| {
             let value = HeaderValue::try_from(value).expect("names and numbers are plain text");
-            headers.insert(HeaderName::from_static(field), value);
-        }
+            (HeaderName::from_static(field), value)
+        };
+        let headers = vec![
+            header(
+                "ratelimit-policy",
+                format!("\"{name}\";q={quota};w={window}"),
+            ),
+            header("ratelimit", format!("\"{name}\";r={left};t={full_in}")),
+        ];
+        (headers, exceeded)
     }
 }
 

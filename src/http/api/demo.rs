@@ -2,17 +2,16 @@
 //!
 //! Only this machine may use it. [`local`] requires a loopback name in every request, so no other
 //! site can reach it: a foreign page can make its own name resolve to this machine (DNS rebinding),
-//! but cannot make it a loopback name. Requests that change something must come from this page
-//! ([`Home`]). The routes exist only with `--demo`; [`Gallery`] does the work.
-
-use std::future::{Ready, ready};
+//! but cannot make it a loopback name. Requests that change something must come from this page.
+//! The routes exist only with `--demo`; [`Gallery`] does the work.
 
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
-use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap, HeaderName};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
-use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuilder};
+use actix_web::{Error, HttpResponse, HttpResponseBuilder};
 use chrono::TimeDelta;
 use serde::Deserialize;
 
@@ -93,7 +92,7 @@ async fn scene(call: Call, gallery: Data<Gallery>) -> ApiResult {
 
 /// `POST /demo/people/{id}`: a token of this user, and their links. An application would know its
 /// signed-in user.
-async fn play(_: Home, call: Call, gallery: Data<Gallery>) -> ApiResult {
+async fn play(call: Call, gallery: Data<Gallery>) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let unknown = || {
         let detail = format!("{id:?} is no user of the demo; /demo/scene lists them");
@@ -124,7 +123,7 @@ struct NewWork {
 }
 
 /// `POST /demo/works`
-async fn publish(_: Home, mut call: Call, gallery: Data<Gallery>) -> ApiResult {
+async fn publish(mut call: Call, gallery: Data<Gallery>) -> ApiResult {
     let NewWork { artist, title } = call.one().await?;
     Ok(fresh().json(gallery.publish(&call.app, &artist, &title).await?))
 }
@@ -138,14 +137,14 @@ struct NewComment {
 }
 
 /// `POST /demo/comments`
-async fn comment(_: Home, mut call: Call, gallery: Data<Gallery>) -> ApiResult {
+async fn comment(mut call: Call, gallery: Data<Gallery>) -> ApiResult {
     let NewComment { who, work, text } = call.one().await?;
     let published = gallery.comment(&call.app, &who, &work, &text).await?;
     Ok(fresh().json(published))
 }
 
 /// `POST /demo/digests`
-async fn send_digests(_: Home, call: Call, gallery: Data<Gallery>) -> ApiResult {
+async fn send_digests(call: Call, gallery: Data<Gallery>) -> ApiResult {
     Ok(fresh().json(gallery.send_digests(&call.app).await?))
 }
 
@@ -182,46 +181,36 @@ fn fresh() -> HttpResponseBuilder {
     response
 }
 
-/// Passes requests whose host is a loopback name.
+/// Passes requests whose host is a loopback name. Posts to the demo must come from its own page.
 pub(super) async fn local<B: MessageBody>(
     req: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
-    let named = only(req.headers(), &header::HOST).is_some_and(is_local);
+    let host = only(req.headers(), &header::HOST).unwrap_or_default();
     // A target in absolute form overrides the header (RFC 9112, 3.2.2).
     let target = req.uri().authority();
-    if named && target.is_none_or(|target| is_local(target.as_str())) {
+    let is_here = is_local(host) && target.is_none_or(|target| is_local(target.as_str()));
+    let changes = req.method() == Method::POST && req.path().starts_with("/demo/");
+    let (detail, place) = if !is_here {
+        let detail =
+            "the demo answers to the names of this machine alone, such as 127.0.0.1 and localhost";
+        (detail, "header Host")
+    } else if changes && !is_own_page(req.headers(), host) {
+        let detail = "only the demo's own page may ask this; open /demo in a browser";
+        (detail, "header Origin")
+    } else {
         return Ok(next.call(req).await?.map_into_left_body());
-    }
-    let detail =
-        "the demo answers to the names of this machine alone, such as 127.0.0.1 and localhost";
-    let problem = Problem::new(Code::Forbidden, detail).at("header Host");
+    };
+    let problem = Problem::new(Code::Forbidden, detail).at(place);
     Ok(req.error_response(problem).map_into_right_body())
 }
 
-/// An extractor for requests that only the demo's own page may send.
-pub(super) struct Home;
-
-impl FromRequest for Home {
-    type Error = Problem;
-    type Future = Ready<Result<Self, Problem>>;
-
-    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let headers = req.headers();
-        let site = HeaderName::from_static("sec-fetch-site");
-        let site = headers.get(site);
-        let is_same = site.is_none_or(|site| site == "same-origin");
-        let host = only(headers, &header::HOST).unwrap_or_default();
-        let origin =
-            only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
-        let is_own = origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host));
-        ready(if is_same && is_own {
-            Ok(Self)
-        } else {
-            let detail = "only the demo's own page may ask this; open /demo in a browser";
-            Err(Problem::new(Code::Forbidden, detail).at("header Origin"))
-        })
-    }
+/// Returns whether a page of this server sent the request.
+fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
+    let site = headers.get("Sec-Fetch-Site");
+    let origin = only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+    site.is_none_or(|site| site == "same-origin")
+        && origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
 }
 
 /// Returns a header that occurs once.

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse};
-use futures::FutureExt;
-use futures::future::{Either, select};
 use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
@@ -34,23 +32,9 @@ const LOOKUP_PATIENCE: Duration = Duration::from_secs(1);
 /// loses the warnings, because the events are already accepted.
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Problem> {
     let named: Vec<RequestNames> = requests.iter().map(RequestNames::from).collect();
-    let keyed = requests.iter().all(|request| request.key.is_some());
-    let (notify, known) = (app.notify(), app.known());
-    let (accepting, looking_up) = (notify.accept(requests).boxed(), known.of(&named).boxed());
-    // Runs concurrently, because each costs a round trip to the store.
-    let (accepted, looked_up) = match select(accepting, looking_up).await {
-        Either::Left((accepted, looking_up)) => (accepted, Either::Left(looking_up)),
-        Either::Right((found, accepting)) => (accepting.await, Either::Right(found)),
-    };
-    let receipts = accepted.map_err(|error| match keyed {
-        true => Problem::from(error),
-        false => Problem::from(error).without_keys(),
-    })?;
-    let found = match looked_up {
-        Either::Left(looking_up) => tokio::time::timeout(LOOKUP_PATIENCE, looking_up).await.ok(),
-        Either::Right(found) => Some(found),
-    };
-    let unknown = found.and_then(Result::ok).unwrap_or_else(|| {
+    let receipts = app.notify().accept(requests).await?;
+    let found = tokio::time::timeout(LOOKUP_PATIENCE, app.known().of(&named)).await;
+    let unknown = found.ok().and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("could not look up whether the objects and users of accepted events exist");
         Vec::new()
     });
@@ -68,56 +52,47 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
 async fn post(mut call: Call) -> ApiResult {
     let key = idempotency_key(&call.req)?;
     let notify = call.app.notify();
-    let sent = call
-        .parse(move |body| Sent::read(&notify, body, key))
-        .await?;
-    match sent {
-        Sent::Many(requests) => {
-            let events = accept(&call.app, requests).await?;
-            Ok(HttpResponse::Accepted().json(AllAccepted { events }))
-        }
-        Sent::One(request) => {
-            let mut answers = accept(&call.app, vec![*request]).await?;
-            let answer = answers.remove(0);
-            let base = call.app.config.server.public_path();
-            let location = format!("{base}/v1/events/{}", answer.receipt.id);
-            Ok(HttpResponse::Accepted()
-                .insert_header((header::LOCATION, location))
-                .json(answer))
-        }
+    let parsed = call.parse(move |body| read(&notify, body, key)).await;
+    let (requests, is_list) = parsed?;
+    let mut events = accept(&call.app, requests).await?;
+    if is_list {
+        return Ok(HttpResponse::Accepted().json(AllAccepted { events }));
     }
+    let answer = events.remove(0);
+    let base = call.app.config.server.public_path();
+    let location = format!("{base}/v1/events/{}", answer.receipt.id);
+    Ok(HttpResponse::Accepted()
+        .insert_header((header::LOCATION, location))
+        .json(answer))
 }
 
-/// The events in a body.
-enum Sent {
-    One(Box<Request>),
-    Many(Vec<Request>),
-}
-
-impl Sent {
-    /// Parses and checks a body. `key` is the request's `Idempotency-Key`.
-    fn read(notify: &Notify, body: &[u8], key: Option<String>) -> Result<Self, Problem> {
-        if is_many(body, FIELD) {
-            if key.is_some() {
-                let why = "is for one event; give the events of a list a field `key` each";
-                return Err(Problem::parameter(KEY_LOCATION, why));
-            }
-            let events: Vec<EventInput> = many(body, FIELD)?;
-            let requests = events.into_iter().enumerate().map(|(index, event)| {
-                checked(notify, event).map_err(|invalid| of_record(FIELD, index, invalid))
-            });
-            return Ok(Self::Many(requests.collect::<Result<_, _>>()?));
+/// Parses and checks the events in a body. Returns whether they are a list. `key` is the request's
+/// `Idempotency-Key`.
+fn read(
+    notify: &Notify,
+    body: &[u8],
+    key: Option<String>,
+) -> Result<(Vec<Request>, bool), Problem> {
+    if is_many(body, FIELD) {
+        if key.is_some() {
+            let why = "is for one event; give the events of a list a field `key` each";
+            return Err(Problem::parameter(KEY_LOCATION, why));
         }
-        let mut event: EventInput = one(body)?;
-        if let Some(key) = key {
-            if event.key.as_ref().is_some_and(|other| *other != key) {
-                let why = "differs from the field `key`; give one of them";
-                return Err(Problem::parameter(KEY_LOCATION, why));
-            }
-            event.key = Some(key);
-        }
-        Ok(Self::One(Box::new(checked(notify, event)?)))
+        let events: Vec<EventInput> = many(body, FIELD)?;
+        let requests = events.into_iter().enumerate().map(|(index, event)| {
+            checked(notify, event).map_err(|invalid| of_record(FIELD, index, invalid))
+        });
+        return Ok((requests.collect::<Result<_, _>>()?, true));
     }
+    let mut event: EventInput = one(body)?;
+    if let Some(key) = key {
+        if event.key.as_ref().is_some_and(|other| *other != key) {
+            let why = "differs from the field `key`; give one of them";
+            return Err(Problem::parameter(KEY_LOCATION, why));
+        }
+        event.key = Some(key);
+    }
+    Ok((vec![checked(notify, event)?], false))
 }
 
 fn checked(notify: &Notify, event: EventInput) -> Result<Request, Invalid> {

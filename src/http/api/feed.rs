@@ -4,18 +4,16 @@
 //! page ([`crate::engine::feed::cache`]). The entity tag is a hash of the page, so a withdrawn or
 //! renamed object changes it too.
 
-use std::str::FromStr;
-
 use actix_web::http::header::{self, ContentEncoding};
 use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder};
+use serde::Serialize;
 
 use super::access::Caller;
 use super::problem::{ApiResult, Problem};
 use super::request::{Call, refuse};
-use super::response::{Compression, KnownTags, accepts_gzip, entity_tag, gzipped, hash};
+use super::response::{Compression, accepts_gzip, entity_tag, gzipped, hash, is_known};
 use super::route::routes;
-use crate::domain::feed::Kinds;
-use crate::domain::feed::PageEnd;
+use crate::domain::feed::{Kinds, PageEnd};
 use crate::domain::{Invalid, NoticeKey, UserId, feed};
 use crate::engine::Error;
 use crate::engine::feed::cache::Tag;
@@ -38,22 +36,20 @@ const WORTH_COMPRESSING: usize = 1_200;
 async fn page(call: Call) -> ApiResult {
     let user: UserId = call.segment("id")?;
     polled(&call, &user, async {
-        let (grouped, request) = (call.parameter("group")?, request(&call, &user)?);
-        let feeds = call.app.feeds();
-        let page = match grouped {
-            None => feeds
-                .page(&request)
-                .await
-                .map(|page| page.map(|page| serde_json::to_vec(&page))),
-            Some(GroupBy::About) => feeds.groups(&request).await.map(|page| {
-                page.map(|mut page| {
-                    for group in &mut page.groups {
-                        let base = call.app.config.server.public_path();
-                        group.items_url.insert_str(0, base);
-                    }
-                    serde_json::to_vec(&page)
-                })
+        let request = request(&call, &user)?;
+        let (feeds, base) = (call.app.feeds(), call.app.config.server.public_path());
+        let page = match call.text("group") {
+            None => feeds.page(&request).await.map(to_json),
+            Some("about") => feeds.groups(&request).await.map(|mut page| {
+                for group in &mut page.answer.groups {
+                    group.items_url.insert_str(0, base);
+                }
+                to_json(page)
             }),
+            Some(other) => {
+                let why = "is unknown; the feed is grouped by about only";
+                return Err(refuse("group", &Invalid::new("group", other, why)));
+            }
         };
         page.map_err(|error| match error {
             Error::Invalid(invalid) => refuse(invalid.what, &invalid),
@@ -92,28 +88,12 @@ fn may_use_cache(call: &Call) -> bool {
     loads && matches!(call.req.extensions().get(), Some(Caller::User(_)))
 }
 
-enum GroupBy {
-    About,
-}
-
-impl FromStr for GroupBy {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let why = "is unknown; the feed is grouped by about only";
-        match text {
-            "about" => Ok(Self::About),
-            _ => Err(Invalid::new("group", text, why)),
-        }
-    }
-}
-
 /// `GET /v1/users/{id}/feed/count`
 async fn count(call: Call) -> ApiResult {
     let user: UserId = call.segment("id")?;
     polled(&call, &user, async {
         let counts = call.app.feeds().counts(&user, may_use_cache(&call)).await?;
-        Ok(counts.map(|counts| serde_json::to_vec(&counts)))
+        Ok(to_json(counts))
     })
     .await
 }
@@ -126,39 +106,48 @@ async fn mark(mut call: Call) -> ApiResult {
     Ok(HttpResponse::Ok().json(counts))
 }
 
+fn to_json(answer: Answer<impl Serialize>) -> Answer<Vec<u8>> {
+    answer.map(|answer| serde_json::to_vec(&answer).expect("what is on the wire is always JSON"))
+}
+
 /// Answers a poll with 304 if the client's entity tag is current. Skips `make`, which builds the
 /// answer, if the feed cache knows that.
 async fn polled(
     call: &Call,
     user: &UserId,
-    make: impl Future<Output = Result<Answer<serde_json::Result<Vec<u8>>>, Problem>>,
+    make: impl Future<Output = Result<Answer<Vec<u8>>, Problem>>,
 ) -> ApiResult {
     let (app, cache) = (&call.app, &call.app.feed_cache);
     let question = call.req.uri().path_and_query();
     let question = question.map_or("", |question| question.as_str());
-    let known = KnownTags::of(&call.req);
-    let cached = (!known.is_empty()).then(|| cache.tag(user, question));
-    if let Some(tag) = cached.flatten().filter(|tag| known.contain(tag)) {
-        app.metrics.fed("known");
-        return Ok(with_headers(HttpResponse::NotModified(), user, &tag).finish());
+    let respond = |mut response: HttpResponseBuilder, tag: &Tag, answer| {
+        app.metrics.fed(answer);
+        response
+            .insert_header(header::ETag(entity_tag(tag)))
+            .insert_header((header::CACHE_CONTROL, "private, no-cache"))
+            .append_header((header::VARY, "Accept-Encoding"))
+            .insert_header(("X-Poll-Interval", poll_interval(user)));
+        response
+    };
+    let is_conditional = call.req.headers().contains_key(header::IF_NONE_MATCH);
+    let cached = is_conditional.then(|| cache.tag(user, question)).flatten();
+    if let Some(tag) = cached.filter(|tag| is_known(&call.req, tag)) {
+        return Ok(respond(HttpResponse::NotModified(), &tag, "known").finish());
     }
     let before = cache.version_of_user(user);
     let Answer {
-        answer,
+        answer: body,
         about,
         as_of,
     } = make.await?;
-    let body = answer.expect("what is on the wire is always JSON");
     let tag = hash(&body);
     if let Some(before) = before {
         cache.put_tag(user, question, tag, before, &about, as_of);
     }
-    if known.contain(&tag) {
-        app.metrics.fed("unchanged");
-        return Ok(with_headers(HttpResponse::NotModified(), user, &tag).finish());
+    if is_known(&call.req, &tag) {
+        return Ok(respond(HttpResponse::NotModified(), &tag, "unchanged").finish());
     }
-    app.metrics.fed("made");
-    let mut response = with_headers(HttpResponse::Ok(), user, &tag);
+    let mut response = respond(HttpResponse::Ok(), &tag, "made");
     response.content_type("application/json");
     if body.len() < WORTH_COMPRESSING || !accepts_gzip(&call.req) {
         return Ok(response.body(body));
@@ -171,18 +160,4 @@ async fn polled(
 /// less, so that clients do not poll in step.
 fn poll_interval(user: &UserId) -> u32 {
     27 + NoticeKey::of(user.as_str()).0 % 7
-}
-
-/// Adds the headers that all answers to polls have.
-fn with_headers(
-    mut response: HttpResponseBuilder,
-    user: &UserId,
-    tag: &Tag,
-) -> HttpResponseBuilder {
-    response
-        .insert_header(header::ETag(entity_tag(tag)))
-        .insert_header((header::CACHE_CONTROL, "private, no-cache"))
-        .append_header((header::VARY, "Accept-Encoding"))
-        .insert_header(("X-Poll-Interval", poll_interval(user)));
-    response
 }

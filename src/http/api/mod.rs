@@ -28,7 +28,7 @@ mod users;
 pub use monitoring::Watched;
 pub use preview::{Of, Showing};
 pub use route::{Route, RouteTable};
-pub use server::{Bound, bind, serve};
+pub use server::{Bound, bind};
 pub use socket::{Listening, listen};
 
 /// The routes under `/v1`. They are matched in this order, so the most frequent come first.

@@ -27,8 +27,8 @@ routes! {METRICS under "/metrics":
 }
 
 routes! {HEALTH under "":
-    "/healthz" => {get open any: alive}
-    "/readyz" => {get open any: ready}
+    "/healthz" => {get open: alive}
+    "/readyz" => {get open: ready}
 }
 
 /// The longest time to wait for the store.
@@ -50,9 +50,7 @@ async fn ready(app: Data<App>) -> ApiResult {
         Ok(Err(error)) => Err(error.into()),
         Err(_) => {
             let detail = format!("the store did not answer within {PATIENCE:?}");
-            let mut problem = Problem::new(Code::StoreUnavailable, &detail);
-            problem.cause = Some(detail);
-            Err(problem)
+            Err(Problem::new(Code::StoreUnavailable, detail))
         }
     }
 }
@@ -64,11 +62,8 @@ async fn api_metrics(call: Call) -> ApiResult {
 
 /// `GET /metrics`
 async fn metrics(app: Data<App>) -> ApiResult {
-    let text = app.scrape().text().await.map_err(|error| {
-        let mut problem = Problem::new(Code::Internal, "the metrics cannot be written");
-        problem.cause = Some(error.to_string());
-        problem
-    })?;
+    let text = app.scrape().text().await;
+    let text = text.map_err(|error| Problem::internal(&error))?;
     Ok(HttpResponse::Ok()
         .content_type(CONTENT_TYPE)
         .insert_header((header::CACHE_CONTROL, "no-store"))

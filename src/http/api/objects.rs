@@ -4,13 +4,11 @@
 //! stays away until it is put again (P6).
 
 use actix_web::HttpResponse;
-use chrono::{DateTime, Utc};
-use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
 use super::request::{Call, of_record};
 use super::route::routes;
-use crate::domain::{Json, ModelName, Object, ObjectId, ObjectKey, Point, time};
+use crate::domain::{ModelName, Object, ObjectId, ObjectKey};
 use crate::engine::ingest::objects::key_of;
 use crate::wire::AcceptedCount;
 use crate::wire::feed::ObjectView;
@@ -18,45 +16,6 @@ use crate::wire::feed::ObjectView;
 routes! {ROUTES under "/v1":
     "/objects" => {post write bulk: post}
     "/objects/{model}/{id}" => {put write: put, get read: get, delete write: delete}
-}
-
-/// The body that replaces the object in the path.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ObjectInput {
-    #[serde(rename = "_id", alias = "id")]
-    key: Option<ObjectKey>,
-    #[serde(default = "yes")]
-    notifiable: bool,
-    title: Option<String>,
-    url: Option<String>,
-    image: Option<String>,
-    by: Option<String>,
-    #[serde(default, deserialize_with = "time::read_time_if_any")]
-    at: Option<DateTime<Utc>>,
-    place: Option<Point>,
-    #[serde(default)]
-    data: Json,
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl ObjectInput {
-    fn with_key(self, key: ObjectKey) -> Object {
-        Object {
-            key,
-            notifiable: self.notifiable,
-            title: self.title,
-            url: self.url,
-            image: self.image,
-            by: self.by,
-            at: self.at,
-            place: self.place,
-            data: self.data,
-        }
-    }
 }
 
 fn key(call: &Call) -> Result<ObjectKey, Problem> {
@@ -67,13 +26,24 @@ fn key(call: &Call) -> Result<ObjectKey, Problem> {
 /// `PUT /v1/objects/{model}/{id}`
 async fn put(mut call: Call) -> ApiResult {
     let key = key(&call)?;
-    let object: ObjectInput = call.one().await?;
+    let object: Object<Option<ObjectKey>> = call.one().await?;
     if let Some(other) = object.key.as_ref().filter(|other| **other != key) {
         return Err(Problem::body(format!(
             "id {other:?} is not the object of the path, {key:?}; leave it out"
         )));
     }
-    call.app.objects().put(vec![object.with_key(key)]).await?;
+    let object = Object {
+        key,
+        notifiable: object.notifiable,
+        title: object.title,
+        url: object.url,
+        image: object.image,
+        by: object.by,
+        at: object.at,
+        place: object.place,
+        data: object.data,
+    };
+    call.app.objects().put(vec![object]).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 

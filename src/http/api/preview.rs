@@ -66,7 +66,6 @@ pub struct Showing {
 /// The last result for one locale.
 #[derive(Default)]
 struct Built {
-    version: u64,
     sheets: Vec<Sheet>,
     board: Board,
 }
@@ -144,29 +143,24 @@ impl Showing {
 impl PreviewServer {
     /// Returns the overview of all sheets. Rebuilds them if a template was saved since.
     async fn board(&self, requested: Option<&str>) -> Board {
-        let version = version(self.showing.preview.config.mail.templates.as_deref());
-        let mut results = self.results.lock().await;
-        let results = &mut *results;
+        let preview = &self.showing.preview;
+        let version = version(preview.config.mail.templates.as_deref());
+        let results = &mut *self.results.lock().await;
         if results.version != version {
             results.version = version;
             // Building the sheets reports a broken catalog.
-            if let Ok(catalogs) = self.showing.preview.catalogs() {
-                results.catalogs = Some(catalogs);
-            }
+            results.catalogs = preview.catalogs().ok().or(results.catalogs.take());
         }
         let catalogs = results.catalogs.as_ref();
         let requested = requested.filter(|locale| !locale.is_empty());
         let locale = requested.and_then(|locale| catalogs?.nearest(locale).map(str::to_owned));
         let built = results.built.entry(locale.clone()).or_default();
-        if built.version == version {
+        if built.board.version == version {
             return built.board.clone();
         }
         let pictures = format!("http://{}/pictures", self.addr);
-        let (notes, trouble) = match self
-            .showing
-            .sheets(Some(&pictures), locale.as_deref())
-            .await
-        {
+        let sheets = self.showing.sheets(Some(&pictures), locale.as_deref());
+        let (notes, trouble) = match sheets.await {
             Ok((sheets, notes)) => {
                 built.sheets = sheets;
                 (notes, None)
@@ -179,12 +173,18 @@ impl PreviewServer {
             tag: tag.to_owned(),
             name,
         });
-        let sheets = built.sheets.iter().enumerate();
-        let summary = |(n, sheet)| summary(n, version, locale.as_deref(), sheet);
-        built.version = version;
+        let folder = locale.as_deref().unwrap_or(OWN);
+        let summary = |(n, sheet): (usize, &Sheet)| SheetSummary {
+            kind: sheet.kind.as_str(),
+            name: sheet.name.clone(),
+            subject: sheet.subject.clone(),
+            text: sheet.text.clone(),
+            html: format!("sheets/{folder}/{n}?{version:x}"),
+            bytes: sheet.html.len(),
+        };
         built.board = Board {
             version,
-            sheets: sheets.map(summary).collect(),
+            sheets: built.sheets.iter().enumerate().map(summary).collect(),
             locales: locales.collect(),
             spoken: self.showing.spoken.clone(),
             trouble,
@@ -197,18 +197,6 @@ impl PreviewServer {
 
 /// The path segment for each user's own locale.
 const OWN: &str = "own";
-
-fn summary(n: usize, version: u64, locale: Option<&str>, sheet: &Sheet) -> SheetSummary {
-    let locale = locale.unwrap_or(OWN);
-    SheetSummary {
-        kind: sheet.kind.as_str(),
-        name: sheet.name.clone(),
-        subject: sheet.subject.clone(),
-        text: sheet.text.clone(),
-        html: format!("sheets/{locale}/{n}?{version:x}"),
-        bytes: sheet.html.len(),
-    }
-}
 
 /// Returns a version that changes if a file in the folder is saved, created or removed; never 0.
 fn version(folder: Option<&Path>) -> u64 {
@@ -243,14 +231,10 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 impl Listening {
     /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
     pub async fn show(self, showing: Showing, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            self.addr.ip().is_loopback(),
-            "a preview is for this machine alone, and {} is not a loopback address",
-            self.addr
-        );
+        let Self { addr, listener } = self.local()?;
         let preview = Data::new(PreviewServer {
             showing,
-            addr: self.addr,
+            addr,
             results: Mutex::default(),
         });
         let file = |kind: &'static str, text: &'static str| {
@@ -271,7 +255,7 @@ impl Listening {
         .disable_signals()
         .shutdown_timeout(1)
         .shutdown_signal(stopped(stop))
-        .listen(self.listener)
+        .listen(listener)
         .context("listening")?;
         server.run().await.context("serving the preview")
     }

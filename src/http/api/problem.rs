@@ -3,7 +3,6 @@
 //! A code never changes its meaning (P10). `docs/api.md` explains each code, and a test compares
 //! the two. The causes of internal errors are logged and never sent to clients.
 
-use std::fmt;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
@@ -12,6 +11,7 @@ use actix_web::web::Data;
 use actix_web::{HttpResponse, ResponseError};
 
 use crate::app::App;
+use crate::domain::text::error_chain;
 use crate::domain::{Invalid, Kind, UserId};
 use crate::engine;
 use crate::wire::ProblemDetails;
@@ -99,11 +99,8 @@ codes! {
 }
 
 /// Tells clients that a failed request may have taken effect.
-const REPEATABLE: &str =
-    "whether something was changed is not known, and the request can be repeated";
-/// Tells them the same about events without a key.
-const NOT_REPEATABLE: &str = "whether something was accepted is not known, \
-    and an event without a key that is sent again is another event";
+const REPEATABLE: &str = "whether anything was changed is not known; it can be repeated, but an \
+                          event without a key would then be accepted twice";
 
 /// The result of a handler.
 pub(super) type ApiResult = Result<HttpResponse, Problem>;
@@ -112,7 +109,8 @@ pub(super) type ApiResult = Result<HttpResponse, Problem>;
 const INTERNAL: &str = "something went wrong inside; the log says what";
 
 /// A failed request, and why it failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {detail}", code.as_str())]
 pub struct Problem {
     /// The code for programs.
     pub code: Code,
@@ -179,33 +177,20 @@ impl Problem {
         }
     }
 
-    /// Warns that events without a key would be accepted twice if the request is repeated.
-    pub fn without_keys(self) -> Self {
-        match self.code {
-            Code::StoreUnavailable | Code::TimedOut => Self {
-                detail: self.detail.replace(REPEATABLE, NOT_REPEATABLE),
-                ..self
-            },
-            _ => self,
-        }
-    }
-
     /// Creates the problem for a request that exceeded the time limit.
     pub fn timed_out(patience: Duration) -> Self {
         let detail = format!("the request took longer than {patience:?}; {REPEATABLE}");
         Self::new(Code::TimedOut, detail)
     }
 
-    /// Creates the problem for a request whose work on another thread was stopped.
-    pub fn stopped(cause: &(dyn std::error::Error + 'static)) -> Self {
+    /// Creates the problem for an internal error.
+    pub fn internal(cause: &dyn std::error::Error) -> Self {
         Self::inside(Code::Internal, INTERNAL, cause)
     }
 
-    fn inside(code: Code, detail: &str, cause: &(dyn std::error::Error + 'static)) -> Self {
-        let chain = std::iter::successors(Some(cause), |error| error.source());
-        let chain: Vec<String> = chain.map(ToString::to_string).collect();
+    fn inside(code: Code, detail: &str, cause: &dyn std::error::Error) -> Self {
         Self {
-            cause: Some(chain.join(": ")),
+            cause: Some(error_chain(cause)),
             ..Self::new(code, detail)
         }
     }
@@ -214,16 +199,15 @@ impl Problem {
 /// Invalid values come from the body unless a handler reports another location.
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
-        let code = match invalid.kind {
-            Kind::Value => Code::InvalidBody,
-            Kind::Limit => Code::LimitExceeded,
-            Kind::Time => Code::TimeOutOfRange,
-            Kind::Type => Code::UnknownType,
+        let (code, place) = match invalid.kind {
+            Kind::Value => (Code::InvalidBody, None),
+            Kind::Limit => (Code::LimitExceeded, None),
+            Kind::Time => (Code::TimeOutOfRange, None),
+            Kind::Type => (Code::UnknownType, Some("type".to_owned())),
         };
-        let problem = Self::new(code, invalid.to_string());
-        match code {
-            Code::UnknownType => problem.at("type"),
-            _ => problem,
+        Self {
+            location: place,
+            ..Self::new(code, invalid.to_string())
         }
     }
 }
@@ -238,14 +222,8 @@ impl From<engine::Error> for Problem {
                 &format!("the store does not answer; {REPEATABLE}"),
                 &error,
             ),
-            error => Self::inside(Code::Internal, INTERNAL, &error),
+            error => Self::internal(&error),
         }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.as_str(), self.detail)
     }
 }
 

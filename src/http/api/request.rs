@@ -24,7 +24,7 @@ use serde::de::{
 use serde_path_to_error::{Deserializer as PathDeserializer, Track};
 
 use super::problem::{Code, Problem};
-use super::route::{MatchedRoute, decode, segment};
+use super::route::{decode, matched, segment};
 use crate::app::App;
 use crate::domain::{Invalid, Kind};
 use crate::engine::ingest::notify::MAX_REQUESTS;
@@ -50,14 +50,12 @@ impl FromRequest for Call {
     type Future = Ready<Result<Self, Problem>>;
 
     fn from_request(req: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
-        let (app, route) = (req.app_data::<Data<App>>(), MatchedRoute::of(req));
+        let (app, route) = (req.app_data::<Data<App>>(), matched(req));
         let (Some(app), Some(route)) = (app.cloned(), route) else {
             let detail = "something went wrong inside: the route is in no table";
             return ready(Err(Problem::new(Code::Internal, detail)));
         };
-        let known = route.parameters;
-        let parameters = known.map_or(Ok(Vec::new()), |known| parameters(req, known));
-        ready(parameters.map(|parameters| Self {
+        ready(parameters(req, route.parameters).map(|parameters| Self {
             app,
             req: req.clone(),
             parameters,
@@ -237,7 +235,7 @@ async fn parse_body<T: Send + 'static>(
         return parser(&body);
     }
     let parsed = web::block(move || parser(&body)).await;
-    parsed.unwrap_or_else(|stopped| Err(Problem::stopped(&stopped)))
+    parsed.unwrap_or_else(|stopped| Err(Problem::internal(&stopped)))
 }
 
 /// Parses one record.

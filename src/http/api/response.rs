@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{self, AcceptEncoding, Encoding, EntityTag, Header, IfNoneMatch};
+use actix_web::http::header::{AcceptEncoding, Encoding, EntityTag, Header, IfNoneMatch};
 pub(super) use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
@@ -23,28 +23,13 @@ pub(super) fn entity_tag(hash: &[u8; 16]) -> EntityTag {
     EntityTag::new_weak(hex::encode(hash))
 }
 
-/// The tags in `If-None-Match` (RFC 9110, 13.1.2); `None` without a readable header.
-pub(super) struct KnownTags(Option<IfNoneMatch>);
-
-impl KnownTags {
-    pub(super) fn of(req: &HttpRequest) -> Self {
-        let is_given = req.headers().contains_key(header::IF_NONE_MATCH);
-        Self(is_given.then(|| IfNoneMatch::parse(req).ok()).flatten())
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    pub(super) fn contain(&self, hash: &[u8; 16]) -> bool {
-        match &self.0 {
-            Some(IfNoneMatch::Any) => true,
-            Some(IfNoneMatch::Items(tags)) => {
-                let tag = entity_tag(hash);
-                tags.iter().any(|known| known.weak_eq(&tag))
-            }
-            None => false,
-        }
+/// Returns whether `If-None-Match` names the body with this hash (RFC 9110, 13.1.2).
+pub(super) fn is_known(req: &HttpRequest, hash: &[u8; 16]) -> bool {
+    let tag = entity_tag(hash);
+    match IfNoneMatch::parse(req) {
+        Ok(IfNoneMatch::Any) => true,
+        Ok(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(&tag)),
+        Err(_) => false,
     }
 }
 

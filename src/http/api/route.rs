@@ -41,8 +41,8 @@ pub struct Route {
     pub scope: Option<Scope>,
     /// Whether a user token opens the route for the user in its path, `{id}`.
     pub own: bool,
-    /// The query parameters, all optional. Others are rejected. `None` ignores all.
-    pub parameters: Option<&'static [&'static str]>,
+    /// The query parameters, all optional. Handlers that take a `Call` reject others.
+    pub parameters: &'static [&'static str],
     /// The largest body, in bytes.
     pub body_limit: usize,
 }
@@ -86,7 +86,7 @@ impl Route {
             path,
             scope: None,
             own: false,
-            parameters: Some(&[]),
+            parameters: &[],
             body_limit: BODY_LIMIT,
         }
     }
@@ -129,18 +129,7 @@ impl Route {
     }
 
     pub(super) const fn takes(self, parameters: &'static [&'static str]) -> Self {
-        Self {
-            parameters: Some(parameters),
-            ..self
-        }
-    }
-
-    /// Ignores all parameters.
-    pub(super) const fn any(self) -> Self {
-        Self {
-            parameters: None,
-            ..self
-        }
+        Self { parameters, ..self }
     }
 
     /// Calls the handler if the caller may call this route.
@@ -150,7 +139,7 @@ impl Route {
         next: Next<B>,
     ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
         if let Some(matched) = req.extensions().get::<MatchedRoute>() {
-            matched.0.set(Some(self));
+            matched.set(Some(self));
         }
         match self.check(&req).await {
             Ok(()) => Ok(next.call(req).await?.map_into_left_body()),
@@ -214,29 +203,14 @@ pub(super) fn wrong_method(req: &HttpRequest, methods: &[&str]) -> Result<&'stat
     Err(Problem::method_not_allowed(req.method().as_str(), allow))
 }
 
-/// The matched route of a request, once it is known. Clones share it.
+/// The matched route of a request, once it is known; `None` if no table has it. Clones share it.
 ///
 /// Looking it up again by the request's path would cost more than answering a poll.
-#[derive(Clone, Default)]
-pub(super) struct MatchedRoute(Rc<Cell<Option<&'static Route>>>);
+pub(super) type MatchedRoute = Rc<Cell<Option<&'static Route>>>;
 
-impl MatchedRoute {
-    /// Attaches an empty record to a request.
-    pub(super) fn attach(req: &ServiceRequest) -> Self {
-        let matched = Self::default();
-        req.extensions_mut().insert(matched.clone());
-        matched
-    }
-
-    /// Returns the route; `None` if no table has it.
-    pub(super) fn get(&self) -> Option<&'static Route> {
-        self.0.get()
-    }
-
-    /// Returns the route of a request; `None` if no table has it.
-    pub(super) fn of(req: &HttpRequest) -> Option<&'static Route> {
-        req.extensions().get::<Self>()?.get()
-    }
+/// Returns the route of a request; `None` if no table has it.
+pub(super) fn matched(req: &HttpRequest) -> Option<&'static Route> {
+    req.extensions().get::<MatchedRoute>()?.get()
 }
 
 /// Parses the path segment that the route calls `{name}`. It may contain any percent-encoded
@@ -254,7 +228,7 @@ pub(super) fn segment<T: FromStr<Err = Invalid>>(
 
 /// Returns the segment undecoded, because the router's decoder changes invalid UTF-8.
 fn raw_segment<'a>(req: &'a HttpRequest, name: &str) -> Option<&'a str> {
-    let mut pattern = MatchedRoute::of(req)?.path.split('/');
+    let mut pattern = matched(req)?.path.split('/');
     let index = pattern.position(|part| part.trim_matches(['{', '}']) == name)?;
     req.uri().path().split('/').nth(index)
 }

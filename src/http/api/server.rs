@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::error::{InternalError, PayloadError};
+use actix_web::http::Uri;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use actix_web::http::{Method, Uri};
 use actix_web::middleware::{Condition, Next, from_fn};
 use actix_web::web::{self, Bytes, Data, ServiceConfig};
 use actix_web::{Error, HttpMessage, HttpServer};
@@ -66,39 +66,28 @@ pub struct Bound {
 ///
 /// Fails if the server key is empty or the address cannot be bound.
 pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
-    let gate = gate(&app, key.as_ref())?;
-    Ok(listen(app.config.server.listen)?.bound(app, gate, None))
-}
-
-fn gate(app: &App, key: &str) -> anyhow::Result<Gate> {
-    let key = key.trim();
-    anyhow::ensure!(
-        !key.is_empty(),
-        "the server key is empty, and would let everybody in"
-    );
-    Ok(Gate::new(app, key))
+    listen(app.config.server.listen)?.bound(app, key.as_ref(), None)
 }
 
 impl Listening {
-    fn bound(self, app: App, gate: Gate, demo: Option<Gallery>) -> Bound {
-        Bound {
+    fn bound(self, app: App, key: &str, demo: Option<Gallery>) -> anyhow::Result<Bound> {
+        let key = key.trim();
+        anyhow::ensure!(
+            !key.is_empty(),
+            "the server key is empty, and would admit all requests"
+        );
+        Ok(Bound {
             addr: self.addr,
             listener: self.listener,
+            gate: Gate::new(&app, key),
             app,
-            gate,
             demo,
-        }
+        })
     }
 
     /// Creates a server that also serves the demo. Fails unless the address is a loopback address.
     pub fn demo(self, app: App, key: impl AsRef<str>, gallery: Gallery) -> anyhow::Result<Bound> {
-        anyhow::ensure!(
-            self.addr.ip().is_loopback(),
-            "a demo is for this machine alone, and {} is not a loopback address",
-            self.addr
-        );
-        let gate = gate(&app, key.as_ref())?;
-        Ok(self.bound(app, gate, Some(gallery)))
+        self.local()?.bound(app, key.as_ref(), Some(gallery))
     }
 }
 
@@ -177,15 +166,6 @@ impl Bound {
     }
 }
 
-/// Binds the configured address and serves until `stop` becomes true.
-pub async fn serve(
-    app: App,
-    key: impl AsRef<str>,
-    stop: watch::Receiver<bool>,
-) -> anyhow::Result<()> {
-    bind(app, key)?.run(stop).await
-}
-
 /// Limits the time of a request, and logs and counts its outcome. The log contains the route but
 /// no path or query, because these contain user ids. Disables content sniffing.
 async fn observe(
@@ -199,20 +179,13 @@ async fn observe(
         let context = &app.as_ref()?.context;
         Some(context.ids.next(context.clock.now()))
     });
-    let matched = MatchedRoute::attach(&req);
+    let matched = MatchedRoute::default();
+    req.extensions_mut().insert(matched.clone());
     let span = tracing::error_span!("request", request = %id.to_str().unwrap_or_default());
     let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req));
     let answer = answer.instrument(span.clone()).await;
     let _entered = span.enter();
-    let answer = answer.unwrap_or_else(|_| {
-        let problem = Problem::timed_out(REQUEST_PATIENCE);
-        // At this point it is unknown whether the events have keys.
-        let path = matched.get().map(|route| route.path);
-        Err(match method == Method::POST && path == Some("/v1/events") {
-            true => problem.without_keys().into(),
-            false => problem.into(),
-        })
-    });
+    let answer = answer.unwrap_or_else(|_| Err(Problem::timed_out(REQUEST_PATIENCE).into()));
     let (status, error) = match &answer {
         Ok(response) => (response.status(), response.response().error()),
         Err(error) => (error.as_response_error().status_code(), Some(error)),
@@ -232,17 +205,15 @@ async fn observe(
     let problem = error.and_then(|error| error.as_error::<Problem>());
     let code = problem.map_or("", |problem| problem.code.as_str());
     if status >= 500 {
-        let of_page = |response: &ServiceResponse<_>| {
+        let of_page = answer.as_ref().ok().and_then(|response| {
             let extensions = response.response().extensions();
             extensions
                 .get::<pages::Cause>()
                 .map(|cause| cause.0.clone())
-        };
-        let cause = problem.and_then(|problem| problem.cause.clone());
-        let cause = cause.or_else(|| answer.as_ref().ok().and_then(of_page));
+        });
         // Without a cause, log the problem itself.
-        let cause = cause.or_else(|| problem.map(ToString::to_string));
-        let cause = cause.unwrap_or_default();
+        let of_problem = problem.map(|it| it.cause.clone().unwrap_or_else(|| it.to_string()));
+        let cause = of_page.or(of_problem).unwrap_or_default();
         tracing::error!(%method, route = &*route, status, code, cause, "a request failed");
     } else {
         tracing::debug!(%method, route = &*route, status, code, "a request was answered");

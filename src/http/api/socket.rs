@@ -33,6 +33,15 @@ pub struct Listening {
     pub(super) listener: TcpListener,
 }
 
+impl Listening {
+    /// Fails unless the address is a loopback address.
+    pub(super) fn local(self) -> anyhow::Result<Self> {
+        let addr = self.addr;
+        anyhow::ensure!(addr.ip().is_loopback(), "{addr} is not a loopback address");
+        Ok(self)
+    }
+}
+
 /// Binds an address. Needs a Tokio runtime.
 pub fn listen(wanted: SocketAddr) -> anyhow::Result<Listening> {
     let listener = socket(wanted).with_context(|| format!("listening on {wanted}"))?;

@@ -9,14 +9,14 @@ use actix_web::http::header::{self, ContentEncoding};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::response::{Compression, KnownTags, accepts_gzip, entity_tag, gzipped, hash};
+use super::response::{Compression, accepts_gzip, entity_tag, gzipped, hash, is_known};
 use super::route::routes;
 use crate::app::App;
 use crate::wire::OPENAPI;
 
 routes! {ROUTES under "":
-    "/widget.js" => {get open any: widget}
-    "/openapi.json" => {get open any: openapi}
+    "/widget.js" => {get open: widget}
+    "/openapi.json" => {get open: openapi}
 }
 
 static WIDGET: LazyLock<String> =
@@ -56,7 +56,7 @@ static WIDGET_HASH: LazyLock<[u8; 16]> = LazyLock::new(|| hash(WIDGET.as_bytes()
 
 /// `GET /widget.js`
 async fn widget(req: HttpRequest) -> HttpResponse {
-    let is_known = KnownTags::of(&req).contain(&WIDGET_HASH);
+    let is_known = is_known(&req, &WIDGET_HASH);
     let mut response = match is_known {
         true => HttpResponse::NotModified(),
         false => HttpResponse::Ok(),

@@ -3,7 +3,7 @@
 //! Each event contains the current counts and the cursor as its id, so a client can resume without
 //! a log. A stream reads the counts after a change notice for its user, and every 30 seconds at an
 //! offset of its own. `feed.streams` limits the streams, [`MAX_PER_USER`] those of one user, and
-//! [`NOTICE_READS`] and [`PERIODIC_READS`] the concurrent reads. Start with [`Live::next`].
+//! [`READS`] the concurrent reads. Start with [`Live::next`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,9 +31,8 @@ routes! {ROUTES under "/v1":
 
 /// The maximum number of streams per user and process. One more ends the oldest.
 const MAX_PER_USER: usize = 5;
-/// The maximum numbers of concurrent reads: after change notices, and without one.
-const NOTICE_READS: usize = 16;
-const PERIODIC_READS: usize = 4;
+/// The maximum number of concurrent reads.
+const READS: usize = 16;
 /// The longest silence of a stream: a comment follows. Proxies cut silent connections, some after
 /// 20 seconds.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -48,8 +47,7 @@ const RETRY_WAIT: Duration = Duration::from_secs(2);
 /// All streams of a process.
 pub(super) struct Streams {
     places: Arc<Semaphore>,
-    notice_reads: Arc<Semaphore>,
-    periodic_reads: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
     /// Whether the last read failed.
     is_failing: AtomicBool,
     of: Mutex<HashMap<UserId, VecDeque<Arc<Notify>>>>,
@@ -60,8 +58,7 @@ impl Streams {
     pub(super) fn new(most: usize, stop: watch::Receiver<bool>) -> Self {
         Self {
             places: Arc::new(Semaphore::new(most)),
-            notice_reads: Arc::new(Semaphore::new(NOTICE_READS)),
-            periodic_reads: Arc::new(Semaphore::new(PERIODIC_READS)),
+            reads: Arc::new(Semaphore::new(READS)),
             is_failing: AtomicBool::new(false),
             of: Mutex::default(),
             stop,
@@ -138,8 +135,6 @@ struct Live {
     /// When the next comment and the next read are due.
     heartbeat_at: Instant,
     read_at: Instant,
-    /// Whether a change notice caused the next read.
-    has_notice: bool,
     /// The wait after that read, without a change notice.
     next: Duration,
 }
@@ -158,7 +153,6 @@ async fn stream(call: Call, streams: Data<Streams>) -> ApiResult {
     }
     let now = Instant::now();
     let live = Live {
-        has_notice: true,
         next: offset(&user),
         subscription: app.feed_cache.subscribe(&user),
         stop: streams.stop.clone(),
@@ -200,31 +194,26 @@ impl Live {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             let is_due = self.read_at <= Instant::now();
-            let streams = &self.place.streams;
-            let permits = match self.has_notice {
-                true => Arc::clone(&streams.notice_reads),
-                false => Arc::clone(&streams.periodic_reads),
-            };
+            let permits = Arc::clone(&self.place.streams.reads);
             let permit = tokio::select! {
                 _ = self.stop.wait_for(|stop| *stop) => return None,
                 () = tokio::time::sleep_until(self.end) => return None,
                 () = self.place.replaced.notified() => return None,
                 // A stream that already waits for its permit ignores further notices.
-                _ = self.subscription.changes.changed(), if !(is_due && self.has_notice) => {
+                _ = self.subscription.changes.changed(), if !is_due => {
                     tokio::time::sleep(NOTICE_WINDOW).await;
-                    (self.read_at, self.has_notice) = (Instant::now(), true);
+                    self.read_at = Instant::now();
                     continue;
                 }
                 () = tokio::time::sleep_until(self.read_at), if !is_due => continue,
                 permit = permits.acquire_owned(), if is_due => {
-                    permit.expect("nobody closes this semaphore")
+                    permit.expect("this semaphore is never closed")
                 }
                 () = tokio::time::sleep_until(self.heartbeat_at) => {
                     self.heartbeat_at = Instant::now() + HEARTBEAT;
                     return Some(Bytes::from_static(b":\n\n"));
                 }
             };
-            self.has_notice = false;
             self.read_at = Instant::now() + std::mem::replace(&mut self.next, PERIOD);
             if self.is_of_earlier_user().await {
                 return None;
@@ -262,7 +251,7 @@ impl Live {
                 if !streams.is_failing.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "streams cannot read the counts of feeds, and will try again");
                 }
-                (self.read_at, self.has_notice) = (Instant::now() + RETRY_WAIT, true);
+                self.read_at = Instant::now() + RETRY_WAIT;
                 return None;
             }
         };

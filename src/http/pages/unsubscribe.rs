@@ -109,18 +109,20 @@ impl Contents {
         };
         let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
         let ended = stop.holds(&user, follows, default, policies);
-        let mut others = Others::Silent;
-        if ended && shared_address(link, &user, &stop).is_some() {
-            others = match app.people().others_to_stop(&user, &stop, 1).await {
-                Ok(left) if !left.is_empty() => Others::Offered,
-                Ok(_) if has_stopped_others => Others::Ended,
-                Ok(_) => Others::Silent,
-                Err(error) => {
+        let others = match shared_address(link, &user, &stop) {
+            Some(_) if ended => {
+                let left = app.people().others_to_stop(&user, &stop, 1).await;
+                let left = left.inspect_err(|error| {
                     tracing::warn!(%error, "other records with an address cannot be looked up");
-                    Others::Silent
+                });
+                match left {
+                    Ok(left) if !left.is_empty() => Others::Offered,
+                    Ok(_) if has_stopped_others => Others::Ended,
+                    _ => Others::Silent,
                 }
-            };
-        }
+            }
+            _ => Others::Silent,
+        };
         let with = |stop| Link {
             stop,
             ..link.clone()

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::form::Unreadable;
 use crate::app::App;
+use crate::domain::text::error_chain;
 use crate::domain::{BrandName, EventType, Invalid, Mandate, User};
 use crate::engine;
 use crate::engine::access::links::{Link, LinkError};
@@ -190,12 +191,7 @@ fn policy(html: &str) -> String {
     )
 }
 
-fn with_cause(
-    mut response: HttpResponse,
-    error: &(dyn std::error::Error + 'static),
-) -> HttpResponse {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    let chain: Vec<String> = chain.map(ToString::to_string).collect();
-    response.extensions_mut().insert(Cause(chain.join(": ")));
+fn with_cause(mut response: HttpResponse, error: &dyn std::error::Error) -> HttpResponse {
+    response.extensions_mut().insert(Cause(error_chain(error)));
     response
 }
