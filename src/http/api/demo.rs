@@ -190,7 +190,9 @@ pub(super) async fn local<B: MessageBody>(
     // A target in absolute form overrides the header (RFC 9112, 3.2.2).
     let target = req.uri().authority();
     let is_here = is_local(host) && target.is_none_or(|target| is_local(target.as_str()));
-    let changes = req.method() == Method::POST && req.path().starts_with("/demo/");
+    // The path as the router matches it, decoded.
+    let path = req.match_info().as_str();
+    let changes = req.method() == Method::POST && path.starts_with("/demo/");
     let (detail, place) = if !is_here {
         let detail =
             "the demo answers to the names of this machine alone, such as 127.0.0.1 and localhost";
