@@ -63,8 +63,8 @@ pub const MAX_TEXT: usize = 16 << 10;
 /// The most `data`, in bytes of JSON. It keeps every record below MongoDB's limit of 16 MB.
 pub const MAX_DATA: usize = 1 << 20;
 
-/// The record of an object, as feeds and emails show it. Its key is optional in a request whose path
-/// names it.
+/// The record of an object, as feeds and emails show it. Its key is optional in a request whose
+/// path names it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Object<K = ObjectKey> {

@@ -23,6 +23,11 @@ pub mod user;
 /// The description of the API in OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");
 
+/// Returns the JSON of an answer.
+pub(crate) fn to_json(answer: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(answer).expect("what is on the wire is always JSON")
+}
+
 /// The answer to an accepted list of records.
 #[derive(Debug, Serialize)]
 pub struct AcceptedCount {

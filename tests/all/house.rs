@@ -85,7 +85,14 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("lettre", &["email"]),
     ("minijinja", &["render"]),
-    ("moka", &["engine/directory/starts", "engine/feed/cache"]),
+    (
+        "moka",
+        &[
+            "email/pinned",
+            "engine/directory/starts",
+            "engine/feed/cache",
+        ],
+    ),
     ("mongodb", &["store/mongo"]),
     ("prometheus_client", &["metrics"]),
     ("reqwest", &["email", "operate/probe"]),

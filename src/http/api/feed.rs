@@ -6,7 +6,6 @@
 
 use actix_web::http::header::{self, ContentEncoding};
 use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder};
-use serde::Serialize;
 
 use super::access::Caller;
 use super::problem::{ApiResult, Problem};
@@ -18,6 +17,7 @@ use crate::domain::{Invalid, NoticeKey, UserId, feed};
 use crate::engine::Error;
 use crate::engine::feed::cache::Tag;
 use crate::engine::feed::{Answer, MarksInput, Request};
+use crate::wire::to_json;
 
 routes! {ROUTES under "/v1":
     "/users/{id}/feed" => {get read own [
@@ -39,12 +39,15 @@ async fn page(call: Call) -> ApiResult {
         let request = request(&call, &user)?;
         let (feeds, base) = (call.app.feeds(), call.app.config.server.public_path());
         let page = match call.text("group") {
-            None => feeds.page(&request).await.map(to_json),
+            None => feeds
+                .page(&request)
+                .await
+                .map(|page| page.map(|page| to_json(&page))),
             Some("about") => feeds.groups(&request).await.map(|mut page| {
                 for group in &mut page.answer.groups {
                     group.items_url.insert_str(0, base);
                 }
-                to_json(page)
+                page.map(|page| to_json(&page))
             }),
             Some(other) => {
                 let why = "is unknown; the feed is grouped by about only";
@@ -93,7 +96,7 @@ async fn count(call: Call) -> ApiResult {
     let user: UserId = call.segment("id")?;
     polled(&call, &user, async {
         let counts = call.app.feeds().counts(&user, may_use_cache(&call)).await?;
-        Ok(to_json(counts))
+        Ok(counts.map(|counts| to_json(&counts)))
     })
     .await
 }
@@ -104,10 +107,6 @@ async fn mark(mut call: Call) -> ApiResult {
     let marks: MarksInput = call.one().await?;
     let counts = call.app.feeds().mark(&user, marks).await?;
     Ok(HttpResponse::Ok().json(counts))
-}
-
-fn to_json(answer: Answer<impl Serialize>) -> Answer<Vec<u8>> {
-    answer.map(|answer| serde_json::to_vec(&answer).expect("what is on the wire is always JSON"))
 }
 
 /// Answers a poll with 304 if the client's entity tag is current. Skips `make`, which builds the

@@ -13,7 +13,6 @@ use super::route::routes;
 use crate::app::App;
 use crate::domain::Address;
 use crate::domain::address::Cursor;
-use crate::email::Provider;
 use crate::engine::feedback::Error;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::wire::AcceptedCount;
@@ -85,7 +84,7 @@ async fn report(mut call: Call) -> ApiResult {
     let header = |name: &str| call.req.headers().get(name)?.to_str().ok();
     let reports = service.verify(provider.name, &header, &body).await;
     let reports = reports.map_err(|error| match error {
-        Error::Unreadable(why) => unreadable(provider, why, &call.app),
+        Error::Unreadable(why) => unreadable(provider.name, provider.sns.is_some(), why, &call.app),
         error => problem(error),
     })?;
     let outcome = service.take(reports).await.map_err(problem)?;
@@ -95,11 +94,10 @@ async fn report(mut call: Call) -> ApiResult {
 
 /// Answers a verified report without a readable item, so that the provider retries it. SNS gives
 /// up after a 4xx status.
-fn unreadable(provider: &Provider, why: String, app: &App) -> Problem {
+fn unreadable(provider: &str, uses_sns: bool, why: String, app: &App) -> Problem {
     app.metrics.unreadable_reports(1);
-    let name = provider.name;
-    tracing::warn!(name, "a verified report of a provider cannot be read: {why}");
-    match provider.sns.is_some() {
+    tracing::warn!(provider, "a verified report cannot be read: {why}");
+    match uses_sns {
         true => Problem::new(Code::Internal, why),
         false => problem(Error::Unreadable(why)),
     }

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::domain::text::error_chain;
 use crate::domain::{Invalid, Kind, UserId};
 use crate::engine;
-use crate::wire::ProblemDetails;
+use crate::wire::{ProblemDetails, to_json};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $name:literal, $status:ident;)*) => {
@@ -259,7 +259,7 @@ impl ResponseError for Problem {
         if let Some(header) = of_code {
             response.insert_header(header);
         }
-        response.body(serde_json::to_vec(&details).expect("text and numbers are always JSON"))
+        response.body(to_json(&details))
     }
 }
 

@@ -24,6 +24,7 @@ use super::route::routes;
 use crate::app::App;
 use crate::domain::{NoticeKey, UserId};
 use crate::engine::feed::cache::Subscription;
+use crate::wire::to_json;
 
 routes! {ROUTES under "/v1":
     "/users/{id}/feed/stream" => {get read own: stream}
@@ -255,7 +256,7 @@ impl Live {
                 return None;
             }
         };
-        let data = serde_json::to_vec(&counts).expect("what is on the wire is always JSON");
+        let data = to_json(&counts);
         if data == self.last {
             return None;
         }
