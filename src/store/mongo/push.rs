@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bson::raw::{CStr, CString, RawArrayBuf, cstr};
-use bson::{RawDocumentBuf, doc, rawdoc};
+use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
-use super::bulk::{Outcome, STATEMENTS, Verb, defect};
+use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
 use super::codec::{RawStack, event_document};
-use super::reads::at_once;
+use super::reads::{at_once, document};
 use super::{Mongo, object_id};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
 use crate::store::{Pushed, Pushes, Result};
@@ -26,6 +26,10 @@ const WRITES: usize = 2;
 /// The maximum length of a short list. Comparing it with the stack costs less than finding out
 /// whether the stack has entries of its fan-outs.
 const SHORT: usize = 4;
+/// The minimum number of users with the same list for a shared statement.
+const MANY: usize = 32;
+/// The maximum number of users of a shared statement.
+const TOGETHER: u64 = 250;
 
 /// A push in progress.
 pub(super) struct Push<'a> {
@@ -110,6 +114,7 @@ impl<'a> Push<'a> {
             existing = self.refused(inserted.await?)?;
         }
         let failed = existing.len();
+        existing = self.add_together(existing).await?;
         let (refused, created) = self.add(existing, |item| self.list(item)).await?;
         // If more than a third of the inserts fail, they cost more than the others save.
         let mostly_new = match is_insert {
@@ -118,6 +123,88 @@ impl<'a> Push<'a> {
         };
         self.mostly_new.store(mostly_new, Ordering::Relaxed);
         Ok(refused)
+    }
+
+    /// Adds to stacks with one statement for many users, if few other stacks lie between theirs.
+    /// Returns the users who did not get their list.
+    ///
+    /// Such a statement costs the server a third of one for each user. It names a range of users,
+    /// because `$in` alone reads the whole clustered collection on MongoDB 6.0. A router sends it to
+    /// all shards, so there it is not used.
+    async fn add_together(&self, people: Vec<usize>) -> Result<Vec<usize>> {
+        if people.len() < MANY || self.store.is_routed().await? {
+            return Ok(people);
+        }
+        let mut groups = BTreeMap::<usize, Vec<usize>>::new();
+        for item in people {
+            groups
+                .entry(self.pushes.people[item].1)
+                .or_default()
+                .push(item);
+        }
+        let mut left = Vec::new();
+        for (list, mut group) in groups {
+            group.sort_by_key(|item| self.user(*item));
+            if self.is_dense(&group).await? {
+                group = self.add_to_group(&self.lists[list], group).await?;
+            }
+            left.extend(group);
+        }
+        Ok(left)
+    }
+
+    /// Returns whether these sorted users own at least an eighth of the stacks between them. First
+    /// checks those in the middle, which costs less.
+    async fn is_dense(&self, sorted: &[usize]) -> Result<bool> {
+        if sorted.len() < MANY {
+            return Ok(false);
+        }
+        let middle = (sorted.len() - MANY) / 2;
+        for part in [&sorted[middle..middle + MANY], sorted] {
+            let (first, last) = (self.user(part[0]), self.user(part[part.len() - 1]));
+            let (range, most) = (doc! {"$gte": first, "$lte": last}, part.len() as u64 * 8);
+            let range = doc! {"_id": range};
+            let count = self
+                .store
+                .count_matching(&self.collection, range, Some(most + 1));
+            if count.await? > most {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds a list to these sorted users' stacks. Returns the users whose stacks lack entries.
+    async fn add_to_group(&self, list: &Statement, mut group: Vec<usize>) -> Result<Vec<usize>> {
+        let size = WEIGHT / (self.cap * list.count).max(1) as u64;
+        let parts: Vec<&[usize]> = group.chunks(size.clamp(1, TOGETHER) as usize).collect();
+        let ids = |part: &[usize]| {
+            let (first, last) = (self.user(part[0]), self.user(part[part.len() - 1]));
+            let users = RawArrayBuf::from_iter(part.iter().map(|item| self.user(*item)));
+            rawdoc! {"$gte": first, "$lte": last, "$in": users}
+        };
+        let add = |part: usize| {
+            let weight = list.weight * parts[part].len() as u64;
+            (list.statement(ids(parts[part]), cstr!("multi")), weight)
+        };
+        let all = (0..parts.len()).collect();
+        let outcome = self
+            .store
+            .bulk(Verb::Update, &self.collection, all, add)
+            .await?;
+        if outcome.refused.is_empty() && outcome.n == group.len() as u64 {
+            return Ok(Vec::new());
+        }
+        // Some stacks are missing, full or unreadable, or a reply was lost.
+        let mut stored = HashSet::new();
+        for part in parts {
+            let entries = rawdoc! {"$all": list.entries.clone()};
+            let complete = document(&rawdoc! {"_id": ids(part), "events": entries});
+            let complete = complete.expect("valid BSON");
+            stored.extend(self.store.find(&self.collection, complete).ids().await?);
+        }
+        group.retain(|item| !stored.contains(&Bson::from(self.user(*item))));
+        Ok(group)
     }
 
     /// Adds to these users' stacks and creates missing ones. Returns the users whose statements
@@ -273,13 +360,19 @@ impl Statement {
 
     /// Returns the statement that adds the list to a user's stack, and its weight.
     fn add(&self, user: &str) -> (RawDocumentBuf, u64) {
-        let mut q = rawdoc! {"_id": user};
+        (self.statement(user, cstr!("upsert")), self.weight)
+    }
+
+    /// Returns an update statement for the stacks that match this `_id`, with an option.
+    fn statement(&self, id: impl Into<RawBson>, option: &CStr) -> RawDocumentBuf {
+        let mut q = rawdoc! {"_id": id};
         for (field, value) in self.condition.iter().flatten() {
             q.append(field, value);
         }
-        let mut add = rawdoc! {"q": q, "upsert": true};
-        add.append(cstr!("u"), &self.update);
-        (add, self.weight)
+        let mut update = rawdoc! {"q": q};
+        update.append(option, true);
+        update.append(cstr!("u"), &self.update);
+        update
     }
 }
 

@@ -29,4 +29,3 @@ pub use connections::Sqlite;
 
 /// The schema version that files are upgraded to.
 pub const SCHEMA: u32 = schema::VERSION.unsigned_abs();
-

@@ -87,7 +87,10 @@ impl Compose {
         let email = match mandatory {
             Some(email) => Ok(email),
             None if is_settled => self.as_sent(&row, users.clone()).await?.email,
-            None => self.select_covered(&row, &users, WANTED, Seen::Skipped).await?,
+            None => {
+                self.select_covered(&row, &users, WANTED, Seen::Skipped)
+                    .await?
+            }
         };
         let user = users.iter().flatten().next();
         let mail = email.and_then(|email| match user {
