@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use crate::context::Context;
 use crate::domain::{Invalid, KeyName, KeyRecord, Scope, Secret};
 use crate::engine::Result;
-use crate::store::{Error, NoteFilter, Notes};
+use crate::store::{self, Error, NoteFilter, Notes};
 use crate::wire::user::KeyView;
 
 /// The prefix of the names of the notes that store keys.
@@ -89,7 +89,7 @@ fn hash(key: &[u8]) -> [u8; 32] {
 }
 
 /// Reads all stored keys. A note that cannot be read is an error in the list.
-async fn read(notes: &dyn Notes) -> Result<Vec<StoredKey>> {
+async fn read(notes: &dyn Notes) -> Result<Vec<store::Result<NamedKey>>> {
     let read = |(note, text): (String, String)| {
         let name = KeyName::stored(note.strip_prefix(NOTES).unwrap_or(&note));
         // The text is not part of the error, because it may contain a hash.
@@ -105,7 +105,7 @@ async fn read(notes: &dyn Notes) -> Result<Vec<StoredKey>> {
         .collect())
 }
 
-type StoredKey = std::result::Result<(KeyName, KeyRecord), Error>;
+type NamedKey = (KeyName, KeyRecord);
 
 /// Generates a key from 32 random bytes of the operating system.
 fn generated(scope: Scope) -> Result<Secret> {
@@ -162,12 +162,7 @@ pub struct KeyRing {
 struct KeyCache {
     read_at: Option<DateTime<Utc>>,
     /// `None` until the first successful read.
-    keys: Option<Arc<[KnownKey]>>,
-}
-
-struct KnownKey {
-    hash: [u8; 32],
-    entry: RecognizedKey,
+    keys: Option<Arc<[NamedKey]>>,
 }
 
 impl KeyRing {
@@ -197,17 +192,18 @@ impl KeyRing {
             return Ok(None);
         }
         // All keys are compared, so that the time does not depend on the position.
-        let mut found = None;
-        for key in self.stored_keys().await?.iter() {
-            if bool::from(key.hash.ct_eq(&given_hash)) {
-                found = Some(key.entry.clone());
+        let (mut found, given_hash) = (None, hex::encode(given_hash));
+        for (name, key) in self.stored_keys().await?.iter() {
+            if bool::from(key.hash.as_bytes().ct_eq(given_hash.as_bytes())) {
+                let (name, scope) = (Some(name.clone()), key.scope);
+                found = Some(RecognizedKey { name, scope });
             }
         }
         Ok(found)
     }
 
     /// Returns the stored keys, and reads them again if the last read is too old.
-    async fn stored_keys(&self) -> Result<Arc<[KnownKey]>> {
+    async fn stored_keys(&self) -> Result<Arc<[NamedKey]>> {
         let mut cache = self.cache.lock().await;
         let now = self.context.clock.now();
         // A clock that was set back makes an old read look new, so the difference is absolute.
@@ -225,7 +221,11 @@ impl KeyRing {
         cache.read_at = Some(now);
         match (read, &cache.keys) {
             (Ok(read), _) => {
-                let keys: Arc<[KnownKey]> = read.into_iter().filter_map(known).collect();
+                let readable = read.into_iter().filter_map(|key| {
+                    let warn = |error: &Error| tracing::warn!(%error, "a server key is ignored");
+                    key.inspect_err(warn).ok()
+                });
+                let keys: Arc<[NamedKey]> = readable.collect();
                 cache.keys = Some(keys.clone());
                 Ok(keys)
             }
@@ -240,23 +240,6 @@ impl KeyRing {
             (Err(error), None) => Err(error),
         }
     }
-}
-
-/// Returns the cached form of a stored key. A key that cannot be read is ignored, with a warning.
-fn known(stored: StoredKey) -> Option<KnownKey> {
-    let readable = stored.and_then(|(name, record)| {
-        let mut hash = [0; 32];
-        let decoded = hex::decode_to_slice(&record.hash, &mut hash);
-        decoded.map_err(|_| Error::corrupt(format!("the key {name:?}"), "its hash is none"))?;
-        let (name, scope) = (Some(name), record.scope);
-        Ok(KnownKey {
-            hash,
-            entry: RecognizedKey { name, scope },
-        })
-    });
-    readable
-        .inspect_err(|error| tracing::warn!(%error, "a server key is left out"))
-        .ok()
 }
 
 #[cfg(test)]
