@@ -281,16 +281,16 @@ impl<'a> Run<'a> {
             Some((_, EmailScope::MandatoryOnly)) => wanted_in(EmailScope::MandatoryOnly),
             _ => Vec::new(),
         };
-        let is_obliged = !mandatory.is_empty();
-        if is_obliged && other(schedule.cadence) {
+        let is_mandatory_only = !mandatory.is_empty();
+        if is_mandatory_only && other(schedule.cadence) {
             return None;
         }
-        let wanted = match is_obliged {
+        let wanted = match is_mandatory_only {
             true => mandatory,
             false => wanted_in(EmailScope::All),
         };
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
-        if own == Cadence::Never && !is_obliged {
+        if own == Cadence::Never && !is_mandatory_only {
             let count = match user.unsubscribed {
                 Some(_) => &mut counts.unsubscribed,
                 None => &mut counts.turned_off,
@@ -300,7 +300,7 @@ impl<'a> Run<'a> {
         }
         counts.pending += 1;
         if let Err(why) = suppressed.mailable(&user)
-            && !is_obliged
+            && !is_mandatory_only
         {
             *counts.unmailable.entry(why.as_str()).or_default() += 1;
             return None;

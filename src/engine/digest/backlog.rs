@@ -125,7 +125,7 @@ impl BacklogDays {
     /// Returns the days before the window that may have a backlog. Reads the names of the days and
     /// their notes, but no stack.
     pub async fn old_days(&self, days: &DaysRead) -> store::Result<OldDays> {
-        let standing = self.context.store.days().await?;
+        let existing = self.context.store.days().await?;
         let store = &self.context.store;
         let mut notes: HashMap<Day, String> = store
             .notes(NoteFilter::Prefix(DayNote::PREFIX))
@@ -134,7 +134,7 @@ impl BacklogDays {
             .filter_map(|(name, text)| Some((DayNote::day(&name)?, text)))
             .collect();
         let mut found = OldDays::default();
-        for day in standing {
+        for day in existing {
             let read = notes.remove(&day);
             let note = read.as_deref().and_then(DayNote::read);
             let is = |holds: fn(&DayNote) -> bool| note.as_ref().is_some_and(holds);

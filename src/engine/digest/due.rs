@@ -50,7 +50,7 @@ impl Digests {
             Some(ticks) => self.fallen_due(&common, ticks.due, now).await?,
             None => None,
         };
-        let looks_at_all = users.is_none();
+        let scans_all = users.is_none();
         let request = Request {
             at: Some(now),
             users,
@@ -61,7 +61,7 @@ impl Digests {
         if is_complete(&report) && !progress.stopping() {
             let (all, due) = match &ticks {
                 // Too many users are due to read those within [`SLACK`] again.
-                Some(_) if looks_at_all => (now, known),
+                Some(_) if scans_all => (now, known),
                 // Users with an open email are read again when it has ended.
                 Some(ticks) if scanned.passed_over => (ticks.all, ticks.due.min(known - SLACK)),
                 Some(ticks) => (ticks.all, known - SLACK),

@@ -160,12 +160,12 @@ pub(crate) fn count_email(
 
 /// Counts an email to a user whose locale has no catalog. Such an email is in English.
 fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user: &User) {
-    let asked = user.locale.as_deref().unwrap_or_default().trim();
-    if asked.is_empty() || catalogs.nearest(asked).is_some() {
+    let locale = user.locale.as_deref().unwrap_or_default().trim();
+    if locale.is_empty() || catalogs.nearest(locale).is_some() {
         return;
     }
-    let is_named = locales.len() < NAMED || locales.contains_key(asked);
-    let name = if is_named { asked } else { OTHER_LOCALES };
+    let is_named = locales.len() < NAMED || locales.contains_key(locale);
+    let name = if is_named { locale } else { OTHER_LOCALES };
     *locales.entry(name.to_owned()).or_default() += 1;
 }
 

@@ -11,10 +11,10 @@ impl NameLookup {
     /// Returns a sentence for each reason, with what to do about it.
     pub async fn warnings(&self, request: &Request) -> Result<Vec<String>> {
         let unknown = self.of(&[RequestNames::from(request)]).await?;
-        let told = unknown
+        let found = unknown
             .iter()
             .flat_map(|unknown| unknown.warnings(&self.context.policies));
-        let mut warnings: Vec<String> = told.collect();
+        let mut warnings: Vec<String> = found.collect();
         let model = self.context.policies.of(&request.kind).model.as_ref();
         let keys: Vec<ObjectKey> = request
             .objects
