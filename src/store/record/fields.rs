@@ -4,7 +4,7 @@
 //! hexadecimal digits. In BSON they are a date and an ObjectId. Forms of older versions and other
 //! programs are read, too: numbers of any type, and places as GeoJSON or as a pair.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::str::FromStr;
 
 use bson::oid;
@@ -12,7 +12,7 @@ use bson::{Bson, RawBsonRef};
 use chrono::{DateTime, NaiveDate, Utc, Weekday};
 use chrono_tz::Tz;
 use compact_str::CompactString;
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::needs;
@@ -96,38 +96,28 @@ impl Serialize for Oids {
     }
 }
 
-impl<'de> Deserialize<'de> for Oids {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match from.is_human_readable() {
-            true => from.deserialize_any(OidsVisitor),
-            false => from.deserialize_seq(OidsVisitor),
-        }
-    }
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OidsInJson {
+    Digits(String),
+    List(Vec<Oid>),
 }
 
-struct OidsVisitor;
-
-impl<'de> Visitor<'de> for OidsVisitor {
-    type Value = Oids;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ids, in one text or in a list")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, digits: &str) -> Result<Oids, E> {
-        let bytes = hex::decode(digits).map_err(E::custom)?;
+impl<'de> Deserialize<'de> for Oids {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let ids = match from.is_human_readable() {
+            true => OidsInJson::deserialize(from)?,
+            false => OidsInJson::List(Vec::deserialize(from)?),
+        };
+        let digits = match ids {
+            OidsInJson::List(ids) => return Ok(Self(ids.into_iter().map(|id| id.0).collect())),
+            OidsInJson::Digits(digits) => digits,
+        };
+        let bytes = hex::decode(digits).map_err(D::Error::custom)?;
         match bytes.as_chunks() {
-            (ids, []) => Ok(Oids(ids.iter().copied().map(Id::from_bytes).collect())),
-            _ => Err(E::custom("the last id is cut off")),
+            (ids, []) => Ok(Self(ids.iter().copied().map(Id::from_bytes).collect())),
+            _ => Err(D::Error::custom("the last id is cut off")),
         }
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Oids, A::Error> {
-        let mut ids = Vec::new();
-        while let Some(Oid(id)) = list.next_element()? {
-            ids.push(id);
-        }
-        Ok(Oids(ids))
     }
 }
 

@@ -132,37 +132,33 @@ impl<'de> Deserialize<'de> for Window {
     }
 }
 
-impl Keyed for TypeRecord {
-    const KEY: &'static str = "t";
+impl Named for TypeRecord {
+    const FIELD: &'static str = "t";
 
-    fn take_name(&mut self) -> Option<CompactString> {
-        self.t.take()
+    fn name(&mut self) -> &mut Option<CompactString> {
+        &mut self.t
     }
 }
 
 impl As<BTreeMap<EventType, TypePreference>> for ByName<TypeRecord> {
     fn from_value(types: &BTreeMap<EventType, TypePreference>) -> Self {
-        let record = |(kind, chosen): (&EventType, &TypePreference)| {
-            let name = CompactString::new(kind.as_str());
-            let record = TypeRecord {
-                route: chosen.route,
-                since: Some(Time(chosen.since)),
-                window: chosen.window.map(Window),
-                t: Some(name.clone()),
-            };
-            (name, record)
+        let record = |(kind, chosen): (&EventType, &TypePreference)| TypeRecord {
+            route: chosen.route,
+            since: Some(Time(chosen.since)),
+            window: chosen.window.map(Window),
+            t: Some(kind.as_str().into()),
         };
         Self(types.iter().map(record).collect())
     }
 
     fn into_value(self) -> Result<BTreeMap<EventType, TypePreference>, String> {
-        let types = self.0.into_iter().map(|(kind, record)| {
+        let types = self.0.into_iter().map(|record| {
             let chosen = TypePreference {
                 route: record.route,
                 since: record.since.map_or(DateTime::UNIX_EPOCH, |since| since.0),
                 window: record.window.map(|window| window.0),
             };
-            (EventType::stored(kind), chosen)
+            (EventType::stored(record.t.unwrap_or_default()), chosen)
         });
         Ok(types.collect())
     }
@@ -181,61 +177,51 @@ pub(in crate::store) struct MuteRecord {
     s: Option<CompactString>,
 }
 
-impl Keyed for MuteRecord {
-    const KEY: &'static str = "s";
+impl Named for MuteRecord {
+    const FIELD: &'static str = "s";
 
-    fn take_name(&mut self) -> Option<CompactString> {
-        self.s.take()
+    fn name(&mut self) -> &mut Option<CompactString> {
+        &mut self.s
     }
 }
 
 impl As<Mutes> for ByName<MuteRecord> {
     fn from_value(mutes: &Mutes) -> Self {
-        let record = |(subject, mute): (&Subject, &Mute)| {
-            let name = CompactString::new(subject.as_str());
-            let record = MuteRecord {
-                at: Time(mute.at),
-                until: mute.until.map(Time),
-                title: mute.title.as_ref().map(|title| title.as_str().to_owned()),
-                s: Some(name.clone()),
-            };
-            (name, record)
+        let record = |(subject, mute): (&Subject, &Mute)| MuteRecord {
+            at: Time(mute.at),
+            until: mute.until.map(Time),
+            title: mute.title.as_ref().map(|title| title.as_str().to_owned()),
+            s: Some(subject.as_str().into()),
         };
         Self(mutes.all().map(record).collect())
     }
 
     fn into_value(self) -> Result<Mutes, String> {
-        let mutes = self.0.into_iter().map(|(subject, record)| {
+        let mutes = self.0.into_iter().map(|record| {
             let mute = Mute {
                 at: record.at.0,
                 until: record.until.map(|until| until.0),
                 title: record.title.map(Title::stored),
             };
-            (Subject::stored(subject), mute)
+            (Subject::stored(record.s.unwrap_or_default()), mute)
         });
         Ok(Mutes::stored(mutes))
     }
 }
 
 /// A value that holds its name.
-pub(in crate::store) trait Keyed: Serialize + DeserializeOwned {
+pub(in crate::store) trait Named: Serialize + DeserializeOwned {
     /// The field of the name.
-    const KEY: &'static str;
+    const FIELD: &'static str;
 
-    /// Removes the name.
-    fn take_name(&mut self) -> Option<CompactString>;
+    fn name(&mut self) -> &mut Option<CompactString>;
 }
 
-/// Values by name.
-pub(in crate::store) struct ByName<V>(pub Vec<(CompactString, V)>);
+/// Values with their names.
+#[derive(Serialize)]
+pub(in crate::store) struct ByName<V>(Vec<V>);
 
-impl<V: Keyed> Serialize for ByName<V> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.0.iter().map(|(_, value)| value))
-    }
-}
-
-impl<'de, V: Keyed> Deserialize<'de> for ByName<V> {
+impl<'de, V: Named> Deserialize<'de> for ByName<V> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Values(PhantomData)).map(Self)
     }
@@ -243,8 +229,8 @@ impl<'de, V: Keyed> Deserialize<'de> for ByName<V> {
 
 struct Values<V>(PhantomData<V>);
 
-impl<'de, V: Keyed> Visitor<'de> for Values<V> {
-    type Value = Vec<(CompactString, V)>;
+impl<'de, V: Named> Visitor<'de> for Values<V> {
+    type Value = Vec<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("values by name")
@@ -253,16 +239,17 @@ impl<'de, V: Keyed> Visitor<'de> for Values<V> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut values = Vec::new();
         while let Some(mut value) = list.next_element::<V>()? {
-            let name = needs(V::KEY, value.take_name()).map_err(A::Error::custom)?;
-            values.push((name, value));
+            needs(V::FIELD, value.name().as_ref()).map_err(A::Error::custom)?;
+            values.push(value);
         }
         Ok(values)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            values.push(entry);
+        while let Some((name, mut value)) = map.next_entry::<CompactString, V>()? {
+            *value.name() = Some(name);
+            values.push(value);
         }
         Ok(values)
     }
