@@ -128,9 +128,9 @@ impl<'a> Push<'a> {
     /// Adds to stacks with one statement for many users, if few other stacks lie between theirs.
     /// Returns the users who did not get their list.
     ///
-    /// Such a statement costs the server a third of one for each user. It names a range of users,
-    /// because `$in` alone reads the whole clustered collection on MongoDB 6.0. A router sends it to
-    /// all shards, so there it is not used.
+    /// Such a statement costs the server a third of one for each user. It names a range of ids,
+    /// because `$in` alone reads the whole clustered collection on MongoDB 6.0. It is not used on a
+    /// router, which would send it to all shards.
     async fn add_together(&self, people: Vec<usize>) -> Result<Vec<usize>> {
         if people.len() < MANY || self.store.is_routed().await? {
             return Ok(people);
@@ -400,17 +400,13 @@ struct Plan {
 
 impl Plan {
     fn of(list: &[Event], entries: &[Entry], cap: usize) -> Self {
-        let mut stored: HashSet<&Event> = entries
-            .iter()
-            .filter_map(|entry| match entry {
-                Entry::Event(event) => Some(event),
-                _ => None,
-            })
-            .collect();
-        let mut missing = list
-            .iter()
-            .enumerate()
-            .filter(|(_, event)| stored.insert(event));
+        let events = entries.iter().filter_map(|entry| match entry {
+            Entry::Event(event) => Some(event),
+            _ => None,
+        });
+        let mut stored: HashSet<&Event> = events.collect();
+        let all = list.iter().enumerate();
+        let mut missing = all.filter(|(_, event)| stored.insert(event));
         let length = entries.len();
         let room = cap.saturating_sub(length);
         let add = missing
