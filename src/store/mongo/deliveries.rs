@@ -197,20 +197,15 @@ impl Deliveries for Mongo {
         let corrected = self.write(Verb::Update, DELIVERIES, statements);
         let busy = corrected.await?.duplicates()?;
         // An attempt whose reply was lost may have corrected some.
-        let (ids, revision) = (
-            ids.iter().map(|id| Bson::from(id.as_str())),
-            revision.into(),
-        );
-        let ids: Vec<Bson> = ids.collect();
+        let revision = Bson::from(revision);
+        let ids: Vec<Bson> = ids.iter().map(|id| id.as_str().into()).collect();
         let rows = ids.iter().map(|id| (id, &revision)).collect();
         let done = self.are_stored(DELIVERIES, "stamp", rows).await?;
-        let mut answers: Vec<Corrected> = done
-            .iter()
-            .map(|done| match done {
-                true => Corrected::Done,
-                false => Corrected::OtherState,
-            })
-            .collect();
+        let answer = |is_done| match is_done {
+            true => Corrected::Done,
+            false => Corrected::OtherState,
+        };
+        let mut answers: Vec<Corrected> = done.into_iter().map(answer).collect();
         for refused in busy {
             answers[refused.item] = Corrected::Busy;
         }

@@ -171,7 +171,7 @@ where
 {
     let mut last = None;
     let trying = async {
-        let mut pauses = Pauses::default();
+        let mut failed = 0;
         loop {
             let failure = match tokio::time::timeout(attempt, step()).await {
                 Ok(Ok(done)) => return Ok(done),
@@ -181,7 +181,8 @@ where
             };
             tracing::warn!(doing, why = %failure, "the database is away, trying again");
             last = Some(failure);
-            tokio::time::sleep(pauses.next()).await;
+            tokio::time::sleep(pause(failed)).await;
+            failed += 1;
         }
     };
     let outcome = tokio::time::timeout(patience, trying).await;
@@ -190,18 +191,13 @@ where
         .map_err(|failure| Error::database(doing, failure))
 }
 
-/// Pauses between attempts: from 25 ms, doubling up to 2 s, each jittered down to at least half.
-#[derive(Debug, Default)]
-struct Pauses(u32);
-
-impl Pauses {
-    fn next(&mut self) -> Duration {
-        let longest = Duration::from_millis(25 << self.0.min(7)).min(Duration::from_secs(2));
-        self.0 += 1;
-        // A hasher's random keys are random enough for jitter.
-        let share = RandomState::new().hash_one(self.0) % 512;
-        longest.mul_f64(0.5 + share as f64 / 1024.0)
-    }
+/// Returns the pause after this number of failed attempts: 25 ms, doubling up to 2 s, jittered down
+/// to at least half.
+fn pause(failed: u32) -> Duration {
+    let longest = Duration::from_millis(25 << failed.min(7)).min(Duration::from_secs(2));
+    // A hasher's random keys are random enough for jitter.
+    let share = RandomState::new().hash_one(failed) % 512;
+    longest.mul_f64(0.5 + share as f64 / 1024.0)
 }
 
 #[cfg(test)]
@@ -278,9 +274,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_two_seconds() {
-        let mut pauses = Pauses::default();
-        assert!(pauses.next() <= Duration::from_millis(25));
-        let last = (0..40).map(|_| pauses.next()).last().unwrap();
+        assert!(pause(0) <= Duration::from_millis(25));
+        let last = pause(40);
         assert!(last >= Duration::from_secs(1) && last <= Duration::from_secs(2));
     }
 
