@@ -71,7 +71,9 @@ pub async fn joins() {
         let index = IndexModel::builder().keys(keys).build();
         rival.create_index(index).await.expect("an index");
     }
-    let joiner = Joiner::new(world.app.closer());
+    let joiner = Joiner {
+        closer: world.app.closer(),
+    };
     let mut bare_rounds = [Rounds::default(), Rounds::default()];
     let mut our_rounds = [Rounds::default(), Rounds::default()];
     for round in 0..rounds(5) {

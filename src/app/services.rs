@@ -54,7 +54,9 @@ impl App {
     pub fn fanouts(&self) -> Fanouts {
         Fanouts {
             context: self.context.clone(),
-            joiner: Joiner::new(self.closer()),
+            joiner: Joiner {
+                closer: self.closer(),
+            },
             backlog: self.backlog(),
             feed_cache: self.feed_cache.clone(),
             lingering: Lingering::default(),

@@ -174,7 +174,13 @@ impl Explain {
             catalog.load(of_stacks.map(|(_, event)| event)).await?;
             loaded.muted = eligibility::muted_positions(person, loaded.mutes, &mut catalog).await?;
             for row in &deliveries {
-                if person.hold_marker(row.marker) || person.are_mailed_by(row.marker) {
+                let covers = match row.occasion {
+                    Occasion::Digest { .. } => person.hold_marker(row.marker),
+                    Occasion::Batch { .. } => {
+                        batches.includes(&row.id) && person.are_mailed_by(row.marker)
+                    }
+                };
+                if covers {
                     let email = self.compose.as_sent(row, vec![record.cloned()]).await?;
                     loaded.sent.insert(row.marker, (row, email));
                 }

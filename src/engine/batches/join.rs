@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{DateTime, Utc};
 use futures::{FutureExt, StreamExt, TryStreamExt};
@@ -26,10 +25,7 @@ const IN_FLIGHT: usize = 2;
 /// Adds the events of fan-outs to the batches of their users.
 pub struct Joiner {
     /// Files ended batches of accumulators that have too many.
-    closer: Closer,
-    /// Whether most of the accumulators that were last read had an open batch. This is a hint:
-    /// without open batches, the single update is wasted work.
-    mostly_open: AtomicBool,
+    pub closer: Closer,
 }
 
 /// The events of one fan-out for one accumulator.
@@ -68,14 +64,6 @@ impl Joining {
 }
 
 impl Joiner {
-    /// Creates a joiner with the store and the clock of the closer.
-    pub fn new(closer: Closer) -> Self {
-        Self {
-            closer,
-            mostly_open: AtomicBool::new(true),
-        }
-    }
-
     /// Adds all these events.
     pub async fn join(&self, joins: Vec<Join>) -> Result<()> {
         let mut places: HashMap<AccumulatorId, usize> = HashMap::with_capacity(joins.len());
@@ -104,9 +92,6 @@ impl Joiner {
         while !left.is_empty() && !self.add(&left).await? {
             let found = left.iter().map(|joining| joining.accumulator.clone());
             let found = store.accumulators(&found.collect::<Vec<_>>()).await?;
-            let open = found.iter().flatten().filter(|of| of.open.is_some());
-            let mostly_open = 2 * open.count() >= found.len();
-            self.mostly_open.store(mostly_open, Ordering::Relaxed);
             let at = clock.now();
             let (mut changed, mut whose) = (Vec::new(), Vec::new());
             for (joining, accumulator) in left.into_iter().zip(found) {
@@ -144,9 +129,6 @@ impl Joiner {
     /// whether that succeeded for all. Adjacent accumulators with the same events share an
     /// addition.
     async fn add(&self, all: &[&Joining]) -> Result<bool> {
-        if !self.mostly_open.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
         let Context {
             store, clock, ids, ..
         } = &*self.closer.context;

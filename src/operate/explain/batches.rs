@@ -70,6 +70,11 @@ impl Batches {
         kept.cloned().map(Event::from).collect()
     }
 
+    /// Returns whether this is the delivery of one of these batches.
+    pub(super) fn includes(&self, delivery: &DeliveryId) -> bool {
+        self.mails.contains_key(delivery)
+    }
+
     /// Returns the batch's delivery, if its email was sent or may have been.
     pub(super) fn mail(&self, batch: &Batch) -> Option<&Delivery> {
         let mail = self.mails.get(&DeliveryId::batch(batch.id));

@@ -242,7 +242,9 @@ impl<'a> Machine<'a> {
             (self.fresh.handle(), &self.clock, &self.ids[0], self.now)
         };
         let owner = format!("joiner {second}");
-        let joiner = Joiner::new(closer(store, clock, ids, owner, TimeDelta::minutes(1)));
+        let joiner = Joiner {
+            closer: closer(store, clock, ids, owner, TimeDelta::minutes(1)),
+        };
         let mut joins = Vec::new();
         for (choice, people) in fanouts {
             let number = match choice {
