@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::domain::{Cadence, Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
 use crate::private;
+use crate::render::report::DryRunPage;
 use crate::render::{ReportPage, Site};
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
@@ -39,7 +40,7 @@ pub(super) struct Args {
     /// Count the emails that would be sent, also of open batches, and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// With --dry-run: write an HTML page with the users, the content, the sizes and sample emails
+    /// With --dry-run: write an HTML page with the counts, the sizes and sample emails
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     report: Option<PathBuf>,
     /// Only these users
@@ -100,58 +101,67 @@ impl Args {
             }
         }
         let mut fanned_out = FanOutEnd::default();
-        if self.dry_run {
-            let pending = app.status().not_fanned_out().await?;
-            if pending > 0 {
-                let events = words::count(pending, "accepted event", "accepted events");
-                screen.warning(format!(
-                    "{events} not fanned out yet and missing here; `tidings worker --once` fans them out"
-                ))?;
-            }
-        } else {
+        if !self.dry_run {
             let bar = screen.bar("people reached").until(stop.clone());
             fanned_out = FanOutEnd::all(app, &bar).await;
         }
-        let bar = screen.bar(match self.dry_run {
-            true => "people and batches looked at",
-            false => "people looked at",
-        });
-        let bar = bar.until(stop.clone());
-        let (mut report, summary) = match (self.dry_run, &self.report) {
+        let bar = screen.bar("people looked at").until(stop.clone());
+        let (mut report, emails) = match (self.dry_run, &self.report) {
             (false, _) => (app.digests().run(&request, &bar).await?, None),
             (true, None) => (app.dry_run().count(&request, &bar).await?, None),
             (true, Some(_)) => {
-                let (report, summary) = app.dry_run().run(&request, &bar).await?;
-                (report, Some(summary))
+                let (report, emails) = app.dry_run().run(&request, &bar).await?;
+                (report, Some(emails))
             }
         };
         drop(bar);
         report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
         let stopped = *stop.borrow();
-        // A page about part of the users would mislead.
-        let page = self.report.as_deref().filter(|_| !stopped);
-        if let (Some(path), Some(summary)) = (page, &summary) {
-            let page = ReportPage::new(&Site::from(&*app.config))?.render(summary)?;
-            private::replace(path, page)
-                .with_context(|| format!("writing the report {}", path.display()))?;
-        }
         // The emails are sent. Report later failures beside the result instead of ending here.
-        let mut failures = Vec::new();
+        let mut notes = Vec::new();
         if stopped && let Err(error) = app.worker().release().await {
-            failures.push(format!(
+            notes.push(format!(
                 "what this run held is free once its leases are over: {}",
                 causes(&error.into())
             ));
         }
         let mut waits = Waits::none(app);
-        if !self.dry_run {
+        if self.dry_run {
+            notes.extend(self.obstacles(app).await?);
+        } else {
             let run = DigestActivity::of(&report, app.context.clock.now());
             if let Err(error) = app.activity().record_digests(&run).await {
-                failures.push(causes(&error.into()));
+                notes.push(causes(&error.into()));
             }
             waits = Waits::of(app, request.users.as_deref()).await;
         }
-        let (at, ahead) = (request.at.unwrap_or(now), report.dry_run.batches.as_ref());
+        let ahead = report.dry_run.batches.as_ref();
+        notes.extend(emails.iter().flat_map(|emails| emails.failures.clone()));
+        notes.extend(report.not_known.warnings(&app.config.policies));
+        notes.extend(report.dry_run.warnings());
+        notes.extend(backlog_lines(&report.backlog));
+        let of_batches = ahead.map_or(0, |ahead| ahead.mails);
+        if report.due.users + of_batches > 0 && app.identities.lacks_links() {
+            notes.push("these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam".into());
+        }
+        let at = request.at.unwrap_or(now);
+        let done = sentence(&report, &request, app.identities.outbox());
+        let mut lines = vec![format!("digest {} UTC: {done}", words::minute(at))];
+        let ahead = ahead.filter(|ahead| ahead.batches > 0);
+        lines.extend(ahead.map(|ahead| format!("batches: {}", batches(ahead))));
+        // A page about part of the users would mislead.
+        let page = self.report.as_deref().filter(|_| !stopped);
+        if let (Some(path), Some(emails)) = (page, emails) {
+            let page = ReportPage::new(&Site::from(&*app.config))?.render(&DryRunPage {
+                at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
+                counts: lines.clone(),
+                warnings: notes.clone(),
+                emails,
+            })?;
+            private::replace(path, page)
+                .with_context(|| format!("writing the report {}", path.display()))?;
+            lines.push(format!("report: {}", path.display()));
+        }
         if self.json {
             screen.json(&DigestRun {
                 at,
@@ -162,27 +172,10 @@ impl Args {
                 report: &report,
             })?;
         } else {
-            let (at, outbox) = (words::minute(at), app.identities.outbox());
-            let done = sentence(&report, &request, outbox);
-            screen.line(format!("digest {at} UTC: {done}"))?;
-            if let Some(ahead) = ahead.filter(|ahead| ahead.batches > 0) {
-                screen.line(format!("batches: {}", batches(ahead)))?;
-            }
-            if let Some(page) = page {
-                screen.line(format!("report: {}", page.display()))?;
-            }
+            lines.iter().try_for_each(|line| screen.line(line))?;
         }
         waits.show(&report.mails, &fanned_out, screen)?;
-        screen.warnings(failures)?;
-        screen.warnings(report.not_known.warnings(&app.config.policies))?;
-        screen.warnings(report.dry_run.warnings())?;
-        screen.warnings(backlog_lines(&report.backlog))?;
-        let of_batches = ahead.map_or(0, |ahead| ahead.mails);
-        if report.due.users + of_batches > 0 && app.identities.lacks_links() {
-            screen.warning(
-                "these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam",
-            )?;
-        }
+        screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
         if stopped {
             screen.warning(
@@ -194,6 +187,20 @@ impl Args {
             return Ok(Exit::Partly);
         }
         Ok(waits.exit(fanned_out.exit(exit(&report))))
+    }
+
+    /// Returns what a dry run leaves out, and what stops the emails that it counts.
+    async fn obstacles(&self, app: &App) -> anyhow::Result<Vec<String>> {
+        let pause = app.deliveries().pause().await?;
+        let pause = pause.map(|pause| format!("no mail leaves: {}", paused(&pause)));
+        let pending = app.status().not_fanned_out().await?;
+        let pending = (pending > 0).then(|| {
+            let events = words::count(pending, "accepted event", "accepted events");
+            format!(
+                "{events} not fanned out yet and missing here; `tidings worker --once` fans them out"
+            )
+        });
+        Ok(pause.into_iter().chain(pending).collect())
     }
 
     fn request(&self, app: &App) -> Request {

@@ -1,9 +1,9 @@
-//! Counts and shows the emails that a run of digests and open batches would send.
+//! Counts the emails that a run of digests and open batches would send, and renders some of them.
 //!
 //! It writes nothing, not even the secret that signs links: unsubscribe links in its samples lead
 //! nowhere. The scan over digests is the run's own ([`Digests::rehearse`]). Batches count as if
 //! each closed now; closed batches are read before open ones, so that none is counted twice.
-//! [`report`] renders and measures. Start with [`DryRun::run`].
+//! Start with [`DryRun::run`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,18 +11,17 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::context::Context;
-use crate::domain::{Batch, BatchState, DeliveryId, FanoutState, Occasion, Pause, User, UserId};
+use crate::domain::{
+    Batch, BatchState, BrandName, Content, DeliveryId, Occasion, Stop, User, UserId,
+};
+use crate::email::Place;
 use crate::engine::batches::{BatchFilter, BatchService, leads, quiet_until};
 use crate::engine::delivery::{Compose, Prospect};
-use crate::engine::digest::{Digests, Effect, Request, count_email};
+use crate::engine::digest::{Digests, Effect, Found, Onlooker, Request, count_email};
 use crate::engine::{Result, Watcher};
-use crate::render::report::{BatchSummary, DryRunPage};
-use crate::store::Counted;
+use crate::render::CLIP_BYTES;
+use crate::render::report::{DryRunEmails, EmailSummary, Sample, Sizes};
 use crate::wire::digest::{BatchesAhead, Report};
-
-mod report;
-
-use report::Emails;
 
 /// The most emails of digests, and of batches, that are rendered.
 pub const MAX_RENDERED: usize = 10_000;
@@ -55,12 +54,12 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// Counts the emails that the run would send, and describes them for the page.
+    /// Counts the emails that the run would send, and renders them.
     pub async fn run(
         &self,
         request: &Request,
         progress: &dyn Watcher,
-    ) -> Result<(Report, DryRunPage)> {
+    ) -> Result<(Report, DryRunEmails)> {
         let request = self.dated(request);
         let at = request.at.unwrap_or_else(|| self.context.clock.now());
         let emails = || Emails::new(&self.compose, self.max_rendered, at);
@@ -69,37 +68,13 @@ impl DryRun {
         let mut report = scan.await?;
         let counted = self.count_batches(&request, &mut report, &mut of_batches, progress);
         counted.await?;
-        let people = report::people(&report, &request);
-        let digests_mailed = report.emails_ahead();
-        let digest_events = report.due.events - digests.events_without_brand;
         let failures = digests.failures.union(&of_batches.failures).cloned();
-        let failures: Vec<String> = failures.collect();
-        let digests = digests.summary(digests_mailed, digest_events);
-        let batches = report.dry_run.batches.as_ref().map(|ahead| BatchSummary {
-            lines: report::batches(ahead),
-            next: ahead
-                .next
-                .map(|next| next.format("%-d %B, %H:%M UTC").to_string()),
-            emails: of_batches.summary(ahead.mails, ahead.events),
-        });
-        let sizes = [Some(&digests), batches.as_ref().map(|of| &of.emails)];
-        let sizes = || sizes.iter().flatten().map(|of| &of.sizes);
-        let over = sizes().map(|of| of.over).sum();
-        let failed: u64 = sizes().map(|of| of.failed).sum();
-        let mut warnings = self.warnings(&report, failures, over).await?;
-        if failed > 0 {
-            warnings.push(format!("Emails that cannot be rendered: {failed}."));
-        }
-        let page = DryRunPage {
-            at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
-            scope: report::scope(&request),
-            warnings,
-            people,
-            mails_per_hour: self.context.config.delivery.mails_per_hour,
-            digests,
-            batches,
+        let emails = DryRunEmails {
+            failures: failures.collect(),
+            digests: digests.summary(),
+            batches: report.dry_run.batches.as_ref().map(|_| of_batches.summary()),
         };
-        Ok((report, page))
+        Ok((report, emails))
     }
 
     /// Counts the emails that the run would send, and renders nothing.
@@ -118,41 +93,6 @@ impl DryRun {
             at: Some(request.at.unwrap_or_else(|| self.context.clock.now())),
             ..request.clone()
         }
-    }
-
-    /// Describes the settings that are missing for emails to users.
-    fn lacking(&self) -> impl Iterator<Item = &'static str> {
-        let identities = &self.compose.identities;
-        let links = identities.lacks_links().then_some(
-            "The emails carry no link to unsubscribe, as server.public_url is not set: users will report them as spam.",
-        );
-        let has_address = self.context.config.site.postal_address.is_some();
-        let address = (!has_address && identities.outbox().is_none()).then_some(
-            "The emails carry no postal address (site.postal_address), which commercial email needs.",
-        );
-        links.into_iter().chain(address)
-    }
-
-    /// Lists the problems to fix before sending.
-    async fn warnings(
-        &self,
-        report: &Report,
-        failures: Vec<String>,
-        over: u64,
-    ) -> Result<Vec<String>> {
-        let pause = Pause::current(&*self.context.store).await?;
-        let pending = Counted::Fanouts(FanoutState::Pending);
-        let pending = self.context.store.count(&[pending]).await?.iter().sum();
-        let mut warnings = report::warnings(report, over, pause.as_ref(), pending);
-        warnings.extend(report.not_known.warnings(&self.context.policies));
-        warnings.extend(failures);
-        warnings.extend(report.dry_run.warnings());
-        let of_batches = report.dry_run.batches.as_ref();
-        let of_batches = of_batches.map_or(0, |ahead| ahead.mails);
-        if report.due.users + of_batches > 0 {
-            warnings.extend(self.lacking().map(str::to_owned));
-        }
-        Ok(warnings)
     }
 
     /// Counts the batches that the request is about, and adds their emails to `emails`. A request
@@ -245,8 +185,7 @@ impl DryRun {
                 let user = users.get(&batch.user);
                 let brand = Compose::brand_of(user, Some(&batch.key));
                 let brand = brand.as_ref();
-                let has_brand =
-                    brand.is_none_or(|of| self.compose.identities.brands.contains_key(of));
+                let has_brand = has_brand(&self.compose, brand);
                 count(report, leaves, &prospect, has_brand);
                 let (Prospect::Email(content), Some(user)) = (&prospect, user) else {
                     continue;
@@ -263,6 +202,11 @@ impl DryRun {
         }
         Ok(())
     }
+}
+
+/// Returns whether emails of this brand can be sent.
+fn has_brand(compose: &Compose, brand: Option<&BrandName>) -> bool {
+    brand.is_none_or(|of| compose.identities.brands.contains_key(of))
 }
 
 fn count(report: &mut Report, leaves: Leaves, prospect: &Prospect, has_brand: bool) {
@@ -291,6 +235,142 @@ fn count(report: &mut Report, leaves: Leaves, prospect: &Prospect, has_brand: bo
             ahead.later += 1;
             ahead.held += u64::from(deferred);
             ahead.next = Some(ahead.next.map_or(then, |next| next.min(then)));
+        }
+    }
+}
+
+/// The most samples that a page shows.
+const SAMPLES: usize = 5;
+/// The most reasons that are reported for emails that cannot be rendered.
+const REASONS: usize = 5;
+
+/// The emails of digests, or of batches.
+struct Emails<'a> {
+    compose: &'a Compose,
+    /// The moment of the dry run.
+    at: DateTime<Utc>,
+    /// The most emails that are rendered.
+    max_rendered: usize,
+    mails: u64,
+    events: u64,
+    /// The bytes of the HTML of each rendered email.
+    sizes: Vec<u64>,
+    /// The emails that cannot be rendered.
+    failed: usize,
+    /// Why emails cannot be rendered.
+    failures: BTreeSet<String>,
+    samples: Vec<Sample>,
+}
+
+impl Onlooker for Emails<'_> {
+    fn mail(&mut self, found: &Found<'_>) {
+        let brand = found.user.brand.as_ref();
+        if !has_brand(self.compose, brand) {
+            return;
+        }
+        let occasion = Occasion::Digest {
+            cadence: found.cadence,
+            period: found.period.to_string(),
+        };
+        self.add(found.user, brand, found.content, &occasion);
+    }
+}
+
+impl<'a> Emails<'a> {
+    fn new(compose: &'a Compose, max_rendered: usize, at: DateTime<Utc>) -> Self {
+        Self {
+            compose,
+            at,
+            max_rendered,
+            mails: 0,
+            events: 0,
+            sizes: Vec::new(),
+            failed: 0,
+            failures: BTreeSet::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Counts an email, and renders it unless there are too many.
+    fn add(
+        &mut self,
+        user: &User,
+        brand: Option<&BrandName>,
+        content: &Content,
+        occasion: &Occasion,
+    ) {
+        self.mails += 1;
+        self.events += content.total;
+        if self.sizes.len() + self.failed >= self.max_rendered {
+            return;
+        }
+        match self.render(user, brand, content, occasion) {
+            Ok(sample) => {
+                let largest = self.sizes.iter().max().copied().unwrap_or(0);
+                self.sizes.push(sample.bytes);
+                if self.samples.len() < SAMPLES {
+                    self.samples.push(sample);
+                } else if sample.bytes > largest {
+                    self.samples[SAMPLES - 1] = sample;
+                }
+            }
+            Err(reason) => {
+                self.failed += 1;
+                if self.failures.len() < REASONS {
+                    let failure = format!("some emails cannot be rendered: {reason}");
+                    self.failures.insert(failure);
+                }
+            }
+        }
+    }
+
+    /// Renders an email as it would be sent.
+    fn render(
+        &self,
+        user: &User,
+        brand: Option<&BrandName>,
+        content: &Content,
+        occasion: &Occasion,
+    ) -> std::result::Result<Sample, String> {
+        let branded = brand.and_then(|of| self.compose.of_brand(Some(of)));
+        let compose = branded.as_ref().unwrap_or(self.compose);
+        let policies = &compose.context.policies;
+        let stop = Stop::of_mail(content, occasion, policies);
+        let mute = Stop::of_subject(content, occasion, policies);
+        let links = &compose.identity.links;
+        let links = links.stand_in(user, stop.as_ref(), mute.as_ref());
+        let rendered = compose.rendered(user, content, occasion, self.at)?;
+        let to = user.reachable().map_err(|why| why.as_str().to_owned())?;
+        let bytes = rendered.content.filled(links.as_ref()).html.len() as u64;
+        let shown = rendered.content.with(Place::nowhere);
+        Ok(Sample {
+            to: to.to_string(),
+            subject: shown.subject,
+            html: shown.html,
+            text: shown.text,
+            bytes,
+            events: content.total,
+        })
+    }
+
+    fn summary(mut self) -> EmailSummary {
+        self.sizes.sort_unstable();
+        let sizes = &self.sizes;
+        let at = |place: usize| sizes.get(place).copied().unwrap_or(0);
+        let fits = sizes.partition_point(|bytes| *bytes <= CLIP_BYTES as u64);
+        EmailSummary {
+            mails: self.mails,
+            events: self.events,
+            sizes: Sizes {
+                measured: sizes.len() as u64,
+                failed: self.failed as u64,
+                smallest: at(0),
+                median: at(sizes.len() / 2),
+                largest: sizes.last().copied().unwrap_or(0),
+                over: (sizes.len() - fits) as u64,
+                clip: CLIP_BYTES,
+            },
+            samples: self.samples,
         }
     }
 }

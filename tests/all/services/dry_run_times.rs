@@ -89,22 +89,7 @@ async fn a_dry_run_shows_when_batches_close(fresh: Fresh) {
         (1, 1, 2, 1, Some(after(60))),
         "{now:?}"
     );
-    let when: Vec<_> = page
-        .lines
-        .iter()
-        .map(|line| (line.label.as_str(), line.count))
-        .collect();
-    assert_eq!(
-        when,
-        [
-            ("Would get an email", 4),
-            ("of these, from batches that have closed", 1),
-            ("of these, from batches that are due", 1),
-            ("of these, from batches that close later", 1),
-            ("of these, deferred by quiet hours", 1),
-        ]
-    );
-    assert_eq!(page.next.as_deref(), Some("19 April, 11:00 UTC"));
+    assert_eq!(page.mails, 4);
     assert_eq!(
         (
             later.closing,
@@ -145,12 +130,8 @@ async fn a_pending_lead_is_a_separate_email(fresh: Fresh) {
         .into_iter()
         .map(|mail| mail.content.subject.clone())
         .collect();
-    let shown: BTreeSet<String> = page
-        .emails
-        .samples
-        .into_iter()
-        .map(|one| one.subject)
-        .collect();
+    let shown = page.samples.into_iter().map(|one| one.subject);
+    let shown: BTreeSet<String> = shown.collect();
     assert_eq!((subjects.len(), shown), (2, subjects));
     let previewed: BTreeSet<String> = drafts
         .iter()
@@ -197,8 +178,8 @@ async fn settled_emails_and_empty_batches_are_not_counted(fresh: Fresh) {
         (1, 1, 1),
         "{left:?}"
     );
-    assert_eq!(page.emails.samples.len(), 1);
-    assert_eq!(page.lines[0].count, left.batches);
+    assert_eq!(page.samples.len(), 1);
+    assert_eq!(page.mails, left.batches);
 }
 
 async fn quiet_hours_defer_the_batch_after_a_mandatory_lead(fresh: Fresh) {

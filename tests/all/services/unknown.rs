@@ -158,7 +158,7 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
     town.clock.set(monday(0));
 
     let dry_run = town.process().dry_run();
-    let (planned, page) = dry_run.run(&Request::default(), &Silent).await.unwrap();
+    let (planned, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let ran = town.digests_at(monday(0)).await;
 
     for unknown in [&planned.not_known, &ran.not_known] {
@@ -173,11 +173,6 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
             "{warnings:?}"
         );
     }
-    assert!(
-        page.warnings
-            .iter()
-            .any(|warning| warning.contains("unheard-of"))
-    );
     let recent = town.process().known().recent(10).await.unwrap();
     assert_eq!((recent.events, recent.types.len()), (1, 1));
 }

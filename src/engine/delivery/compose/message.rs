@@ -17,8 +17,6 @@ use crate::render;
 /// A rendered email, without its recipient.
 pub struct Written {
     pub content: email::Content,
-    /// The number of items that it shows.
-    pub shown: usize,
     /// Whether it mentions its recipient.
     pub is_personal: bool,
 }
@@ -60,7 +58,6 @@ impl Compose {
                 html: placeholders.cut(&rendered.html),
                 text: placeholders.cut(&rendered.text),
             },
-            shown: rendered.shown,
             is_personal: rendered.is_personal,
         })
     }
