@@ -191,7 +191,6 @@ impl App {
             batches: self.batches(),
             compose: self.compose(),
             context: self.context.clone(),
-            brand: None,
         }
     }
 

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -22,11 +21,10 @@ use crate::clock::SystemClock;
 use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
-use crate::http::api::{self, Of, Showing};
+use crate::http::api;
 use crate::operate::preview::{Kind, Preview, Sheet, send_test};
 use crate::private;
 use crate::render::Catalogs;
-use crate::wire::explanation::LocaleView;
 
 /// Preview emails and pages
 ///
@@ -49,14 +47,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "LOCALE")]
     locale: Option<String>,
     /// Write the files to this folder and exit, replacing earlier files of the same names
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["listen", "open"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "listen")]
     out: Option<PathBuf>,
     /// Address to listen on, on this machine only; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8026")]
     listen: SocketAddr,
-    /// Open the page in a browser
-    #[arg(long)]
-    open: bool,
 }
 
 /// Returns the kinds of this name, or all.
@@ -67,56 +62,41 @@ fn kinds(name: Option<&str>) -> Vec<Kind> {
         .collect()
 }
 
-/// Collects what to show for this configuration. Only a user's own emails need the store. Broken
-/// templates do not prevent opening it.
-async fn showing(
+/// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
+/// templates do not prevent it.
+async fn preview(
     global: &Global,
     user: Option<&UserId>,
     kinds: Vec<Kind>,
-    locale: Option<&str>,
+    locale: Option<&String>,
     brand: Option<&BrandName>,
-) -> anyhow::Result<Showing> {
+) -> anyhow::Result<Preview> {
     let config = global.load(Vec::new())?;
-    let mut spoken = None;
-    let mut preview = Preview {
-        config: config.of(brand)?,
+    let (mut brand, mut person) = (brand.cloned(), None);
+    if let Some(user) = user {
+        let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
+        let of = app.of_person();
+        let Some(reader) = of.reader(user).await? else {
+            let why = format!("there is no record of {user:?}");
+            return Err(Usage::new(why).instead("leaving --user out").into());
+        };
+        brand = brand.or(reader.brand);
+        person = Some((of, user.clone()));
+    } else {
+        global.refuse_store("invented things are in no store; --user shows a user's own")?;
+    }
+    let preview = Preview {
+        config: config.of(brand.as_ref())?,
+        brand,
+        person,
+        kinds,
+        locale: locale.cloned(),
+        clock: Arc::new(SystemClock),
     };
     if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs()) {
         there(locale, &catalogs)?;
     }
-    let of = match user {
-        None => {
-            global.refuse_store("invented things are in no store; --user shows somebody's own")?;
-            Of::Fictional
-        }
-        Some(user) => {
-            let app = App::open(config, Access::Read, TemplateUse::BuiltIn).await?;
-            let mut of = app.of_person();
-            let Some(reader) = of.reader(user).await? else {
-                let why = format!("there is no record of {user:?}");
-                return Err(Usage::new(why).instead("leaving --user out").into());
-            };
-            of.brand = brand.or(reader.brand.as_ref()).cloned();
-            if brand.is_none() {
-                preview = Preview {
-                    config: app.config.of(reader.brand.as_ref())?,
-                };
-            }
-            if let (None, Ok(catalogs)) = (locale, preview.catalogs()) {
-                let wanted = reader.locale.as_deref();
-                spoken = Some(LocaleView::of(wanted, catalogs.spoken(wanted)));
-            }
-            Of::Existing(Box::new(of), user.clone())
-        }
-    };
-    Ok(Showing {
-        preview,
-        of,
-        kinds,
-        locale: locale.map(str::to_owned),
-        spoken: spoken.map(|spoken| spoken.to_string()),
-        clock: Arc::new(SystemClock),
-    })
+    Ok(preview)
 }
 
 /// Returns an error if no catalog fits this locale.
@@ -138,54 +118,31 @@ impl Args {
             let next = format!("--listen 127.0.0.1:{}", at.port());
             return Err(Usage::new(what).instead(next).into());
         }
-        let (locale, brand) = (self.locale.as_deref(), self.brand.as_ref());
-        let showing = showing(global, self.user.as_ref(), kinds, locale, brand).await?;
+        let (locale, brand) = (self.locale.as_ref(), self.brand.as_ref());
+        let preview = preview(global, self.user.as_ref(), kinds, locale, brand).await?;
         match &self.out {
-            Some(folder) => write(folder, &showing, screen).await,
-            None => self.serve(showing, screen).await,
+            Some(folder) => write(folder, &preview, screen).await,
+            None => self.serve(preview, screen).await,
         }
     }
 
-    async fn serve(&self, showing: Showing, screen: &mut Screen) -> anyhow::Result<Exit> {
+    async fn serve(&self, preview: Preview, screen: &mut Screen) -> anyhow::Result<Exit> {
         let listening = api::listen(self.listen)?;
         let url = format!("http://{}", listening.addr);
         let shown = screen.ink(Ink::Strong, &url);
         screen.line(format!("{shown} shows mails and pages; Ctrl-C ends it"))?;
-        let templates = match &showing.preview.config.mail.templates {
+        let templates = match &preview.config.mail.templates {
             Some(folder) => format!("{}, looked at again when one is saved", folder.display()),
             None => "the built-in ones; mail.templates names a folder of your own".to_owned(),
         };
         screen.line(format!("  templates  {templates}"))?;
-        if let Some(spoken) = &showing.spoken {
-            screen.line(format!("  locale     {spoken}"))?;
-        }
-        if self.open
-            && let Err(error) = open(&url)
-        {
-            screen.warning(format!("no browser could be opened: {error}"))?;
-        }
-        listening.show(showing, stop_on_signal()?).await?;
+        listening.show(preview, stop_on_signal()?).await?;
         Ok(Exit::Done)
     }
 }
 
-/// Opens a page in the default browser.
-fn open(url: &str) -> std::io::Result<()> {
-    let (program, first): (&str, &[&str]) = if cfg!(target_os = "macos") {
-        ("open", &[])
-    } else if cfg!(windows) {
-        ("cmd", &["/C", "start", ""])
-    } else {
-        ("xdg-open", &[])
-    };
-    let mut browser = Command::new(program);
-    browser.args(first).arg(url).stdin(Stdio::null());
-    browser.stdout(Stdio::null()).stderr(Stdio::null());
-    browser.spawn().map(drop)
-}
-
-async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let (sheets, notes) = showing.sheets(None, showing.locale.as_deref()).await?;
+async fn write(folder: &Path, preview: &Preview, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let (sheets, notes) = preview.sheets(None, preview.locale.as_deref()).await?;
     screen.warnings(&notes)?;
     private::folder(folder).with_context(|| format!("making the folder {}", folder.display()))?;
     let (mut written, mut names) = (0, HashSet::new());
@@ -204,9 +161,7 @@ async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow:
         }
     }
     let files = words::count(written, "file", "files");
-    let spoken = showing.spoken.as_ref();
-    let spoken = spoken.map_or(String::new(), |spoken| format!("; locale {spoken}"));
-    screen.line(format!("wrote {files} into {}{spoken}", folder.display()))?;
+    screen.line(format!("wrote {files} into {}", folder.display()))?;
     Ok(match sheets.is_empty() {
         true => Exit::Failed,
         false => Exit::Done,
@@ -259,20 +214,17 @@ pub(super) struct SendTestArgs {
 impl SendTestArgs {
     pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
         let kinds = kinds(Some(&self.kind));
-        let brand = self.brand.as_ref();
-        let locale = self.locale.as_deref();
-        let showing = showing(global, self.user.as_ref(), kinds, locale, brand).await?;
-        // An email for a user uses the provider of the user's brand.
-        let brand = self.brand.clone().or(showing.brand().await?);
-        let (sheets, notes) = showing.sheets(None, locale).await?;
+        let (locale, brand) = (self.locale.as_ref(), self.brand.as_ref());
+        let preview = preview(global, self.user.as_ref(), kinds, locale, brand).await?;
+        let (sheets, notes) = preview.sheets(None, preview.locale.as_deref()).await?;
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {
             let why = notes.join("; ");
             return Err(Usage::new(why).instead("leaving --user out").into());
         };
-        let config = global.load(Vec::new())?.of(brand.as_ref())?;
-        let to = self.address.clone();
-        let outcome = send_test(&config, brand.as_ref(), to, sheet).await?;
+        // The configuration of the brand: an email for a user leaves by that brand's provider.
+        let (config, to) = (&preview.config, self.address.clone());
+        let outcome = send_test(config, preview.brand.as_ref(), to, sheet).await?;
         let to = &self.address;
         let (result, exit) = match outcome {
             Outcome::Accepted { provider_id } => {

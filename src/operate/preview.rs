@@ -26,7 +26,6 @@ use crate::engine::{self, Silent};
 use crate::render::pages::{Choices, Notice, Others, Stopping, Tokens};
 use crate::render::{self, Links, Page, Pages, Renderer, Site};
 use crate::wire::event::Unknown;
-use crate::wire::local::Trouble;
 
 pub use crate::render::Catalogs;
 
@@ -51,30 +50,73 @@ pub struct Sheet {
 }
 
 /// Renders emails and pages with the configuration and the templates.
-#[derive(Debug, Clone)]
 pub struct Preview {
-    /// The configuration, as it applies to one brand.
+    /// The configuration, as it applies to the brand.
     pub config: Config,
+    /// The brand; `None` for the default.
+    pub brand: Option<BrandName>,
+    /// The recipient, and what finds their emails; `None` for a fictional user.
+    pub person: Option<(OfPerson, UserId)>,
+    /// The kinds of emails and pages.
+    pub kinds: Vec<Kind>,
+    /// The locale; `None` for each user's own.
+    pub locale: Option<String>,
+    /// The source of the current time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Explains why a user has no email or page of this kind.
+fn note(kind: Kind, user: &UserId) -> String {
+    match kind {
+        Kind::Digest => format!(
+            "{user} would get no digest now: nothing is pending, or they had one this period, or no \
+             mail may leave (tidings explain {user})"
+        ),
+        Kind::Batch => format!("no batch of {user} is open, or no mail may leave"),
+        Kind::Page => format!("there is no record of {user}"),
+    }
 }
 
 impl Preview {
+    /// Renders the emails and pages with the latest templates, in this locale, or in each user's
+    /// own. Also explains which kinds are missing. `pictures` is the base URL of the pictures of
+    /// fictional objects.
+    pub async fn sheets(
+        &self,
+        pictures: Option<&str>,
+        locale: Option<&str>,
+    ) -> anyhow::Result<(Vec<Sheet>, Vec<String>)> {
+        let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
+        let (mut drafts, reader) = match &self.person {
+            None => (self.invented(pictures, now), Some(samples::reader())),
+            Some((of, user)) => {
+                let drafts = of.drafts(user, self.brand.as_ref()).await?;
+                (drafts, of.reader(user).await?)
+            }
+        };
+        drafts.retain(|draft| has(draft.kind()));
+        let reader = reader.filter(|_| has(Kind::Page));
+        let sheets = self.render(&drafts, reader.as_ref(), locale, now)?;
+        let mut notes = Vec::new();
+        if let Some((_, user)) = &self.person {
+            let is_shown = |kind: Kind| sheets.iter().any(|sheet| sheet.kind == kind);
+            let missing = self.kinds.iter().filter(|kind| !is_shown(**kind));
+            notes.extend(missing.map(|kind| note(*kind, user)));
+        }
+        Ok((sheets, notes))
+    }
+
     /// Returns emails with invented content, of the configured types. `pictures` is the base URL of
     /// pictures; without it there are none.
-    pub fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
+    fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
         let (policies, samples) = (&self.config.policies, Samples { pictures, now });
         let mut drafts = samples.digests(policies, self.config.digest.caps);
         drafts.extend(samples.batches(policies));
         drafts
     }
 
-    /// Returns an invented user.
-    pub fn nobody(&self) -> User {
-        samples::reader()
-    }
-
-    /// Renders these emails and the pages of this user with the latest templates. `locale` replaces
-    /// each user's own.
-    pub fn sheets(
+    /// Renders these emails and the pages of this user. `locale` replaces each user's own.
+    fn render(
         &self,
         drafts: &[Draft],
         reader: Option<&User>,
@@ -215,8 +257,6 @@ pub struct OfPerson {
     /// Builds the emails of batches.
     pub compose: Compose,
     pub(crate) context: Arc<Context>,
-    /// The brand of the preview. Batches of other brands are excluded.
-    pub brand: Option<BrandName>,
 }
 
 /// Collects the drafts of a dry run.
@@ -242,8 +282,12 @@ impl OfPerson {
     }
 
     /// Returns the emails that the user would get now: the digest of their period, and one per
-    /// unsent batch. There are none for a user who may not be emailed.
-    pub async fn drafts(&self, user: &UserId) -> engine::Result<Vec<Draft>> {
+    /// unsent batch of the brand. There are none for a user who may not be emailed.
+    pub async fn drafts(
+        &self,
+        user: &UserId,
+        brand: Option<&BrandName>,
+    ) -> engine::Result<Vec<Draft>> {
         let request = Request {
             users: Some(vec![user.clone()]),
             timing: Timing::Now,
@@ -253,12 +297,16 @@ impl OfPerson {
         let run = self.digests.rehearse(&request, &mut drafts, &Silent);
         run.await?;
         if let Some(user) = self.reader(user).await? {
-            drafts.extend(self.of_batches(user).await?);
+            drafts.extend(self.of_batches(user, brand).await?);
         }
         Ok(drafts)
     }
 
-    async fn of_batches(&self, user: User) -> engine::Result<Vec<Draft>> {
+    async fn of_batches(
+        &self,
+        user: User,
+        brand: Option<&BrandName>,
+    ) -> engine::Result<Vec<Draft>> {
         let id = &user.id.clone();
         let mut batches = Vec::new();
         for state in [BatchState::Closing, BatchState::Open] {
@@ -269,10 +317,7 @@ impl OfPerson {
             };
             batches.extend(self.batches.list(&theirs, None, BATCHES).await?);
         }
-        batches.retain(|batch| {
-            let brand = batch.key.brand().or(user.brand.as_ref());
-            brand == self.brand.as_ref()
-        });
+        batches.retain(|batch| batch.key.brand().or(user.brand.as_ref()) == brand);
         // A batch that closed between the two reads is in both.
         batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
         batches.dedup_by_key(|batch| batch.id);
@@ -298,30 +343,6 @@ impl OfPerson {
             }
         }
         Ok(drafts)
-    }
-}
-
-/// The number of lines shown before and after the wrong one.
-const AROUND: usize = 2;
-
-/// Describes an error. Includes the lines around it if it is in a template file.
-pub(crate) fn trouble(error: &anyhow::Error) -> Trouble {
-    let at = match error.downcast_ref::<render::Error>() {
-        Some(render::Error::Template { file, line, .. }) => line.map(|line| (file, line)),
-        _ => None,
-    };
-    let lines = at.and_then(|(file, line)| {
-        // A built-in template is not a file, and its lines cannot be edited.
-        let text = std::fs::read_to_string(file).ok()?;
-        let first = line.saturating_sub(AROUND);
-        let numbered = (1..).zip(text.lines());
-        let around = numbered.filter(|(n, _)| (first..=line + AROUND).contains(n));
-        Some(around.map(|(n, line)| (n, line.to_owned())).collect())
-    });
-    Trouble {
-        what: format!("{error:#}"),
-        lines: lines.unwrap_or_default(),
-        line: at.map(|(_, line)| line),
     }
 }
 

@@ -10,7 +10,14 @@ fn preview(types: &[(&str, Policy)]) -> Preview {
     let policies = types.map(|(kind, policy)| (EventType::stored(kind), policy));
     let mut config = Config::standard();
     config.policies = Policies::new(policies);
-    Preview { config }
+    Preview {
+        config,
+        brand: None,
+        person: None,
+        kinds: Kind::ALL.to_vec(),
+        locale: None,
+        clock: Arc::new(SystemClock),
+    }
 }
 
 fn routed(route: Route, heading: &str) -> Policy {
@@ -27,7 +34,8 @@ fn now() -> DateTime<Utc> {
 
 fn sheets(preview: &Preview) -> Vec<Sheet> {
     let drafts = preview.invented(Some("http://127.0.0.1:1/pictures"), now());
-    let sheets = preview.sheets(&drafts, Some(&preview.nobody()), None, now());
+    let reader = samples::reader();
+    let sheets = preview.render(&drafts, Some(&reader), None, now());
     sheets.unwrap()
 }
 
@@ -132,7 +140,7 @@ fn templates_are_read_again_for_each_preview() {
     let mut shown = preview(&[]);
     shown.config.mail.templates = Some(folder.path().to_owned());
     let drafts = shown.invented(None, now());
-    let sheet = || shown.sheets(&drafts[..1], None, None, now());
+    let sheet = || shown.render(&drafts[..1], None, None, now());
 
     std::fs::write(&file, "One").unwrap();
     assert_eq!(sheet().unwrap()[0].subject.as_deref(), Some("One"));

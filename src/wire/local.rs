@@ -79,13 +79,11 @@ pub(crate) struct Board {
     pub(crate) version: u64,
     /// The locale of the sheets; `None` for each user's own.
     pub(crate) locale: Option<String>,
-    /// The user's own locale in words, if the preview is of an existing user.
-    pub(crate) spoken: Option<String>,
     /// The locales that have a catalog.
     pub(crate) locales: Vec<Locale>,
     pub(crate) sheets: Vec<Sheet>,
     /// The error that prevented a rebuild, if any. The sheets are then those from before it.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) trouble: Option<String>,
     /// Explains which kinds have no sheets.
     pub(crate) notes: Vec<String>,
 }
@@ -109,14 +107,4 @@ pub(crate) struct Sheet {
     pub(crate) html: String,
     /// The size of the HTML, in bytes.
     pub(crate) bytes: usize,
-}
-
-/// An error, with its place in a template.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Trouble {
-    pub(crate) what: String,
-    /// The lines of the template around the error with their numbers; empty if unknown.
-    pub(crate) lines: Vec<(usize, String)>,
-    /// The number of the line with the error, if known.
-    pub(crate) line: Option<usize>,
 }

@@ -26,7 +26,6 @@ mod stream;
 mod users;
 
 pub use monitoring::Watched;
-pub use preview::{Of, Showing};
 pub use route::{Route, RouteTable};
 pub use server::{Bound, bind};
 pub use socket::{Listening, listen};

@@ -21,10 +21,8 @@ use tokio::sync::{Mutex, watch};
 
 use super::demo::{OF_PICTURE, local, local_answer};
 use super::socket::{Listening, stopped};
-use crate::clock::Clock;
 use crate::demo::picture;
-use crate::domain::{BrandName, UserId};
-use crate::operate::preview::{Catalogs, Kind, OfPerson, Preview, Sheet, trouble};
+use crate::operate::preview::{Catalogs, Preview, Sheet};
 use crate::wire::local::{Board, Locale, Sheet as SheetSummary};
 
 const PAGE: &str = include_str!("preview/page.html");
@@ -38,30 +36,6 @@ const OF_PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; 
                        connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; \
                        frame-ancestors 'none'; require-trusted-types-for 'script'; \
                        trusted-types 'none'";
-
-/// The recipient of the emails.
-pub enum Of {
-    /// A fictional user, with fictional objects.
-    Fictional,
-    /// An existing user, with the emails that they would get now.
-    Existing(Box<OfPerson>, UserId),
-}
-
-/// The contents of a preview.
-pub struct Showing {
-    /// Builds emails and pages.
-    pub preview: Preview,
-    /// The recipient.
-    pub of: Of,
-    /// The kinds of emails and pages to show.
-    pub kinds: Vec<Kind>,
-    /// The locale; `None` for each user's own.
-    pub locale: Option<String>,
-    /// The recipient's own locale in words, for an existing user.
-    pub spoken: Option<String>,
-    /// The source of the current time.
-    pub clock: Arc<dyn Clock>,
-}
 
 /// The last result for one locale.
 #[derive(Default)]
@@ -80,70 +54,15 @@ struct Results {
 }
 
 struct PreviewServer {
-    showing: Showing,
+    preview: Preview,
     addr: SocketAddr,
     results: Mutex<Results>,
-}
-
-/// Explains why a user has no email or page of this kind.
-fn note(kind: Kind, user: &UserId) -> String {
-    match kind {
-        Kind::Digest => format!(
-            "{user} would get no digest now: nothing is pending, or they had one this period, or no \
-             mail may leave (tidings explain {user})"
-        ),
-        Kind::Batch => format!("no batch of {user} is open, or no mail may leave"),
-        Kind::Page => format!("there is no record of {user}"),
-    }
-}
-
-impl Showing {
-    /// Returns the brand of the recipient; `None` for the default brand.
-    pub async fn brand(&self) -> anyhow::Result<Option<BrandName>> {
-        match &self.of {
-            Of::Fictional => Ok(None),
-            Of::Existing(of, user) => {
-                let reader = of.reader(user).await?;
-                Ok(reader.and_then(|reader| reader.brand))
-            }
-        }
-    }
-
-    /// Builds the emails and pages in this locale, or in each user's own. Also explains which kinds
-    /// are missing. `pictures` is the base URL of the pictures of fictional objects.
-    pub async fn sheets(
-        &self,
-        pictures: Option<&str>,
-        locale: Option<&str>,
-    ) -> anyhow::Result<(Vec<Sheet>, Vec<String>)> {
-        let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
-        let (mut drafts, reader) = match &self.of {
-            Of::Fictional => {
-                let drafts = self.preview.invented(pictures, now);
-                (drafts, Some(self.preview.nobody()))
-            }
-            Of::Existing(of, user) => (of.drafts(user).await?, of.reader(user).await?),
-        };
-        drafts.retain(|draft| has(draft.kind()));
-        let reader = reader.filter(|_| has(Kind::Page));
-        let reader = reader.as_ref();
-        let sheets = self.preview.sheets(&drafts, reader, locale, now)?;
-        let missing = |kind: &&Kind| !sheets.iter().any(|sheet| sheet.kind == **kind);
-        let notes = match &self.of {
-            Of::Fictional => Vec::new(),
-            Of::Existing(_, user) => {
-                let missing = self.kinds.iter().filter(missing);
-                missing.map(|kind| note(*kind, user)).collect()
-            }
-        };
-        Ok((sheets, notes))
-    }
 }
 
 impl PreviewServer {
     /// Returns the overview of all sheets. Rebuilds them if a template was saved since.
     async fn board(&self, requested: Option<&str>) -> Board {
-        let preview = &self.showing.preview;
+        let preview = &self.preview;
         let version = version(preview.config.mail.templates.as_deref());
         let results = &mut *self.results.lock().await;
         if results.version != version {
@@ -159,14 +78,14 @@ impl PreviewServer {
             return built.board.clone();
         }
         let pictures = format!("http://{}/pictures", self.addr);
-        let sheets = self.showing.sheets(Some(&pictures), locale.as_deref());
+        let sheets = self.preview.sheets(Some(&pictures), locale.as_deref());
         let (notes, trouble) = match sheets.await {
             Ok((sheets, notes)) => {
                 built.sheets = sheets;
                 (notes, None)
             }
             // The sheets of the last result remain.
-            Err(error) => (built.board.notes.clone(), Some(trouble(&error))),
+            Err(error) => (built.board.notes.clone(), Some(format!("{error:#}"))),
         };
         let languages = catalogs.iter().flat_map(|catalogs| catalogs.languages());
         let locales = languages.map(|(tag, name)| Locale {
@@ -186,7 +105,6 @@ impl PreviewServer {
             version,
             sheets: built.sheets.iter().enumerate().map(summary).collect(),
             locales: locales.collect(),
-            spoken: self.showing.spoken.clone(),
             trouble,
             notes,
             locale,
@@ -230,10 +148,10 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 
 impl Listening {
     /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
-    pub async fn show(self, showing: Showing, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+    pub async fn show(self, preview: Preview, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let Self { addr, listener } = self.local()?;
         let preview = Data::new(PreviewServer {
-            showing,
+            preview,
             addr,
             results: Mutex::default(),
         });
@@ -277,7 +195,7 @@ struct Which {
 
 async fn board(preview: Data<PreviewServer>, which: web::Query<Which>) -> HttpResponse {
     let locale = which.locale.as_deref();
-    let locale = locale.or(preview.showing.locale.as_deref());
+    let locale = locale.or(preview.preview.locale.as_deref());
     HttpResponse::Ok()
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .json(preview.board(locale).await)

@@ -193,7 +193,7 @@ async fn a_broken_catalog_keeps_the_last_good_preview() {
         subjects(&first).len() > 9 && subjects(&wrong) == subjects(&first),
         "{wrong}"
     );
-    let what = wrong["trouble"]["what"].as_str().unwrap();
+    let what = wrong["trouble"].as_str().unwrap();
     assert!(what.contains("de.ftl, line "), "{what}");
     let sheet = wrong["sheets"][0]["html"].as_str().unwrap();
     assert!(served.get(sheet).await.status().is_success());
@@ -257,8 +257,8 @@ fn preview_uses_the_given_locale_and_rejects_an_unknown_one() {
     assert_contains!(none.err, "ar, de, en, en-US, es, fr, ja, pl, pt, ru");
 }
 
-#[tokio::test]
-async fn explain_and_preview_name_the_locale_of_a_user() {
+#[test]
+fn explain_names_the_locale_of_a_user() {
     let desk = Desk::with_people();
     let records = |locale: &str| {
         let ada = "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true";
@@ -274,16 +274,10 @@ async fn explain_and_preview_name_the_locale_of_a_user() {
         records(locale);
 
         let explained = desk.done(&["explain", "ada"]);
-        let written = desk.run(&["preview", "page", "--user", "ada", "--out", "seen"]);
 
         let line = format!("\n  locale  {expected}\n");
         assert!(explained.contains(&line), "{explained}");
-        let written = written.done();
-        let line = format!(" files into seen; locale {expected}\n");
-        assert!(written.ends_with(&line), "{written}");
     }
-    let served = Served::start(&desk, &["--user", "ada"]);
-    assert_eq!(served.board().await["spoken"], "de");
 }
 
 #[tokio::test]
@@ -337,16 +331,8 @@ async fn the_page_shows_saved_templates_and_their_errors() {
     println!("shown {took:?} after it was saved");
     desk.write(subject, "{# one #}\n{{ nobody }}\nthree\n");
     let (wrong, _) = served.once(|board| !board["trouble"].is_null()).await;
-    let trouble = &wrong["trouble"];
-    assert_eq!(trouble["line"], 2, "{trouble}");
-    assert!(
-        trouble["what"]
-            .as_str()
-            .unwrap()
-            .contains("subject.txt, line 2"),
-        "{trouble}"
-    );
-    assert_eq!(trouble["lines"][1][1], "{{ nobody }}", "{trouble}");
+    let trouble = wrong["trouble"].as_str().unwrap();
+    assert!(trouble.contains("subject.txt, line 2"), "{trouble}");
     // The last good preview stays.
     assert_eq!(name(&wrong, 0), "Mine");
     desk.write(subject, "Right");

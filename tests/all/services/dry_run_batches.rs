@@ -310,7 +310,7 @@ async fn a_preview_for_a_user_finds_open_batches_behind_sent_ones(fresh: Fresh) 
     }
 
     let app = town.process();
-    let drafts = app.of_person().drafts(&user("ada")).await.unwrap();
+    let drafts = app.of_person().drafts(&user("ada"), None).await.unwrap();
 
     assert_eq!(town.mails().len(), 25);
     let batches = drafts.iter().filter(|draft| draft.kind() == Kind::Batch);

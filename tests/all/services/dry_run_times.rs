@@ -114,7 +114,7 @@ async fn a_pending_lead_is_a_separate_email(fresh: Fresh) {
     let drafts = town
         .process()
         .of_person()
-        .drafts(&user("ada"))
+        .drafts(&user("ada"), None)
         .await
         .unwrap();
     town.send_due_at(after(1)).await;

@@ -38,7 +38,7 @@ function choices() {
 }
 
 function languages() {
-  const own = element("option", board.spoken ? `Their own: ${board.spoken}` : "Each person's own", { value: "", selected: board.locale == null });
+  const own = element("option", "Each person's own", { value: "", selected: board.locale == null });
   const others = (board.locales ?? []).map(({ tag, name }) => element("option", `${name} (${tag})`, { value: tag, selected: tag === board.locale }));
   at("locale").replaceChildren(own, ...others);
 }
@@ -70,18 +70,8 @@ function troubled() {
   const { trouble } = board;
   at("trouble").hidden = !trouble;
   if (!trouble) return;
-  const parts = [element("h2", trouble.what)];
-  if (trouble.lines.length) {
-    const lines = element("ol", "");
-    for (const [number, text] of trouble.lines) {
-      const line = element("li", "", { className: number === trouble.line ? "it" : "" });
-      line.append(element("b", number), element("span", text));
-      lines.append(line);
-    }
-    parts.push(lines);
-  }
-  parts.push(element("p", board.sheets.length ? "Below is what was made before." : "Save the file again once it is fixed."));
-  at("trouble").replaceChildren(...parts);
+  const next = board.sheets.length ? "Below is what was made before." : "Save the file again once it is fixed.";
+  at("trouble").replaceChildren(element("h2", trouble), element("p", next));
 }
 
 function show() {
