@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::domain::{Day, ReportCounts};
 use crate::store::Schema;
 use crate::wire::status::{
-    DayView, DigestActivity, JournalCounts, Latency, OlderDays, Status, Unopened, WorkerActivity,
+    DayView, DigestActivity, JournalCounts, OlderDays, Status, Unopened, WorkerActivity,
 };
 
 /// Show pending work with reasons, email outcomes, and stored days
@@ -119,7 +119,6 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     for line in waits(&status.waiting, now) {
         table.fact(std::mem::take(&mut name), line);
     }
-    table.fact("provider", status.provider_latency.map(describe_latency));
     table.fact("worker", worker(status.worker, now));
     table.fact("digest", last_digest(status.digest));
     let reported = (status.reports.sent > 0).then(|| reports(&status.reports));
@@ -172,22 +171,6 @@ fn last_digest(run: Option<DigestActivity>) -> String {
         words::some(run.failed, "failed"),
     ]);
     format!("last run {} UTC: {counts}", words::minute(run.at))
-}
-
-/// Describes the provider's response times, such as `median 120 ms, 95th percentile 400 ms (last
-/// 200 emails)`.
-fn describe_latency(latency: Latency) -> String {
-    let Latency {
-        emails,
-        median_ms,
-        p95_ms,
-    } = latency;
-    let emails = words::count(emails, "email", "emails");
-    format!(
-        "median {} ms, 95th percentile {} ms (last {emails})",
-        words::number(median_ms),
-        words::number(p95_ms)
-    )
 }
 
 fn fanouts(backlog: JournalCounts, oldest: Option<Day>) -> String {

@@ -235,7 +235,7 @@ pub(super) fn holds_secrets(file: &Table) -> bool {
     let mut holds = false;
     each_text(&mut file.clone(), &mut |option, text| {
         holds |= match option {
-            "store" => hidden::address(text) != *text,
+            "store" => hidden::has_secret(text),
             _ => hidden::is_secret(option) && !text.is_empty(),
         };
     });

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 
 use crate::context::Context;
 use crate::domain::{
@@ -18,7 +18,7 @@ use crate::engine::directory::unknown::NameLookup;
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::worker::activity::Activity;
 use crate::store::{Counted, DeliveryFilter};
-use crate::wire::status::{BatchCounts, DayView, JournalCounts, Latency, Status};
+use crate::wire::status::{BatchCounts, DayView, JournalCounts, Status};
 
 /// The age of the emails whose provider reports and failures are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
@@ -30,9 +30,6 @@ const RECORDS: usize = 10_000;
 const FAILED: usize = 10_000;
 /// The most failed emails, and the most unknown ones, that are shown.
 const SHOWN: usize = 10;
-/// The maximum age and number of the emails from which the provider's latency is computed.
-const RECENT: (TimeDelta, usize) = (TimeDelta::days(1), 200);
-
 /// Succeeds if the store answers: looks up an event by a key that does not exist.
 pub async fn ready(context: &Context) -> Result<()> {
     context.store.fanout(Id::from_bytes([0; 12])).await?;
@@ -53,25 +50,6 @@ impl StatusService {
     pub async fn not_fanned_out(&self) -> Result<u64> {
         let pending = [Counted::Fanouts(FanoutState::Pending)];
         Ok(self.context.store.count(&pending).await?.iter().sum())
-    }
-
-    async fn latency(&self, now: DateTime<Utc>) -> Result<Option<Latency>> {
-        let (age, most) = RECENT;
-        let sent = DeliveryFilter::StateSince(DeliveryState::Sent, now - age);
-        let rows = self.context.store.find_deliveries(&sent, most).await?;
-        // A row with a reason was settled by an operator and has no provider latency.
-        let rows = rows.iter().filter(|row| row.outcome.reason.is_none());
-        let took = rows.filter_map(|row| {
-            Some((row.outcome.settled? - row.attempts.called_at?).num_milliseconds())
-        });
-        let mut took: Vec<u64> = took.map(|ms| ms.max(0) as u64).collect();
-        took.sort_unstable();
-        let share = |percent: usize| took.get(took.len() * percent / 100).copied();
-        Ok(share(50).zip(share(95)).map(|(median_ms, p95_ms)| Latency {
-            emails: took.len() as u64,
-            median_ms,
-            p95_ms,
-        }))
     }
 
     /// Returns the current state.
@@ -116,7 +94,6 @@ impl StatusService {
             failed: failed.into_iter().map(Into::into).collect(),
             worker: self.activity.worker().await?,
             digest: self.activity.digests().await?,
-            provider_latency: self.latency(now).await?,
             unknown: unknown.into_iter().map(Into::into).collect(),
             paused: self.deliveries.pause().await?,
             waiting: self.deliveries.waiting(None).await?,

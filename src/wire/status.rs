@@ -42,8 +42,6 @@ pub struct Status {
     pub worker: Option<WorkerActivity>,
     /// The latest digest run; `None` if there was none.
     pub digest: Option<DigestActivity>,
-    /// The latency of the provider; `None` if no email was sent within the last day.
-    pub provider_latency: Option<Latency>,
     /// The unsettled deliveries, by reason.
     pub waiting: Waiting,
     /// The outcomes of the emails of the last seven days, as far as providers reported them.
@@ -99,17 +97,6 @@ impl DigestActivity {
             failed: mails.failed + mails.unknown,
         }
     }
-}
-
-/// The time from a provider call to its answer, in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Latency {
-    /// The number of measured emails: the newest of the last day, at most 200.
-    pub emails: u64,
-    /// The median.
-    pub median_ms: u64,
-    /// The 95th percentile.
-    pub p95_ms: u64,
 }
 
 /// Users whose stored records have fields that this version cannot read. Defaults replace them.

@@ -10,7 +10,7 @@ use crate::support::town::{Town, lost, monday, mostly_on_sqlite, refused, to};
 mostly_on_sqlite! {
     a_worker_counts_as_running_until_it_stops_or_is_silent_for_a_minute
     a_worker_that_stops_does_not_hide_another_that_runs
-    the_last_run_of_digests_and_the_latency_of_the_provider_are_reported
+    the_last_run_of_digests_is_reported
     failed_and_unknown_emails_are_listed_as_failures_for_seven_days
     the_events_of_a_batch_whose_email_failed_are_counted_as_not_emailed
 }
@@ -49,15 +49,9 @@ async fn a_worker_that_stops_does_not_hide_another_that_runs(fresh: Fresh) {
     assert!(!status(&town).await.worker.unwrap().running);
 }
 
-async fn the_last_run_of_digests_and_the_latency_of_the_provider_are_reported(fresh: Fresh) {
+async fn the_last_run_of_digests_is_reported(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    let clock = town.clock.clone();
-    town.meanwhile(move || {
-        Box::pin(async move {
-            clock.advance(TimeDelta::milliseconds(250));
-        })
-    });
     let before = status(&town).await;
 
     let report = town.digests_at(monday(0)).await;
@@ -68,15 +62,10 @@ async fn the_last_run_of_digests_and_the_latency_of_the_provider_are_reported(fr
         .await
         .unwrap();
 
-    assert!(before.digest.is_none() && before.provider_latency.is_none());
+    assert!(before.digest.is_none());
     let after = status(&town).await;
     assert_eq!(after.digest, Some(run));
     assert_eq!((run.due, run.sent, run.failed), (2, 2, 0));
-    let latency = after.provider_latency.unwrap();
-    assert_eq!(
-        (latency.emails, latency.median_ms, latency.p95_ms),
-        (2, 250, 250)
-    );
 }
 
 async fn failed_and_unknown_emails_are_listed_as_failures_for_seven_days(fresh: Fresh) {
