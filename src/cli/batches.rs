@@ -138,18 +138,13 @@ impl List {
         };
         let book = app.batches();
         let limit = usize::from(self.limit);
-        let most = if self.json {
-            limit
-        } else {
-            words::MAX_LIMIT + 1
-        };
-        let mut found = book.list(&filter, None, most).await?;
-        let rest = words::rest(found.len(), limit, "--user, --key and --state");
+        let mut found = book.list(&filter, None, limit + 1).await?;
+        let more = words::more(found.len(), limit, "--user, --key and --state");
         found.truncate(limit);
         let views = book.views(found).await?;
         match self.json {
             true => screen.json(&views)?,
-            false => screen.list(&table(&views), rest)?,
+            false => screen.list(&table(&views), more)?,
         }
         Ok(Exit::Done)
     }

@@ -100,13 +100,8 @@ impl Args {
             feedback: self.bounced.then_some(ReportKind::Bounced),
         };
         let limit = usize::from(self.limit);
-        let most = if self.json {
-            limit
-        } else {
-            words::MAX_LIMIT + 1
-        };
-        let mut rows = app.deliveries().list(&only, most).await?;
-        let rest = words::rest(rows.len(), limit, "--user, --state and --since");
+        let mut rows = app.deliveries().list(&only, limit + 1).await?;
+        let more = words::more(rows.len(), limit, "--user, --state and --since");
         rows.truncate(limit);
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
@@ -124,7 +119,7 @@ impl Args {
         for Listed { row, subject } in &listed {
             add(&mut table, row, subject.as_deref());
         }
-        screen.list(&table, rest)?;
+        screen.list(&table, more)?;
         Ok(Exit::Done)
     }
 }

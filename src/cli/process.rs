@@ -27,13 +27,10 @@ impl FormatTime for Moment {
 /// Messages of other crates are logged only from `warn` up, because those crates do not know which
 /// data is private.
 pub(super) fn start_log(level: Level, format: LogFormat) {
-    let (ours, others) = match level {
-        Level::Off => ("off", "off"),
-        Level::Error => ("error", "error"),
-        Level::Warn => ("warn", "warn"),
-        Level::Info => ("info", "warn"),
-        Level::Debug => ("debug", "warn"),
-        Level::Trace => ("trace", "warn"),
+    let ours = format!("{level:?}").to_lowercase();
+    let others = match level {
+        Level::Off | Level::Error => ours.as_str(),
+        _ => "warn",
     };
     // actix reports malformed requests as errors. They are errors of the client, not of the server.
     let requests = match level {
@@ -73,54 +70,29 @@ pub(super) fn never_stop() -> Stop {
 /// process at once, with exit code 130.
 pub(super) fn stop_on_signal() -> std::io::Result<Stop> {
     let (stop, stopped) = watch::channel(false);
-    let mut signals = Signals::new()?;
+    #[cfg(unix)]
+    let mut terminate = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())?
+    };
+    let mut next_signal = async move || {
+        #[cfg(unix)]
+        let terminated = terminate.recv();
+        #[cfg(not(unix))]
+        let terminated = std::future::pending::<()>();
+        tokio::select! {
+            _ = terminated => {}
+            // If Ctrl-C cannot be handled, it ends the process by default.
+            Ok(()) = tokio::signal::ctrl_c() => {}
+        }
+    };
     tokio::spawn(async move {
-        signals.recv().await;
+        next_signal().await;
         tracing::info!("stopping; once more ends at once");
         // An error means that the work has already ended.
         let _ = stop.send(true);
-        signals.recv().await;
+        next_signal().await;
         std::process::exit(130);
     });
     Ok(stopped)
-}
-
-/// Ctrl-C, and SIGTERM on Unix.
-struct Signals {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn recv(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-#[cfg(not(unix))]
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {})
-    }
-
-    async fn recv(&mut self) {
-        // If Ctrl-C cannot be handled, it ends the process by default.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
 }

@@ -152,13 +152,13 @@ impl Screen {
         lines.try_for_each(|line| self.write_line(&line))
     }
 
-    /// Writes a list, or `none` if it is empty, and a note about the rows that it lacks.
-    pub(super) fn list(&mut self, table: &Table, rest: Option<String>) -> io::Result<()> {
+    /// Writes a list, or `none` if it is empty, and a note about further rows.
+    pub(super) fn list(&mut self, table: &Table, more: Option<String>) -> io::Result<()> {
         if table.is_empty() {
             return self.line("none");
         }
         self.table(table)?;
-        rest.map_or(Ok(()), |rest| self.note(rest))
+        more.map_or(Ok(()), |more| self.note(more))
     }
 
     /// Writes a text after a head, wrapped and indented below its first line, at most as wide as

@@ -4,7 +4,7 @@
 //! clock that jumps from event to deadline. Every event counts as one to be emailed in a batch.
 //! Start with [`simulate`].
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -142,13 +142,14 @@ impl Replay {
     }
 }
 
-/// The emails of one policy. A histogram maps each value to its number of occurrences.
+/// The emails of one policy.
 #[derive(Debug, Default)]
 struct Emails {
     count: u64,
     largest: u64,
     per_user: HashMap<UserId, u64>,
-    delays: BTreeMap<u64, u64>,
+    /// The delay of each event, in seconds.
+    delays: Vec<u64>,
 }
 
 impl Emails {
@@ -156,44 +157,32 @@ impl Emails {
         self.count += 1;
         self.largest = self.largest.max(batch.contents.count);
         *self.per_user.entry(batch.user.clone()).or_default() += 1;
-        for (_, at) in included {
-            let delay = ((batch.closes_at - at).num_milliseconds().max(0) as u64 + 500) / 1_000;
-            *self.delays.entry(delay).or_default() += 1;
-        }
+        let delay = |at: DateTime<Utc>| (batch.closes_at - at).num_milliseconds().max(0) as u64;
+        let delays = included.into_iter().map(|(_, at)| (delay(at) + 500) / 1_000);
+        self.delays.extend(delays);
     }
 
     fn figures(self, policy: &str, days: f64) -> PolicyFigures {
-        let mut per_user = BTreeMap::new();
-        for emails in self.per_user.into_values() {
-            *per_user.entry(emails).or_default() += 1;
-        }
         PolicyFigures {
             policy: policy.to_owned(),
             emails: self.count,
             emails_per_day: self.count as f64 / days,
-            emails_per_user: spread(&per_user),
-            delay_seconds: spread(&self.delays),
+            emails_per_user: spread(self.per_user.into_values().collect()),
+            delay_seconds: spread(self.delays),
             largest: self.largest,
         }
     }
 }
 
-/// Describes a histogram. Percentiles are nearest rank: the smallest value that covers them.
-fn spread(histogram: &BTreeMap<u64, u64>) -> Spread {
-    let count: u64 = histogram.values().sum();
-    let sum: u64 = histogram.iter().map(|(value, times)| value * times).sum();
-    let percentile = |percent: u64| {
-        let mut left = (count * percent).div_ceil(100);
-        for (value, times) in histogram {
-            left = left.saturating_sub(*times);
-            if left == 0 {
-                return *value;
-            }
-        }
-        0
+/// Describes values. Percentiles are nearest rank: the smallest value that covers them.
+fn spread(mut values: Vec<u64>) -> Spread {
+    values.sort_unstable();
+    let percentile = |percent: usize| {
+        let rank = (values.len() * percent).div_ceil(100);
+        values.get(rank.saturating_sub(1)).copied().unwrap_or(0)
     };
     Spread {
-        mean: sum as f64 / count.max(1) as f64,
+        mean: values.iter().sum::<u64>() as f64 / values.len().max(1) as f64,
         p50: percentile(50),
         p95: percentile(95),
         max: percentile(100),
