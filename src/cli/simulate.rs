@@ -2,8 +2,10 @@
 //! nothing.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args as Arguments;
+use indicatif::FormattedDuration;
 
 use super::exit::Exit;
 use super::screen::Screen;
@@ -96,13 +98,18 @@ fn table(comparison: &Comparison) -> Table {
             rounded(user.mean),
             words::number(user.p95),
             words::number(user.max),
-            words::duration(delay.p50),
-            words::duration(delay.p95),
-            words::duration(delay.max),
+            duration(delay.p50),
+            duration(delay.p95),
+            duration(delay.max),
             words::number(figures.largest),
         ]);
     }
     table
+}
+
+/// Formats seconds, such as `00:04:30`.
+fn duration(seconds: u64) -> String {
+    FormattedDuration(Duration::from_secs(seconds)).to_string()
 }
 
 /// Formats a number with one decimal below 100 and none above: `3.4`, `1,234`.

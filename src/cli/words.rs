@@ -59,20 +59,6 @@ pub(super) fn some(n: u64, what: &str) -> Option<String> {
     (n > 0).then(|| format!("{} {what}", number(n)))
 }
 
-/// Formats a duration with its two largest units: `0s`, `4m30s`, `2h5m`, `1d3h`.
-pub(super) fn duration(seconds: u64) -> String {
-    let (large, unit, small, rest) = match seconds {
-        0..60 => return format!("{seconds}s"),
-        60..3_600 => (seconds / 60, "m", seconds % 60, "s"),
-        3_600..86_400 => (seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
-        _ => (seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
-    };
-    match small {
-        0 => format!("{large}{unit}"),
-        small => format!("{large}{unit}{small}{rest}"),
-    }
-}
-
 /// Formats a state with the provider's report and the brand, if any: `sent, bounced, acme`.
 pub(super) fn delivery_state(row: &DeliveryRow) -> String {
     let report = row.feedback.map(|report| report.to_string());
@@ -115,16 +101,6 @@ mod tests {
     fn thousands_are_separated() {
         let written = [0, 12, 999, 1_000, 12_345, 1_234_567].map(number);
         assert_eq!(written, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
-    }
-
-    #[test]
-    fn durations_show_their_two_largest_units() {
-        let shown = [0, 59, 60, 270, 3_600, 7_530, 86_400, 98_000].map(duration);
-
-        assert_eq!(
-            shown,
-            ["0s", "59s", "1m", "4m30s", "1h", "2h5m", "1d", "1d3h"]
-        );
     }
 
     #[test]

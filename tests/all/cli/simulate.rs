@@ -38,9 +38,9 @@ fn the_figures_match_those_computed_by_hand_and_no_file_is_written() {
 
     for line in [
         "simulate: 5 events for 2 users, 2026-03-02 09:00 to 2026-03-02 09:12 UTC",
-        "policy    emails  per day  per user: mean  p95  max  delay: p50    p95    max  largest",
-        "window         3      3.0             1.5    2    2          5m     5m     5m        3",
-        "cooldown       3      3.0             1.5    2    2          4m  8m30s  8m30s        3",
+        "policy    emails  per day  per user: mean  p95  max  delay: p50       p95       max  largest",
+        "window         3      3.0             1.5    2    2    00:05:00  00:05:00  00:05:00        3",
+        "cooldown       3      3.0             1.5    2    2    00:04:00  00:08:30  00:08:30        3",
     ] {
         assert!(output.contains(line), "{line} in {output}");
     }
