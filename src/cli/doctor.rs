@@ -15,7 +15,7 @@ use super::words;
 use crate::clock::SystemClock;
 use crate::config::Problems;
 use crate::domain::time;
-use crate::operate::doctor::{DoctorOptions, Judgment, doctor};
+use crate::operate::doctor::{DoctorOptions, doctor};
 use crate::operate::open::is_missing;
 use crate::wire::status::{Diagnosis, Finding, Severity};
 
@@ -97,13 +97,13 @@ impl Args {
 /// Returns the problems of the configuration as findings.
 fn unreadable(problems: &Problems) -> Vec<Finding> {
     let problem = |problem: &crate::config::Problem| {
-        Judgment::error(
+        Finding::error(
             format!("{}: {}", problem.option, problem.what),
             "fix it; `tidings config --defaults` shows every option",
         )
         .of("configuration")
     };
-    let rest = Judgment::unchecked("needs a configuration that can be read").of("everything else");
+    let rest = Finding::unchecked("needs a configuration that can be read").of("everything else");
     problems.0.iter().map(problem).chain([rest]).collect()
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_finding_is_one_line_without_control_characters() {
-        let finding = Judgment::error("v=DMARC1\u{1b}[2J\n; p=x", "fix it").of("DMARC");
+        let finding = Finding::error("v=DMARC1\u{1b}[2J\n; p=x", "fix it").of("DMARC");
 
         assert_eq!(text_of(&finding), "v=DMARC1 [2J ; p=x → fix it");
     }

@@ -128,25 +128,6 @@ fn questionable_batch_options_cause_warnings_with_advice() {
 }
 
 #[test]
-fn the_old_name_of_batch_key_causes_a_warning_and_excludes_the_new_name() {
-    let former = "[types.Reply]\nroute = \"batch\"\nwindow = \"2m\"\nkey = \"talk\"\n";
-    let config = Config::parse(former).unwrap();
-    let both = Config::parse(&format!("{former}batch_key = \"talk\"\n"));
-
-    let reply = config.policies.of(&EventType::new("Reply").unwrap());
-    assert_eq!(reply.key.as_ref().unwrap().as_str(), "talk");
-    assert_eq!(
-        warnings(former),
-        ["types.Reply.key is called batch_key now; rename it"]
-    );
-    let problem = both.unwrap_err().to_string();
-    assert!(
-        problem.contains("types.Reply.key: is the former name"),
-        "{problem}"
-    );
-}
-
-#[test]
 fn environment_variables_set_batch_options() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let config = Config::load(&Sources {

@@ -155,19 +155,8 @@ fn read_batch(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPo
 
 /// Reads the batch key of a type: the key of events that have none of their own.
 fn batch_key(r: &mut Reader<'_>, path: &str) -> Option<ChosenKey> {
-    let (option, former) = (format!("{path}.batch_key"), format!("{path}.key"));
     let wanted = "a batch key: 1 to 256 bytes without control characters";
-    let key = r.optional_parse(&option, wanted);
-    let Some(former_key) = r.optional_parse(&former, wanted) else {
-        return key;
-    };
-    if key.is_some() {
-        let what = "is the former name of batch_key, which is there too";
-        r.problem(&former, what);
-    } else {
-        r.warn(&former, "is called batch_key now", "rename it");
-    }
-    Some(former_key)
+    r.optional_parse(&format!("{path}.batch_key"), wanted)
 }
 
 /// A named policy to compare.

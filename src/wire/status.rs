@@ -228,6 +228,50 @@ pub struct Finding {
     pub advice: Option<String>,
 }
 
+/// A warning or an error always has advice. A check that could not run is `unchecked`, never `ok`.
+impl Finding {
+    /// All is well.
+    pub(crate) fn ok(found: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Ok,
+            check: "",
+            brand: None,
+            found: found.into(),
+            advice: None,
+        }
+    }
+
+    /// The check could not run, for this reason.
+    pub(crate) fn unchecked(why: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Unchecked,
+            ..Self::ok(why)
+        }
+    }
+
+    /// It works, but should be changed.
+    pub(crate) fn warning(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            advice: Some(advice.into()),
+            ..Self::ok(found)
+        }
+    }
+
+    /// Emails are not sent or not delivered, or break rules.
+    pub(crate) fn error(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            ..Self::warning(found, advice)
+        }
+    }
+
+    /// Sets the name of the check.
+    pub(crate) fn of(self, check: &'static str) -> Self {
+        Self { check, ..self }
+    }
+}
+
 /// All findings of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis<'a> {

@@ -10,7 +10,6 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::middleware::from_fn;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::database::{DATABASE, UNREACHED, upgrade};
-use super::{Doctor, DoctorOptions, Judgment};
+use super::{Doctor, DoctorOptions};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl};
 use crate::domain::BrandName;
@@ -34,7 +34,7 @@ pub async fn doctor(
     let store = opening.await.unwrap_or_else(|_| {
         let seconds = options.timeout.as_secs_f32();
         let found = format!("could not be opened within {seconds} s");
-        Err(Judgment::error(found, "see the option `store`").of(DATABASE))
+        Err(Finding::error(found, "see the option `store`").of(DATABASE))
     });
     let build = |of: Config, brand: Option<&BrandName>| Doctor {
         file: file.clone(),
@@ -73,7 +73,7 @@ async fn open(
     if let Some(folder) = missing_folder(config) {
         let folder = folder.display();
         let found = format!("the folder {folder} of {:?} does not exist", config.store);
-        return Err(Judgment::error(found, format!("mkdir -p {folder}")).of(DATABASE));
+        return Err(Finding::error(found, format!("mkdir -p {folder}")).of(DATABASE));
     }
     if let Ok(Some(schema)) = upgrade_ahead(config).await {
         return Err(upgrade(&schema));
@@ -92,7 +92,7 @@ async fn open(
         if let Some(missing) = error.downcast_ref::<NoStore>() {
             no_store(missing, is_configured)
         } else if let Some(closed) = error.downcast_ref::<Closed>() {
-            Judgment::error(closed.to_string(), closed.next())
+            Finding::error(closed.to_string(), closed.next())
         } else {
             let advice = match error.downcast_ref::<store::Error>() {
                 Some(store::Error::Unsupported(_)) => {
@@ -101,20 +101,20 @@ async fn open(
                 Some(store::Error::Database { .. }) if is_mongo => UNREACHED,
                 _ => "see the option `store`",
             };
-            Judgment::error(format!("{error:#}"), advice)
+            Finding::error(format!("{error:#}"), advice)
         }
     };
     opened.map_err(|error| judged(error).of(DATABASE))
 }
 
 /// Reports a missing store, which may be the wrong one.
-fn no_store(missing: &NoStore, is_configured: bool) -> Judgment {
+fn no_store(missing: &NoStore, is_configured: bool) -> Finding {
     match is_configured {
-        true => Judgment::warning(
+        true => Finding::warning(
             missing.to_string(),
             "see that `store` names the right one; tidings import, notify, serve and restore make it",
         ),
-        false => Judgment::error(
+        false => Finding::error(
             format!("{missing}, and no configuration names another"),
             "name yours with --config; tidings import, notify, serve and restore make a database",
         ),

@@ -12,7 +12,7 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
-use super::{Doctor, Finding, Judgment};
+use super::{Doctor, Finding};
 use crate::domain::text::error_chain;
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::directory::{find_shared_addresses, find_unreadable};
@@ -23,19 +23,11 @@ use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, 
 pub(super) const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
 
 pub(super) const DATABASE: &str = "database";
-const REPLICATION: &str = "replication";
 const SCHEMA: &str = "schema";
 const INDEXES: &str = "indexes";
-const CLOCK: &str = "clock";
 const WRITING: &str = "writing";
 const SENDING: &str = "sending";
-const REPORTS: &str = "reports";
 const UNKNOWN: &str = "unknown mails";
-const BRANDS: &str = "brands";
-const LANGUAGES: &str = "languages";
-const DAYS: &str = "days";
-const USERS: &str = "users";
-const ADDRESSES: &str = "addresses";
 
 /// The oldest supported version of MongoDB.
 const OLDEST: u32 = 6;
@@ -64,12 +56,12 @@ impl Doctor {
         let condition = async { store.condition().await.map_err(|error| error_chain(&error)) };
         let condition = match self.within(condition, Err).await {
             Ok(condition) => condition,
-            Err(why) => return unreached(Judgment::error(why, UNREACHED).of(DATABASE)),
+            Err(why) => return unreached(Finding::error(why, UNREACHED).of(DATABASE)),
         };
         let after = before.max(self.clock.now() - condition.age);
         let clock = match (condition.time, &condition.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
-            (None, Engine::Mongo { .. }) => Some(Judgment::unchecked(
+            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(
                 "the database does not say what time it has",
             )),
             (None, Engine::Sqlite { .. }) => None,
@@ -80,16 +72,16 @@ impl Doctor {
                 .boxed(),
             self.ask(INDEXES, ready(condition.missing_indexes.map(judge_indexes)))
                 .boxed(),
-            async { clock.map(|clock| clock.of(CLOCK)) }.boxed(),
+            async { clock.map(|clock| clock.of("clock")) }.boxed(),
             self.ask(WRITING, writing(store)).boxed(),
             self.ask(SENDING, sending(store)).boxed(),
-            self.ask(REPORTS, self.reports(store)).boxed(),
+            self.ask("reports", self.reports(store)).boxed(),
             self.ask(UNKNOWN, unknown(store)).boxed(),
-            self.ask(BRANDS, self.missing_brands(store)).boxed(),
-            self.ask(LANGUAGES, self.untranslated(store)).boxed(),
-            self.ask(DAYS, self.days_to_archive(store)).boxed(),
-            self.ask(USERS, users(store)).boxed(),
-            self.ask(ADDRESSES, addresses(store)).boxed(),
+            self.ask("brands", self.missing_brands(store)).boxed(),
+            self.ask("languages", self.untranslated(store)).boxed(),
+            self.ask("days", self.days_to_archive(store)).boxed(),
+            self.ask("users", users(store)).boxed(),
+            self.ask("addresses", addresses(store)).boxed(),
         ];
         findings.extend(join_all(checks).await.into_iter().flatten());
         findings
@@ -97,39 +89,39 @@ impl Doctor {
 
     /// Reports emails and batches that wait for brands that are not configured. Users with such a
     /// brand are only found by their pending emails, because there is no index by brand.
-    async fn missing_brands(&self, store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+    async fn missing_brands(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+        let mut missing: BTreeMap<BrandName, (u64, u64)> = BTreeMap::new();
+        let pending = DeliveryFilter::State(DeliveryState::Pending);
+        for row in store.find_deliveries(&pending, DELIVERIES).await? {
+            let reason = row.outcome.reason.as_deref();
+            if let Some(brand) = reason.and_then(BrandName::awaited) {
+                missing.entry(brand).or_default().0 += 1;
+            }
+        }
         let open = BatchFilter {
             state: Some(BatchState::Open),
             ..BatchFilter::default()
         };
-        let pending = pending_by_brand(store).await?;
-        let mut batches: BTreeMap<BrandName, u64> = BTreeMap::new();
         for batch in store.find_batches(&open, None, BATCHES).await? {
-            let is_missing =
-                |brand: &&BrandName| self.brands.iter().all(|(name, _)| name != *brand);
+            let is_missing = |brand: &&BrandName| !self.config.brands.contains_key(*brand);
             if let Some(brand) = batch.key.brand().filter(is_missing) {
-                *batches.entry(brand.clone()).or_default() += 1;
+                missing.entry(brand.clone()).or_default().1 += 1;
             }
         }
-        let pending = pending.iter().map(|(brand, mails)| match mails {
-            1 => format!("1 mail waits for the brand {brand}"),
-            _ => format!("{mails} mails wait for the brand {brand}"),
+        let waits = missing.iter().map(|(brand, (emails, batches))| {
+            format!("the brand {brand} (pending emails: {emails}, open batches: {batches})")
         });
-        let batches = batches.iter().map(|(brand, batches)| match batches {
-            1 => format!("1 open batch is of the brand {brand}"),
-            _ => format!("{batches} open batches are of the brand {brand}"),
-        });
-        let missing: Vec<String> = pending.chain(batches).collect();
-        Ok((!missing.is_empty()).then(|| {
-            Judgment::error(
-                format!("{}, which is not configured", missing.join(", ")),
+        let waits: Vec<String> = waits.collect();
+        Ok((!waits.is_empty()).then(|| {
+            Finding::error(
+                format!("not configured, so emails wait: {}", waits.join(", ")),
                 "put [brands.NAME] back; digests also leave once their people are of another brand",
             )
         }))
     }
 
     /// Reports days older than `archive.keep`, which `archive` would drop.
-    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
@@ -144,7 +136,7 @@ impl Doctor {
             time::show_duration(self.config.archive_keep),
             oldest.start().date_naive(),
         );
-        Ok(Some(Judgment::warning(
+        Ok(Some(Finding::warning(
             format!("{days} older than archive.keep ({keep}), the oldest {oldest}"),
             "tidings archive --export FOLDER, which exports and drops them; run it once a day",
         )))
@@ -152,7 +144,7 @@ impl Doctor {
 
     /// Warns if emails have no reports, or if any were refused in the last day. Only if a key is
     /// configured to verify the reports.
-    async fn reports(&self, store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+    async fn reports(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         let Some(provider) = self.config.reporter() else {
             return Ok(None);
         };
@@ -166,11 +158,11 @@ impl Doctor {
     async fn ask(
         &self,
         check: &'static str,
-        judged: impl Future<Output = Result<Option<Judgment>, Error>>,
+        judged: impl Future<Output = Result<Option<Finding>, Error>>,
     ) -> Option<Finding> {
         let failed = |why: String| {
             let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
-            Some(Judgment::error(why, advice))
+            Some(Finding::error(why, advice))
         };
         let judged = async {
             judged
@@ -187,14 +179,14 @@ fn unreached(finding: Finding) -> Vec<Finding> {
     let others = others.into_iter().filter(|check| *check != finding.check);
     let why = "the database was not opened, or holds nothing yet";
     let others: Vec<Finding> = others
-        .map(|check| Judgment::unchecked(why).of(check))
+        .map(|check| Finding::unchecked(why).of(check))
         .collect();
     [vec![finding], others].concat()
 }
 
-fn judge_schema(schema: Schema) -> Option<Judgment> {
+fn judge_schema(schema: Schema) -> Option<Finding> {
     Some(match schema.is_old() {
-        false => Judgment::ok(format!("number {}", schema.version)),
+        false => Finding::ok(format!("number {}", schema.version)),
         true => judge_upgrade(&schema),
     })
 }
@@ -204,49 +196,49 @@ pub(super) fn upgrade(schema: &Schema) -> Finding {
     judge_upgrade(schema).of(SCHEMA)
 }
 
-fn judge_upgrade(schema: &Schema) -> Judgment {
+fn judge_upgrade(schema: &Schema) -> Finding {
     let Schema { version, known } = schema;
-    Judgment::warning(
+    Finding::warning(
         format!("number {version}, which this version upgrades to {known}"),
         "stop the processes of older versions, and make a copy if you may want to go back; the next \
             command that works with the store upgrades it",
     )
 }
 
-fn judge_indexes(missing: Vec<String>) -> Option<Judgment> {
+fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
     Some(match missing.as_slice() {
-        [] => Judgment::ok("all there"),
-        missing => Judgment::warning(
+        [] => Finding::ok("all there"),
+        missing => Finding::warning(
             format!("missing: {}", missing.join("; ")),
             "start `tidings serve` or `tidings worker`: they make them",
         ),
     })
 }
 
-async fn writing(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     // Also removes the note of a check that was interrupted.
     let left = store.note(NOTE).await?;
     let text = Some("may be forgotten");
     let written = store.swap_note(NOTE, left.as_deref(), text).await?;
     let removed = store.swap_note(NOTE, text, None).await?;
     Ok(Some(match written && removed {
-        true => Judgment::ok("a note was written, and taken away again"),
+        true => Finding::ok("a note was written, and taken away again"),
         false => {
             let why = "somebody else wrote the same note meanwhile, such as another doctor";
-            Judgment::unchecked(why)
+            Finding::unchecked(why)
         }
     }))
 }
 
-async fn sending(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     let pause = match Pause::current(store.as_ref()).await {
         Ok(pause) => pause,
         Err(crate::engine::Error::Store(error)) => return Err(error),
-        Err(error) => return Ok(Some(Judgment::unchecked(error_chain(&error)))),
+        Err(error) => return Ok(Some(Finding::unchecked(error_chain(&error)))),
     };
     Ok(Some(match pause {
-        None => Judgment::ok("not paused"),
-        Some(pause) => Judgment::error(
+        None => Finding::ok("not paused"),
+        Some(pause) => Finding::error(
             format!(
                 "paused since {} UTC: {}",
                 pause.at.format("%Y-%m-%d %H:%M"),
@@ -257,12 +249,12 @@ async fn sending(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     }))
 }
 
-async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     let unknown = Counted::Deliveries(DeliveryState::Unknown);
     Ok(Some(
         match store.count(&[unknown]).await?.iter().sum::<u64>() {
-            0 => Judgment::ok("none"),
-            count => Judgment::warning(
+            0 => Finding::ok("none"),
+            count => Finding::warning(
                 match count {
                     1 => "1 of which nobody knows whether it was mailed".to_owned(),
                     _ => format!("{count} of which nobody knows whether they were mailed"),
@@ -274,17 +266,17 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
 }
 
 /// Reports records with fields that this version cannot read.
-async fn users(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     let found = find_unreadable(store.as_ref(), RECORDS).await?;
     Ok((!found.is_empty()).then(|| {
-        Judgment::warning(found.sentence(),
+        Finding::warning(found.sentence(),
             "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons",
         )
     }))
 }
 
 /// Reports addresses that several records share.
-async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
+async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     let shared = find_shared_addresses(store.as_ref(), RECORDS).await?;
     let bound = match shared.read < RECORDS as u64 {
         true => "",
@@ -296,7 +288,7 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
         several => format!("{several} addresses are"),
     };
     let such_as = shared.first.map(|first| format!(", such as {first}"));
-    Ok(Some(Judgment::warning(
+    Ok(Some(Finding::warning(
         format!(
             "{bound}{addresses} used by {} user records{}",
             shared.users,
@@ -306,27 +298,14 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Judgment>, Error> {
     )))
 }
 
-/// Counts the emails that wait for each brand that is not configured.
-async fn pending_by_brand(store: &Arc<dyn Store>) -> Result<BTreeMap<BrandName, u64>, Error> {
-    let state = DeliveryFilter::State(DeliveryState::Pending);
-    let mut pending: BTreeMap<BrandName, u64> = BTreeMap::new();
-    for row in store.find_deliveries(&state, DELIVERIES).await? {
-        let reason = row.outcome.reason.as_deref();
-        if let Some(brand) = reason.and_then(BrandName::awaited) {
-            *pending.entry(brand).or_default() += 1;
-        }
-    }
-    Ok(pending)
-}
-
 fn judge_engine(engine: &Engine) -> Vec<Finding> {
     match engine {
         Engine::Sqlite { version, journal } if journal == "wal" => {
             let found = format!("SQLite {version} with a write-ahead log, for one machine");
-            vec![Judgment::ok(found).of(DATABASE)]
+            vec![Finding::ok(found).of(DATABASE)]
         }
         Engine::Sqlite { version, journal } => vec![
-            Judgment::error(
+            Finding::error(
                 format!(
                     "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
                 ),
@@ -336,41 +315,41 @@ fn judge_engine(engine: &Engine) -> Vec<Finding> {
         ],
         Engine::Mongo { version, topology } => vec![
             judge_version(version).of(DATABASE),
-            judge_topology(*topology).of(REPLICATION),
+            judge_topology(*topology).of("replication"),
         ],
     }
 }
 
-fn judge_version(version: &str) -> Judgment {
+fn judge_version(version: &str) -> Finding {
     let major = version.split('.').next().map(str::parse::<u32>);
     match major {
-        Some(Ok(major)) if major >= OLDEST => Judgment::ok(format!("MongoDB {version}")),
-        Some(Ok(_)) => Judgment::error(
+        Some(Ok(major)) if major >= OLDEST => Finding::ok(format!("MongoDB {version}")),
+        Some(Ok(_)) => Finding::error(
             format!("MongoDB {version} is too old"),
             format!("upgrade it to {OLDEST}.0 or newer"),
         ),
-        _ => Judgment::unchecked(format!("MongoDB says its version is {version:?}")),
+        _ => Finding::unchecked(format!("MongoDB says its version is {version:?}")),
     }
 }
 
-fn judge_topology(topology: Topology) -> Judgment {
+fn judge_topology(topology: Topology) -> Finding {
     let advice = "make it a replica set of three";
     match topology {
-        Topology::Standalone => Judgment::warning(
+        Topology::Standalone => Finding::warning(
             "one server without a replica set: what is accepted is lost with its disk, and nothing works while it is away",
             advice,
         ),
-        Topology::ReplicaSet { members } if members < ENOUGH => Judgment::warning(
+        Topology::ReplicaSet { members } if members < ENOUGH => Finding::warning(
             format!("a replica set of {members}: nothing can be written once one is lost"),
             advice,
         ),
-        Topology::ReplicaSet { members } => Judgment::ok(format!("a replica set of {members}")),
-        Topology::Sharded => Judgment::ok("a sharded cluster"),
+        Topology::ReplicaSet { members } => Finding::ok(format!("a replica set of {members}")),
+        Topology::Sharded => Finding::ok("a sharded cluster"),
     }
 }
 
 /// The database answered between `before` and `after`, so only times outside them differ.
-fn judge_clock(before: DateTime<Utc>, time: DateTime<Utc>, after: DateTime<Utc>) -> Judgment {
+fn judge_clock(before: DateTime<Utc>, time: DateTime<Utc>, after: DateTime<Utc>) -> Finding {
     // The server's time has whole milliseconds.
     let before = before.trunc_subsecs(3);
     let (by, which) = match time {
@@ -382,19 +361,19 @@ fn judge_clock(before: DateTime<Utc>, time: DateTime<Utc>, after: DateTime<Utc>)
     let found = format!("the database's clock is {seconds:.1} s {which} this machine's");
     let advice = "let both keep time (NTP): leases between machines go by it";
     match by {
-        by if by > HARMFUL => Judgment::error(found, advice),
-        by if by > ODD => Judgment::warning(found, advice),
-        _ => Judgment::ok("the database's and this machine's agree"),
+        by if by > HARMFUL => Finding::error(found, advice),
+        by if by > ODD => Finding::warning(found, advice),
+        _ => Finding::ok("the database's and this machine's agree"),
     }
 }
 
-fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<Judgment> {
+fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<Finding> {
     let emails = |number| match number {
         1 => "1 email".to_owned(),
         _ => format!("{number} emails"),
     };
     if silent > 0 {
-        return Some(Judgment::warning(
+        return Some(Finding::warning(
             format!(
                 "{} left more than a day ago, and {provider} has reported nothing since",
                 emails(silent)
@@ -403,7 +382,7 @@ fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<J
         ));
     }
     (counts.refused > 0).then(|| {
-        Judgment::warning(
+        Finding::warning(
             format!(
                 "receivers refused the sender or the content of {} of {} of the last day",
                 counts.refused,

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join_all;
 
-use super::{Doctor, Finding, Judgment, LEFT, Severity};
+use super::{Doctor, Finding, LEFT, Severity};
 use crate::config::Transport;
 use crate::engine::delivery::identity;
 use crate::operate::probe::Names;
@@ -66,11 +66,11 @@ impl Doctor {
             let look_up = async |names: &Names| {
                 Ok(judge_own_key(&place, &names.texts(&place).await?, &record))
             };
-            let mut judgment = self.look_up(look_up).await;
-            if judgment.severity == Severity::Unchecked {
-                judgment.found += &format!("; at {place} there has to be: {record}");
+            let mut finding = self.look_up(look_up).await;
+            if finding.severity == Severity::Unchecked {
+                finding.found += &format!("; at {place} there has to be: {record}");
             }
-            return vec![judgment.of(DKIM)];
+            return vec![finding.of(DKIM)];
         }
         let domain = self.config.mail.from.domain();
         let configured = self.config.mail.dkim_selector.iter();
@@ -83,7 +83,7 @@ impl Doctor {
             let why = self.unqueried().unwrap_or(
                 "the provider does not say what it signs with; mail.dkim_selector can say it",
             );
-            return vec![Judgment::unchecked(why).of(DKIM)];
+            return vec![Finding::unchecked(why).of(DKIM)];
         }
         let judged = places.iter().map(async |place| {
             let look_up = async |names: &Names| Ok(judge_keys(place, &names.texts(place).await?));
@@ -101,24 +101,24 @@ impl Doctor {
         }
     }
 
-    async fn look_up<'a, F>(&'a self, look_up: impl FnOnce(&'a Names) -> F) -> Judgment
+    async fn look_up<'a, F>(&'a self, look_up: impl FnOnce(&'a Names) -> F) -> Finding
     where
-        F: Future<Output = Result<Judgment, String>>,
+        F: Future<Output = Result<Finding, String>>,
     {
         if let Some(why) = self.unqueried() {
-            return Judgment::unchecked(why);
+            return Finding::unchecked(why);
         }
         let judged = match &self.names {
             Ok(names) => self.within(look_up(names), Err).await,
             Err(why) => Err(why.clone()),
         };
-        judged.unwrap_or_else(Judgment::unchecked)
+        judged.unwrap_or_else(Finding::unchecked)
     }
 }
 
 /// Looks up the record of `domain` and those that it includes. Stops above the limit. `is_own` says
 /// whether bounces go to that domain, not to one of the provider's.
-async fn look_up_spf(names: &Names, domain: &str, is_own: bool) -> Result<Judgment, String> {
+async fn look_up_spf(names: &Names, domain: &str, is_own: bool) -> Result<Finding, String> {
     let texts = names.texts(domain).await?;
     let [text] = spf_records(&texts)[..] else {
         return Ok(judge_spf_count(domain, spf_records(&texts).len(), is_own));
@@ -130,7 +130,7 @@ async fn look_up_spf(names: &Names, domain: &str, is_own: bool) -> Result<Judgme
     {
         let texts = names.texts(&included).await?;
         let [text] = spf_records(&texts)[..] else {
-            return Ok(Judgment::error(
+            return Ok(Finding::error(
                 format!(
                     "{domain} brings in {included}, which has not exactly one record (RFC 7208, section 5.2)"
                 ),
@@ -198,16 +198,16 @@ impl Spf {
 }
 
 /// Judges a domain without exactly one SPF record.
-fn judge_spf_count(domain: &str, records: usize, is_own: bool) -> Judgment {
+fn judge_spf_count(domain: &str, records: usize, is_own: bool) -> Finding {
     match (records, is_own) {
-        (0, true) => Judgment::error(
+        (0, true) => Finding::error(
             format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
             "publish the record that the provider names, and no other that begins with v=spf1",
         ),
-        (0, false) => Judgment::ok(format!(
+        (0, false) => Finding::ok(format!(
             "{domain} has no record, and needs none: bounces go to the provider's own domain"
         )),
-        (many, _) => Judgment::error(
+        (many, _) => Finding::error(
             format!("{domain} has {many} records, so none counts (RFC 7208, section 4.5)"),
             "make them one",
         ),
@@ -215,21 +215,21 @@ fn judge_spf_count(domain: &str, records: usize, is_own: bool) -> Judgment {
 }
 
 /// Judges a domain's only SPF record.
-fn judge_spf(domain: &str, text: &str, record: &Spf, lookups: usize) -> Judgment {
+fn judge_spf(domain: &str, text: &str, record: &Spf, lookups: usize) -> Finding {
     let advice = "end it with -all or ~all";
     match record.all {
-        _ if lookups > MOST_LOOKUPS => Judgment::error(
+        _ if lookups > MOST_LOOKUPS => Finding::error(
             format!(
                 "{domain} costs more than {MOST_LOOKUPS} look-ups, so it does not count (RFC 7208, section 4.6.4)"
             ),
             "take out what no longer sends",
         ),
-        Some('+') => Judgment::error(format!("{domain} lets everybody send: {text}"), advice),
-        Some('?') => Judgment::warning(format!("{domain} says nothing of others: {text}"), advice),
+        Some('+') => Finding::error(format!("{domain} lets everybody send: {text}"), advice),
+        Some('?') => Finding::warning(format!("{domain} says nothing of others: {text}"), advice),
         None if record.includes.is_empty() => {
-            Judgment::warning(format!("{domain} has no end: {text}"), advice)
+            Finding::warning(format!("{domain} has no end: {text}"), advice)
         }
-        _ => Judgment::ok(format!(
+        _ => Finding::ok(format!(
             "{domain}: {text} ({lookups} of {MOST_LOOKUPS} look-ups)"
         )),
     }
@@ -243,50 +243,50 @@ fn tag<'a>(record: &'a str, wanted: &str) -> Option<&'a str> {
 }
 
 /// Judges the texts under the name of a DKIM key.
-fn judge_keys(name: &str, texts: &[String]) -> Judgment {
+fn judge_keys(name: &str, texts: &[String]) -> Finding {
     let publish = "publish the key there that the provider names";
     let mut keys = texts.iter().filter_map(|text| DkimKey::parse(text));
     let key = match (keys.next(), keys.next()) {
         (Some(key), None) => key,
         (None, _) => {
-            return Judgment::error(
+            return Finding::error(
                 format!("there is no key at {name}, so receivers cannot verify mails"),
                 publish,
             );
         }
         (Some(_), Some(_)) => {
-            return Judgment::error(
+            return Finding::error(
                 format!("there are several keys at {name}, so none is sure to count"),
                 "leave one of them",
             );
         }
     };
     match (key.is_rsa, key.bytes.as_ref().map(Vec::len)) {
-        (_, None) => Judgment::error(format!("the key at {name} is not Base64"), publish),
-        (_, Some(0)) => Judgment::error(format!("the key at {name} is withdrawn"), publish),
-        (true, Some(bytes)) if bytes < LEAST_BYTES => Judgment::error(
+        (_, None) => Finding::error(format!("the key at {name} is not Base64"), publish),
+        (_, Some(0)) => Finding::error(format!("the key at {name} is withdrawn"), publish),
+        (true, Some(bytes)) if bytes < LEAST_BYTES => Finding::error(
             format!("the key at {name} has less than 1,024 bits, and does not count"),
             "let the provider make one of 2,048 bits",
         ),
-        (true, Some(bytes)) if bytes < GOOD_BYTES => Judgment::ok(format!(
+        (true, Some(bytes)) if bytes < GOOD_BYTES => Finding::ok(format!(
             "there is a key at {name}; 2,048 bits would be better"
         )),
-        _ => Judgment::ok(format!("there is a key at {name}")),
+        _ => Finding::ok(format!("there is a key at {name}")),
     }
 }
 
 /// Judges the texts under the name of our own DKIM key, whose expected record is `record`.
-fn judge_own_key(name: &str, texts: &[String], record: &str) -> Judgment {
-    let judgment = judge_keys(name, texts);
+fn judge_own_key(name: &str, texts: &[String], record: &str) -> Finding {
+    let finding = judge_keys(name, texts);
     let publish = format!("publish this text there: {record}");
-    if judgment.severity == Severity::Error {
-        return Judgment::error(judgment.found, publish);
+    if finding.severity == Severity::Error {
+        return Finding::error(finding.found, publish);
     }
     let ours = DkimKey::parse(record);
     let theirs = texts.iter().find_map(|text| DkimKey::parse(text));
     match (theirs, ours) {
-        (Some(theirs), Some(ours)) if theirs.is_same(&ours) => judgment,
-        _ => Judgment::error(
+        (Some(theirs), Some(ours)) if theirs.is_same(&ours) => finding,
+        _ => Finding::error(
             format!(
                 "the key at {name} is not the one that mails are signed with, so receivers refuse their signatures"
             ),
@@ -344,9 +344,9 @@ fn dmarc_records(texts: &[String]) -> Vec<&str> {
 }
 
 /// Judges the DMARC records of the first domain that has any. `domain` is the sender's.
-fn judge_dmarc(domain: &str, found: Option<(&str, &[&str])>) -> Judgment {
+fn judge_dmarc(domain: &str, found: Option<(&str, &[&str])>) -> Finding {
     let Some((place, records)) = found else {
-        return Judgment::error(
+        return Finding::error(
             format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
             format!(
                 "publish \"v=DMARC1; p=none; rua=mailto:…\" at _dmarc.{domain}, read its reports, then tighten it"
@@ -355,7 +355,7 @@ fn judge_dmarc(domain: &str, found: Option<(&str, &[&str])>) -> Judgment {
     };
     let [record] = records else {
         let many = records.len();
-        return Judgment::error(
+        return Finding::error(
             format!("_dmarc.{place} has {many} records, so none counts (RFC 7489, section 6.6.3)"),
             "leave one of them",
         );
@@ -366,12 +366,12 @@ fn judge_dmarc(domain: &str, found: Option<(&str, &[&str])>) -> Judgment {
         .or_else(|| tag(record, "p"))
         .map(str::to_ascii_lowercase);
     match policy.as_deref() {
-        Some("reject" | "quarantine") => Judgment::ok(format!("_dmarc.{place}: {record}")),
-        Some("none") => Judgment::warning(
+        Some("reject" | "quarantine") => Finding::ok(format!("_dmarc.{place}: {record}")),
+        Some("none") => Finding::warning(
             format!("_dmarc.{place} lets others send as {domain}: {record}"),
             "once its reports show that all of yours pass, make it p=quarantine or p=reject",
         ),
-        _ => Judgment::error(
+        _ => Finding::error(
             format!("_dmarc.{place} has no policy that can be read: {record}"),
             "give it p=none, p=quarantine or p=reject",
         ),

@@ -125,23 +125,23 @@ impl Doctor {
 
     /// Checks that the provider accepts the API key. Also returns the DNS names of the DKIM keys
     /// that the provider reports.
-    async fn provider(&self) -> (Judgment, Vec<String>) {
+    async fn provider(&self) -> (Finding, Vec<String>) {
         let mailer = match &self.mailer {
             Ok(mailer) => mailer,
             Err(why) => {
                 let advice = "see the options of the section [mail]";
-                return (Judgment::error(why, advice), Vec::new());
+                return (Finding::error(why, advice), Vec::new());
             }
         };
         let is_local = matches!(self.config.mail.transport, Transport::Outbox);
         if self.options.offline && !is_local {
-            return (Judgment::unchecked(LEFT), Vec::new());
+            return (Finding::unchecked(LEFT), Vec::new());
         }
         let late = |reason| Checked::Unreached { reason };
         match self.within(mailer.check(), late).await {
-            Checked::Ready { found, dkim } => (Judgment::ok(found), dkim),
-            Checked::Wrong { found, remedy } => (Judgment::error(found, remedy), Vec::new()),
-            Checked::Unreached { reason } => (Judgment::unchecked(reason), Vec::new()),
+            Checked::Ready { found, dkim } => (Finding::ok(found), dkim),
+            Checked::Wrong { found, remedy } => (Finding::error(found, remedy), Vec::new()),
+            Checked::Unreached { reason } => (Finding::unchecked(reason), Vec::new()),
         }
     }
 
@@ -151,63 +151,6 @@ impl Doctor {
         match tokio::time::timeout(limit, check).await {
             Ok(found) => found,
             Err(_) => late(format!("no answer within {} s", limit.as_secs_f32())),
-        }
-    }
-}
-
-/// A finding without the name of its check.
-///
-/// A warning or an error always has advice. A check that could not run is `unchecked`, never `ok`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgment {
-    severity: Severity,
-    found: String,
-    advice: Option<String>,
-}
-
-impl Judgment {
-    fn new(severity: Severity, found: impl Into<String>) -> Self {
-        Self {
-            severity,
-            found: found.into(),
-            advice: None,
-        }
-    }
-
-    /// All is well.
-    pub fn ok(found: impl Into<String>) -> Self {
-        Self::new(Severity::Ok, found)
-    }
-
-    /// The check could not run, for this reason.
-    pub fn unchecked(why: impl Into<String>) -> Self {
-        Self::new(Severity::Unchecked, why)
-    }
-
-    /// It works, but should be changed.
-    pub fn warning(found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self {
-            advice: Some(advice.into()),
-            ..Self::new(Severity::Warning, found)
-        }
-    }
-
-    /// Emails are not sent or not delivered, or break rules.
-    pub fn error(found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            ..Self::warning(found, advice)
-        }
-    }
-
-    /// Returns the finding of this check.
-    pub fn of(self, check: &'static str) -> Finding {
-        Finding {
-            severity: self.severity,
-            check,
-            brand: None,
-            found: self.found,
-            advice: self.advice,
         }
     }
 }

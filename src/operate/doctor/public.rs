@@ -4,7 +4,7 @@
 //! The test link belongs to a user that cannot exist, so it unsubscribes no one. A forged link is
 //! tested too, because a page that accepts every request would otherwise pass.
 
-use super::{Doctor, Finding, Judgment, LEFT};
+use super::{Doctor, Finding, LEFT};
 use crate::domain::text::error_chain;
 use crate::operate::probe::WebResponse;
 
@@ -17,7 +17,7 @@ const CLICK: &str = "List-Unsubscribe=One-Click";
 impl Doctor {
     pub(super) async fn public_pages(&self) -> Vec<Finding> {
         let unchecked =
-            |why: &str| [PAGES, ONE_CLICK].map(|check| Judgment::unchecked(why).of(check));
+            |why: &str| [PAGES, ONE_CLICK].map(|check| Finding::unchecked(why).of(check));
         let Some(url) = &self.config.server.public_url else {
             return unchecked("server.public_url is empty").to_vec();
         };
@@ -33,7 +33,7 @@ impl Doctor {
         let page = async { judge_page(url, self.within(web.get(&health), silent).await) };
         let click = async {
             let Some(links) = &self.links else {
-                return Judgment::unchecked("links cannot be made without the database");
+                return Finding::unchecked("links cannot be made without the database");
             };
             let made = async {
                 let made = links.probe(self.clock.now()).await;
@@ -41,8 +41,8 @@ impl Doctor {
             };
             let probe = match self.within(made, Err).await {
                 Ok(Some(probe)) => probe,
-                Ok(None) => return Judgment::unchecked("server.public_url is empty"),
-                Err(why) => return Judgment::unchecked(why),
+                Ok(None) => return Finding::unchecked("server.public_url is empty"),
+                Err(why) => return Finding::unchecked(why),
             };
             let (genuine, forged) = futures::join!(
                 self.within(web.post(&probe.genuine, CLICK), silent),
@@ -56,24 +56,24 @@ impl Doctor {
 }
 
 /// The finding for a request without a response.
-fn unanswered(response: WebResponse) -> Judgment {
+fn unanswered(response: WebResponse) -> Finding {
     match response {
-        WebResponse::Refused { reason } => Judgment::error(
+        WebResponse::Refused { reason } => Finding::error(
             format!("nothing listens at server.public_url ({reason})"),
             "start `tidings serve`, and the proxy in front of it",
         ),
-        WebResponse::Untrusted { reason } => Judgment::error(
+        WebResponse::Untrusted { reason } => Finding::error(
             format!("the connection to server.public_url cannot be trusted ({reason})"),
             "give the proxy a valid certificate for that name",
         ),
-        WebResponse::Silent { reason } => Judgment::unchecked(format!(
+        WebResponse::Silent { reason } => Finding::unchecked(format!(
             "server.public_url was not reached from here ({reason})"
         )),
-        WebResponse::Answered { status, .. } => Judgment::unchecked(format!("answered {status}")),
+        WebResponse::Answered { status, .. } => Finding::unchecked(format!("answered {status}")),
     }
 }
 
-fn judge_page(url: &str, response: WebResponse) -> Judgment {
+fn judge_page(url: &str, response: WebResponse) -> Finding {
     let WebResponse::Answered {
         status,
         location,
@@ -83,12 +83,12 @@ fn judge_page(url: &str, response: WebResponse) -> Judgment {
         return unanswered(response);
     };
     match status {
-        200 if body.contains("\"status\":\"ok\"") => Judgment::ok(format!("{url} answers")),
-        300..=399 => Judgment::error(
+        200 if body.contains("\"status\":\"ok\"") => Finding::ok(format!("{url} answers")),
+        300..=399 => Finding::error(
             format!("{url} sends on to {}", location.unwrap_or_default()),
             "set server.public_url to where it leads",
         ),
-        _ => Judgment::warning(
+        _ => Finding::warning(
             format!("{url}/healthz answers {status}, but not as `tidings serve` does"),
             "see where the proxy passes it to; it is enough if it passes on what is below /u/ and /hooks/",
         ),
@@ -96,7 +96,7 @@ fn judge_page(url: &str, response: WebResponse) -> Judgment {
 }
 
 /// Compares the responses to a valid link and to a forged one.
-fn judge_click(genuine: WebResponse, forged: &WebResponse) -> Judgment {
+fn judge_click(genuine: WebResponse, forged: &WebResponse) -> Finding {
     let WebResponse::Answered {
         status, location, ..
     } = genuine
@@ -108,37 +108,37 @@ fn judge_click(genuine: WebResponse, forged: &WebResponse) -> Judgment {
         _ => false,
     };
     match status {
-        200..=299 if is_accepted(forged) => Judgment::error(
+        200..=299 if is_accepted(forged) => Finding::error(
             "a link that is not ours was taken as well, so it is not tidings that answers",
             "let the proxy pass what is below /u/ on to `tidings serve`",
         ),
-        200..=299 => Judgment::ok("a click with nobody's link was taken, and a forged one was not"),
-        300..=399 => Judgment::error(
+        200..=299 => Finding::ok("a click with nobody's link was taken, and a forged one was not"),
+        300..=399 => Finding::error(
             format!(
                 "it sends on to {}, where no mailbox provider follows (RFC 8058, section 3.1)",
                 location.unwrap_or_default()
             ),
             "set server.public_url to where it leads, or let the proxy answer at once",
         ),
-        401 | 403 | 407 => Judgment::error(
+        401 | 403 | 407 => Finding::error(
             format!(
                 "it answers {status}: something in front of tidings wants a login or takes us for a robot"
             ),
             "let what is below /u/ through to `tidings serve` without a login or a check",
         ),
-        404 | 410 => Judgment::error(
+        404 | 410 => Finding::error(
             format!("our link is not known there ({status})"),
             "let `serve` run with the same store and server.link_secret as this command, and the proxy pass on what is below /u/",
         ),
-        405 => Judgment::error(
+        405 => Finding::error(
             "something in front of tidings lets no POST through (405)",
             "let the proxy pass on POST to what is below /u/",
         ),
-        503 => Judgment::error(
+        503 => Finding::error(
             "`serve` cannot reach its records there, or does not run (503)",
             "look at the log of `tidings serve` and of the proxy",
         ),
-        other => Judgment::error(
+        other => Finding::error(
             format!("it answers {other}"),
             "look at the log of `tidings serve` and of the proxy",
         ),

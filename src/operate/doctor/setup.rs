@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Doctor, Finding, Judgment, Severity};
+use super::{Doctor, Finding, Severity};
 use crate::config::{Config, StoreUrl, Transport};
 use crate::private;
 
@@ -57,10 +57,10 @@ fn judge(config: &Config, file: Option<&Path>) -> Vec<Finding> {
         Some(file) => file.display().to_string(),
         None => "no file; the defaults and the environment".to_owned(),
     };
-    let mut findings = vec![Judgment::ok(file).of("configuration")];
+    let mut findings = vec![Finding::ok(file).of("configuration")];
     for warning in &config.warnings {
         let found = format!("{} {}", warning.option, warning.what);
-        findings.push(Judgment::warning(found, &warning.advice).of("configuration"));
+        findings.push(Finding::warning(found, &warning.advice).of("configuration"));
     }
     findings.extend(sending(config));
     findings.push(public_url(config));
@@ -68,7 +68,7 @@ fn judge(config: &Config, file: Option<&Path>) -> Vec<Finding> {
         Some(_) => "is set; it must be the same wherever `serve`, `worker` and `digest` run",
         None => "is empty, so the store keeps one that all processes share",
     };
-    findings.push(Judgment::ok(secret).of("server.link_secret"));
+    findings.push(Finding::ok(secret).of("server.link_secret"));
     for (is_empty, option, found, advice) in [
         (
             config.site.postal_address.is_none(),
@@ -90,7 +90,7 @@ fn judge(config: &Config, file: Option<&Path>) -> Vec<Finding> {
         ),
     ] {
         if is_empty {
-            findings.push(Judgment::warning(found, advice).of(option));
+            findings.push(Finding::warning(found, advice).of(option));
         }
     }
     findings
@@ -100,7 +100,7 @@ fn judge(config: &Config, file: Option<&Path>) -> Vec<Finding> {
 fn sending(config: &Config) -> Vec<Finding> {
     let provider = match &config.mail.transport {
         Transport::Outbox => {
-            let warning = Judgment::warning(
+            let warning = Finding::warning(
                 "is outbox: mails become files, and nobody is sent any",
                 "set it, and mail.from, once mails should reach people",
             );
@@ -112,11 +112,11 @@ fn sending(config: &Config) -> Vec<Finding> {
     let name = provider.map_or("SMTP", |provider| provider.title);
     let domain = config.mail.from.domain();
     let by = format!("mails leave by {name}, from an address at {domain}");
-    let mut findings = vec![Judgment::ok(by).of("mail.provider")];
+    let mut findings = vec![Finding::ok(by).of("mail.provider")];
     if let Some(provider) = provider
         && config.reporter().is_none()
     {
-        let warning = Judgment::warning(
+        let warning = Finding::warning(
             format!("is empty, so bounces and complaints that {name} reports are not heard"),
             "set it, and let the provider post to /hooks (docs/operations.md, \"Bounces and complaints\")",
         );
@@ -128,7 +128,7 @@ fn sending(config: &Config) -> Vec<Finding> {
 fn public_url(config: &Config) -> Finding {
     let why = match &config.server.public_url {
         Some(url) if url.starts_with("https://") => {
-            return Judgment::ok(url).of("server.public_url");
+            return Finding::ok(url).of("server.public_url");
         }
         Some(url) => format!(
             "{url} is plain http, for which no mailbox provider offers one-click unsubscribing"
@@ -136,14 +136,14 @@ fn public_url(config: &Config) -> Finding {
         None => "is empty, so mails carry no link to unsubscribe".to_owned(),
     };
     let advice = "set it to the https address under which the world reaches `tidings serve`";
-    let judgment = Judgment {
+    let finding = Finding {
         severity: match config.mail.transport {
             Transport::Outbox => Severity::Warning,
             Transport::Smtp(_) | Transport::Api(_) => Severity::Error,
         },
-        ..Judgment::warning(why, advice)
+        ..Finding::warning(why, advice)
     };
-    judgment.of("server.public_url")
+    finding.of("server.public_url")
 }
 
 /// Warns about open files. `folder` and `file` are the modes that close them.
@@ -169,7 +169,7 @@ fn judge_files(
         "others on this machine can read {}, {what}",
         names.join(", ")
     );
-    Some(Judgment::warning(found, advice.join("; ")).of("files"))
+    Some(Finding::warning(found, advice.join("; ")).of("files"))
 }
 
 #[cfg(test)]

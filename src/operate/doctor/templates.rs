@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Component, Doctor, Finding, Judgment};
+use super::{Component, Doctor, Finding};
 use crate::domain::text::{error_chain, list_first};
 use crate::render::{Gap, Renderer, UnknownTemplate, unknown_templates};
 use crate::store::{self, Store, UserField};
@@ -41,7 +41,7 @@ impl Doctor {
     pub(super) async fn untranslated(
         &self,
         store: &Arc<dyn Store>,
-    ) -> Result<Option<Judgment>, store::Error> {
+    ) -> Result<Option<Finding>, store::Error> {
         let Ok(renderer) = &self.renderer else {
             return Ok(None);
         };
@@ -59,7 +59,7 @@ impl Doctor {
         });
         let lacks: Vec<String> = lacks.collect();
         let advice = "add the messages to locales/TAG.ftl in the folder of mail.templates";
-        Ok((!lacks.is_empty()).then(|| Judgment::warning(lacks.join(". "), advice)))
+        Ok((!lacks.is_empty()).then(|| Finding::warning(lacks.join(". "), advice)))
     }
 }
 
@@ -72,18 +72,18 @@ fn describe(messages: &BTreeSet<String>) -> String {
 }
 
 /// Checks that the templates can be rendered, and that no part of an email is empty.
-fn judge(renderer: &Component<Arc<Renderer>>) -> Judgment {
+fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
     let empty = match renderer {
         Ok(renderer) => renderer.empty_part().map_err(|error| error_chain(&error)),
         Err(why) => Err(why.clone()),
     };
     match empty {
-        Ok(None) => Judgment::ok("they make a subject, a text and an HTML part"),
-        Ok(Some(file)) => Judgment::error(
+        Ok(None) => Finding::ok("they make a subject, a text and an HTML part"),
+        Ok(Some(file)) => Finding::error(
             format!("{file} makes an empty part, which spam filters hold against an email"),
             format!("write something into {file}, or remove it"),
         ),
-        Err(why) => Judgment::error(
+        Err(why) => Finding::error(
             why,
             "fix the file, or remove it: the built-in template takes its place",
         ),
@@ -91,7 +91,7 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Judgment {
 }
 
 /// The finding for an incomplete translation in the templates folder.
-fn judge_gap(gap: &Gap) -> Judgment {
+fn judge_gap(gap: &Gap) -> Finding {
     const NAMED: usize = 3;
     let (lacks, first) = (gap.missing.len(), gap.missing.iter().take(NAMED));
     let first: Vec<&str> = first.map(String::as_str).collect();
@@ -102,11 +102,11 @@ fn judge_gap(gap: &Gap) -> Judgment {
         first.join(", "),
         if lacks > NAMED { " and others" } else { "" }
     );
-    Judgment::warning(found, "add them, with the variables that English has")
+    Finding::warning(found, "add them, with the variables that English has")
 }
 
 /// The finding for a file with a name that no template has.
-fn judge_unknown(unknown: &UnknownTemplate) -> Judgment {
+fn judge_unknown(unknown: &UnknownTemplate) -> Finding {
     let advice = match &unknown.nearest {
         Some(nearest) => format!("rename it to {nearest}, if that is meant"),
         None => "docs/operations.md lists the names of templates; move it elsewhere".to_owned(),
@@ -115,7 +115,7 @@ fn judge_unknown(unknown: &UnknownTemplate) -> Judgment {
         "{} is no template's name, so nothing is made of it",
         unknown.file
     );
-    Judgment::warning(found, advice)
+    Finding::warning(found, advice)
 }
 
 #[cfg(test)]

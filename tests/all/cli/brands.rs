@@ -126,6 +126,6 @@ fn doctor_reports_open_batches_of_an_unconfigured_brand() {
     assert_eq!(of_brands(&before), None);
     assert_eq!(
         of_brands(&after).unwrap(),
-        "2 open batches are of the brand acme, which is not configured"
+        "not configured, so emails wait: the brand acme (pending emails: 0, open batches: 2)"
     );
 }

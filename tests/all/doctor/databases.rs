@@ -98,7 +98,7 @@ async fn emails_that_wait_for_an_unknown_brand_are_an_error(fresh: Fresh) {
 
     let seen = findings(fresh.url()).await;
 
-    let expected = "2 mails wait for the brand gone, which is not configured";
+    let expected = "not configured, so emails wait: the brand gone (pending emails: 2, open batches: 0)";
     found(&seen, "brands", Severity::Error, expected);
 }
 
