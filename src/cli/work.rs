@@ -237,10 +237,13 @@ pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
              they expire after digest.max_age"
         ));
     }
-    for (day, expired) in &backlog.given_up {
-        let ((people, events), date) = (counts(*expired), day.start().date_naive());
+    let dates = backlog.given_up.keys().map(|day| day.start().date_naive());
+    if let (Some(first), Some(last)) = (dates.clone().min(), dates.max()) {
+        let events = words::events(backlog.given_up.values().map(|of| of.events).sum());
+        let to = (first != last).then(|| format!(" to {last}"));
         lines.push(format!(
-            "expired: {events} of {date} for {people}, older than digest.max_age"
+            "expired: {events} of {first}{}, older than digest.max_age",
+            to.unwrap_or_default()
         ));
     }
     if !backlog.given_up_blocked.is_nothing() {

@@ -28,6 +28,11 @@ pub(crate) fn to_json(answer: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(answer).expect("what is on the wire is always JSON")
 }
 
+/// Formats a count with its noun, such as `1 event` or `2 events`.
+pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
 /// The answer to an accepted list of records.
 #[derive(Debug, Serialize)]
 pub struct AcceptedCount {

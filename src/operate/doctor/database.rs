@@ -17,6 +17,7 @@ use crate::domain::text::error_chain;
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::directory::{find_shared_addresses, find_unreadable};
 use crate::engine::feedback::suppressions::unreported;
+use crate::wire::count;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
 /// The advice for a database that cannot be reached.
@@ -128,10 +129,7 @@ impl Doctor {
         let Some(oldest) = days.first() else {
             return Ok(None);
         };
-        let days = match days.len() {
-            1 => "1 day is".to_owned(),
-            days => format!("{days} days are"),
-        };
+        let days = count(days.len() as u64, "day is", "days are");
         let (keep, oldest) = (
             time::show_duration(self.config.archive_keep),
             oldest.start().date_naive(),
@@ -254,11 +252,8 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     Ok(Some(
         match store.count(&[unknown]).await?.iter().sum::<u64>() {
             0 => Finding::ok("none"),
-            count => Finding::warning(
-                match count {
-                    1 => "1 of which nobody knows whether it was mailed".to_owned(),
-                    _ => format!("{count} of which nobody knows whether they were mailed"),
-                },
+            unknown => Finding::warning(
+                count(unknown, "email has an unknown outcome", "emails have an unknown outcome"),
                 "look at `tidings deliveries --state unknown`, then settle what is there",
             ),
         },
@@ -282,11 +277,10 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         true => "",
         false => "at least ",
     };
-    let addresses = match shared.addresses {
-        0 => return Ok(None),
-        1 => "1 address is".to_owned(),
-        several => format!("{several} addresses are"),
-    };
+    if shared.addresses == 0 {
+        return Ok(None);
+    }
+    let addresses = count(shared.addresses, "address is", "addresses are");
     let such_as = shared.first.map(|first| format!(", such as {first}"));
     Ok(Some(Finding::warning(
         format!(
@@ -368,10 +362,7 @@ fn judge_clock(before: DateTime<Utc>, time: DateTime<Utc>, after: DateTime<Utc>)
 }
 
 fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<Finding> {
-    let emails = |number| match number {
-        1 => "1 email".to_owned(),
-        _ => format!("{number} emails"),
-    };
+    let emails = |n| count(n, "email", "emails");
     if silent > 0 {
         return Some(Finding::warning(
             format!(

@@ -92,15 +92,12 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
 
 /// The finding for an incomplete translation in the templates folder.
 fn judge_gap(gap: &Gap) -> Finding {
-    const NAMED: usize = 3;
-    let (lacks, first) = (gap.missing.len(), gap.missing.iter().take(NAMED));
-    let first: Vec<&str> = first.map(String::as_str).collect();
     let found = format!(
-        "locales/{} lacks {lacks} of {} messages, which are in English: {}{}",
+        "locales/{} lacks {} of {} messages, which are in English: {}",
         gap.file,
+        gap.missing.len(),
         gap.of,
-        first.join(", "),
-        if lacks > NAMED { " and others" } else { "" }
+        list_first(&gap.missing, 3)
     );
     Finding::warning(found, "add them, with the variables that English has")
 }
@@ -182,7 +179,7 @@ mod tests {
             (Severity::Warning, said)
         );
         assert!(
-            four.found.ends_with("English: a, b, c and others"),
+            four.found.ends_with("English: a, b, c and 1 more"),
             "{}",
             four.found
         );
