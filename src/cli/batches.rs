@@ -11,7 +11,7 @@ use crate::domain::batch::RemovedEvents;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
-use crate::wire::batch::{BatchView, ContentsView, DeliveryView, LeadView};
+use crate::wire::batch::{BatchView, LeadView};
 
 /// List, show, close and cancel batches
 ///
@@ -158,55 +158,11 @@ async fn show(id: Id, json: bool, app: &App, screen: &mut Screen) -> anyhow::Res
     let book = app.batches();
     let found = book.batch(id).await?;
     let view = book.view(found.ok_or_else(|| no_such(id))?).await?;
-    if json {
-        screen.json(&view)?;
-        return Ok(Exit::Done);
-    }
-    let strong_id = screen.ink(Ink::Strong, view.id);
-    screen.line(format!("{strong_id}  {}  {}", view.user, view.key))?;
-    screen.line(format!("  {}", state(&view)))?;
-    let mut heading = "";
-    match &view.lead {
-        Some(LeadView::Waiting(lead)) => {
-            screen.text("\nIts lead, which a worker mails in its next round:")?;
-            show_events(lead, screen)?;
-            heading = "\nGathered since:";
-        }
-        Some(LeadView::Mailed) => {
-            screen.line("  what opened it was mailed at once, as a batch of its own")?;
-        }
-        None => {}
-    }
-    if view.contents.count > 0 {
-        match heading {
-            "" => screen.line("")?,
-            heading => screen.text(heading)?,
-        }
-        show_events(&view.contents, screen)?;
+    match json {
+        true => screen.json(&view)?,
+        false => screen.pretty(&view)?,
     }
     Ok(Exit::Done)
-}
-
-/// Describes the state, such as `open since 2014-04-19 10:00, closes 2014-04-19 10:05 UTC`.
-fn state(view: &BatchView) -> String {
-    let (opened, closes) = (words::minute(view.opened_at), words::minute(view.closes_at));
-    let canceled = words::minute(view.settled_at.unwrap_or(view.closes_at));
-    let state = match view.state {
-        BatchState::Open => {
-            let why = view.held_until.map_or("", |_| ", when quiet hours end");
-            format!("open since {opened}, closes {closes} UTC{why}")
-        }
-        BatchState::Closing => format!("opened {opened}, closing since {closes} UTC"),
-        BatchState::Closed => format!("opened {opened}, closed {closes} UTC"),
-        BatchState::Canceled if is_lead_alone(view) => {
-            format!("opened {opened}, ended {canceled} UTC: nothing followed its lead")
-        }
-        BatchState::Canceled => format!("opened {opened}, canceled {canceled} UTC"),
-    };
-    match &view.delivery {
-        Some(mail) => format!("{state}; {} is {}", mail.id, outcome(mail)),
-        None => state,
-    }
 }
 
 /// Returns whether the leading event was emailed at once and no other event followed.
@@ -217,44 +173,13 @@ fn is_lead_alone(view: &BatchView) -> bool {
 /// Returns the outcome of the batch's email, or why it has none.
 fn mail(view: &BatchView) -> String {
     match &view.delivery {
-        Some(mail) => outcome(mail),
-        None if !is_lead_alone(view) => String::new(),
-        None if view.state == BatchState::Canceled => {
-            "its lead was mailed at once, nothing followed".to_owned()
-        }
-        None => "its lead was mailed at once".to_owned(),
+        Some(mail) => match &mail.reason {
+            Some(reason) => format!("{}: {reason}", mail.state.as_str()),
+            None => mail.state.as_str().to_owned(),
+        },
+        None if is_lead_alone(view) => "its lead was mailed at once".to_owned(),
+        None => String::new(),
     }
-}
-
-fn outcome(mail: &DeliveryView) -> String {
-    match (mail.state.as_str(), &mail.reason) {
-        (state, Some(reason)) => format!("{state}: {reason}"),
-        (state, None) => state.to_owned(),
-    }
-}
-
-fn show_events(contents: &ContentsView, screen: &mut Screen) -> anyhow::Result<()> {
-    let mut table = Table::new([
-        Column("when (UTC)", Ink::Faint, Fit::Full),
-        Column("event", Ink::Strong, Fit::Cut),
-        Column("type", Ink::Plain, Fit::Cut),
-        Column("object", Ink::Plain, Fit::Spare),
-    ]);
-    for item in &contents.items {
-        let object = item.object.to_string();
-        table.row([
-            words::minute(item.at),
-            item.title.clone().unwrap_or_else(|| object.clone()),
-            item.kind.to_string(),
-            object,
-        ]);
-    }
-    screen.table(&table)?;
-    if contents.more > 0 {
-        let more = words::number(contents.more);
-        screen.line(format!("and {more} more, counted and no longer kept"))?;
-    }
-    Ok(())
 }
 
 async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {

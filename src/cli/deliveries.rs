@@ -1,7 +1,7 @@
 //! `tidings deliveries`: lists and shows emails, retries failed ones, and settles unknown outcomes.
 
 use chrono::{DateTime, Utc};
-use clap::{Args as Arguments, Subcommand, ValueEnum};
+use clap::{Args as Arguments, Subcommand};
 
 use super::exit::{Exit, Usage};
 use super::harmless;
@@ -226,8 +226,8 @@ struct Settle {
     #[arg(required_unless_present_any = ["call", "all", "since", "until"], conflicts_with_all = ["call", "all", "since", "until"])]
     id: Option<String>,
     /// The outcome
-    #[arg(required = true)]
-    end: End,
+    #[arg(required = true, value_parser = ["sent", "failed"])]
+    end: String,
     /// Settle all unknown emails of this call, as `deliveries --json` names it
     #[arg(long, value_name = "REF")]
     call: Option<String>,
@@ -245,25 +245,19 @@ struct Settle {
     dry_run: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum End {
-    Sent,
-    Failed,
-}
-
 impl Settle {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let outcome = match self.end {
-            End::Sent => OperatorDecision::Sent,
-            End::Failed => OperatorDecision::NotSent,
+        let (outcome, result) = match self.end.as_str() {
+            "sent" => (OperatorDecision::Sent, "sent"),
+            _ => (
+                OperatorDecision::NotSent,
+                "pending again; the next run or a worker sends what is pending",
+            ),
         };
         if let Some(id) = &self.id {
             let id = DeliveryId::stored(id.as_str());
             app.deliveries().settle(&id, outcome).await?;
-            screen.line(match self.end {
-                End::Sent => format!("{id} is sent"),
-                End::Failed => format!("{id} is pending again; the next run or a worker mails it"),
-            })?;
+            screen.line(format!("{id} is {result}"))?;
             return Ok(Exit::Done);
         }
         let span = Span {
@@ -278,11 +272,7 @@ impl Settle {
             return Ok(Exit::Done);
         }
         let settled = app.deliveries().settle_all(&rows, outcome).await?;
-        let done = mails(settled.settled);
-        screen.line(match self.end {
-            End::Sent => format!("{done}: sent"),
-            End::Failed => format!("{done}: pending again; the next run or a worker mails them"),
-        })?;
+        screen.line(format!("{}: {result}", mails(settled.settled)))?;
         if settled.busy > 0 {
             let busy = mails(settled.busy);
             screen.warning(format!(

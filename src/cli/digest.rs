@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
-use clap::{Args as Arguments, ValueEnum};
+use clap::Args as Arguments;
 
 use super::exit::{Exit, Usage, causes};
 use super::process::Stop;
@@ -15,7 +15,7 @@ use super::screen::Screen;
 use super::words;
 use super::work::{FanOutEnd, Waits, backlog_lines};
 use crate::app::App;
-use crate::domain::{Cadence, Pause, Share, UserId};
+use crate::domain::{Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
 use crate::private;
 use crate::render::report::DryRunPage;
@@ -35,8 +35,8 @@ use crate::wire::status::DigestActivity;
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
     /// Only digests of this cadence
-    #[arg(long, value_enum)]
-    cadence: Option<Often>,
+    #[arg(long, value_parser = ["weekly", "daily"])]
+    cadence: Option<String>,
     /// Count the emails that would be sent, also of open batches, and write nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -68,12 +68,6 @@ pub(super) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Often {
-    Weekly,
-    Daily,
 }
 
 impl Args {
@@ -206,10 +200,7 @@ impl Args {
     fn request(&self, app: &App) -> Request {
         Request {
             at: self.at,
-            cadence: self.cadence.map(|often| match often {
-                Often::Weekly => Cadence::Weekly,
-                Often::Daily => Cadence::Daily,
-            }),
+            cadence: self.cadence.as_ref().and_then(|cadence| cadence.parse().ok()),
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
             sample: self.sample,

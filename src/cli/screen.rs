@@ -180,6 +180,11 @@ impl Screen {
         Ok(self.write_line(&harmless::json(&text))?)
     }
 
+    /// Writes a value as JSON on several lines.
+    pub(super) fn pretty(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        Ok(self.text(&serde_json::to_string_pretty(value)?)?)
+    }
+
     /// Writes a line to standard error.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
         let text = colored(&harmless::line(&text.to_string()), self.note_color);

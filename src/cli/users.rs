@@ -116,7 +116,7 @@ async fn show(
         return screen.json(&record);
     }
     match &record {
-        Some(record) => screen.text(&serde_json::to_string_pretty(record)?)?,
+        Some(record) => screen.pretty(record)?,
         None => screen.line(format!("there is no record of {user}"))?,
     }
     for (count, one, many) in [

@@ -169,17 +169,13 @@ pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
                     tracing::info!("worker: works again");
                 }
                 let mut current = lock(&current);
-                match (&round.paused, current.as_ref()) {
-                    (Some(pause), before) if Some(pause) != before => {
-                        tracing::error!("worker: no mail leaves: {}", paused(pause));
-                        *current = Some(pause.clone());
+                // Only rounds of the mailing part show reliably whether a pause is in effect.
+                if part == Part::Mailing && *current != round.paused {
+                    match &round.paused {
+                        Some(pause) => tracing::error!("worker: no mail leaves: {}", paused(pause)),
+                        None => tracing::info!("worker: mails leave again"),
                     }
-                    // Only rounds of the mailing part show reliably that no pause is in effect.
-                    (None, Some(_)) if part == Part::Mailing => {
-                        tracing::info!("worker: mails leave again");
-                        *current = None;
-                    }
-                    _ => {}
+                    current.clone_from(&round.paused);
                 }
                 if let Some(done) = sentence(&round, app.identities.outbox()) {
                     tracing::info!("worker: {done}");
