@@ -75,6 +75,8 @@ pub struct Config {
     /// Files that contain secrets: key and password files, and the configuration file if it holds
     /// any.
     pub secret_files: Vec<PathBuf>,
+    /// The file that it was read from, if any.
+    pub file: Option<PathBuf>,
     merged: Merged,
 }
 
@@ -184,6 +186,7 @@ impl Config {
         mail::borrow(&mut merged, &sources.environment);
         let mut config = Self::check(merged, problems)?;
         config.secret_files.extend(secret_file);
+        config.file.clone_from(&sources.file);
         Ok(config)
     }
 
@@ -237,6 +240,7 @@ impl Config {
                 .collect(),
             warnings: Vec::new(),
             secret_files: Vec::new(),
+            file: None,
             merged: Merged(merged.clone()),
         };
         let window = config.window_back + 1;

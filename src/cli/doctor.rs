@@ -71,8 +71,8 @@ impl Args {
                     offline: self.offline,
                     nameserver: self.nameserver,
                 };
-                lost = global.file().is_none() && is_missing(&config);
-                let doctor = doctor(&config, global.file(), options, Arc::new(SystemClock));
+                lost = config.file.is_none() && is_missing(&config);
+                let doctor = doctor(&config, options, Arc::new(SystemClock));
                 doctor.await.run().await
             }
             Err(problems) => unreadable(&problems),

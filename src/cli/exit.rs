@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use super::harmless;
 use crate::config::Problems;
 use crate::domain::Invalid;
-use crate::operate::open::Closed;
+use crate::operate::open::Refusal;
 use crate::{engine, render, store};
 
 /// The result of a command.
@@ -77,7 +77,7 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
             || cause.is::<Problems>()
             || cause.is::<Invalid>()
             || cause.is::<render::Error>()
-            || cause.is::<Closed>()
+            || cause.is::<Refusal>()
             || matches!(
                 cause.downcast_ref(),
                 Some(engine::Error::Invalid(_) | engine::Error::Conflict(_))
@@ -145,8 +145,8 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
         if let Some(usage) = cause.downcast_ref::<Usage>() {
             return usage.next.clone();
         }
-        if let Some(closed) = cause.downcast_ref::<Closed>() {
-            return Some(closed.next());
+        if let Some(refusal) = cause.downcast_ref::<Refusal>() {
+            return Some(refusal.next.clone());
         }
         if cause.is::<Problems>() {
             return Some("tidings config --defaults, which shows every option".into());

@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
@@ -15,7 +14,7 @@ use futures::future::BoxFuture;
 
 use crate::app::{Access, App, TemplateUse};
 use crate::config::{Config, LogFormat};
-use crate::operate::open::{NoStore, is_missing, missing_folder, upgrade_ahead};
+use crate::operate::open::{is_missing, upgrade_ahead};
 
 mod archive;
 mod batches;
@@ -45,7 +44,6 @@ mod words;
 mod work;
 mod worker;
 
-use exit::Usage;
 pub use exit::{Exit, explain_failure, of_failure};
 use options::{Global, Level};
 use process::{Stop, never_stop, start_log, stop_on_signal};
@@ -220,12 +218,9 @@ impl Cli {
         {
             return args.ahead(&config, &schema, screen);
         }
-        let file = global.file();
         if let Command::Export(args) = command {
-            let exported = args.run(&config, screen).await;
-            return exported.map_err(|failure| name_store(failure, file));
+            return args.run(&config, screen).await;
         }
-        refuse_missing_folder(&config, access)?;
         if let Command::Import(args) = command
             && args.is_of_store()
         {
@@ -234,9 +229,7 @@ impl Cli {
         // A new database contains no users, so this may be the wrong folder.
         let is_new = matches!(command, Command::Notify(_)) && is_missing(&config);
         let store = format!("{:?}", config.store);
-        let app = App::open(config, access, command.templates())
-            .await
-            .map_err(|failure| name_store(failure, file))?;
+        let app = App::open(config, access, command.templates()).await?;
         if is_new {
             screen.warning(format!("there was no database: made {store}"))?;
         }
@@ -299,39 +292,5 @@ impl Command {
             Self::Keys(args) => args.run(app, screen).await,
             _ => unreachable!("they open no store here, and were done before"),
         }
-    }
-}
-
-/// Extends the error for a missing store: which configuration named it, and how to name another.
-fn name_store(failure: anyhow::Error, file: Option<PathBuf>) -> anyhow::Error {
-    let Some(missing) = failure.downcast_ref::<NoStore>() else {
-        return failure;
-    };
-    const MAKERS: &str =
-        "tidings import, notify, serve, restore, suppressions add and keys create make a database";
-    let (what, next) = match file {
-        Some(file) => (
-            format!("{missing} (the configuration is {})", file.display()),
-            "the option `store`",
-        ),
-        None => (
-            format!(
-                "{missing}, and no configuration names another: there is no tidings.toml in this folder"
-            ),
-            "--config /etc/tidings/tidings.toml, or wherever yours is",
-        ),
-    };
-    Usage::new(what).instead(format!("{next}; {MAKERS}")).into()
-}
-
-/// Refuses to create a SQLite file in a folder that does not exist.
-fn refuse_missing_folder(config: &Config, access: Access) -> Result<(), Usage> {
-    match missing_folder(config) {
-        Some(folder) if access.creates() => {
-            let folder = folder.display();
-            let why = format!("store: the folder {folder} does not exist");
-            Err(Usage::new(why).instead(format!("mkdir -p {folder}")))
-        }
-        _ => Ok(()),
     }
 }

@@ -42,10 +42,65 @@ impl Access {
     }
 }
 
-/// The configured store does not exist.
+/// The command may not use the store.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no database at {0}: nothing was ever brought in there")]
-pub struct NoStore(pub String);
+#[error("{what}")]
+pub struct Refusal {
+    /// Whether there is no store.
+    pub is_missing: bool,
+    what: String,
+    /// What to do instead.
+    pub next: String,
+}
+
+impl Refusal {
+    /// There is no store. It may be the wrong one, so the error names its configuration.
+    fn missing(config: &Config) -> Self {
+        let (from, next) = match &config.file {
+            Some(file) => (
+                format!("the configuration is {}", file.display()),
+                "the option `store`",
+            ),
+            None => (
+                "no configuration names another: there is no tidings.toml in this folder".into(),
+                "--config /etc/tidings/tidings.toml, or wherever yours is",
+            ),
+        };
+        Self {
+            is_missing: true,
+            what: format!("there is no database at {:?} ({from})", config.store),
+            next: format!(
+                "{next}; tidings import, notify, serve, restore, suppressions add and keys create \
+                 make a database"
+            ),
+        }
+    }
+
+    fn of_mark(config: &Config, mark: &Mark) -> Self {
+        let store = &config.store;
+        let (what, next) = match mark {
+            Mark::Closed { folder } => (
+                format!("{store:?} is closed: it was exported to {folder} to be moved"),
+                "set the option `store` to the new store; or, if there is none, open this one again \
+                 with tidings export --reopen"
+                    .to_owned(),
+            ),
+            Mark::Importing(Importing { folder, .. }) => (
+                format!("{store:?} is incomplete: the import of {folder} has not ended"),
+                format!("tidings import store {folder}, which continues"),
+            ),
+            Mark::Moving => (
+                format!("{store:?} is closed: `tidings move` has not ended"),
+                "ending or undoing the move with the version of tidings that began it".to_owned(),
+            ),
+        };
+        Self {
+            is_missing: false,
+            what,
+            next,
+        }
+    }
+}
 
 /// How long a database may take to answer before a log line names what the command waits for.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -63,22 +118,11 @@ pub fn is_missing(config: &Config) -> bool {
     }
 }
 
-/// Returns the folder that has to exist before the configured file can be created; `None` if it
-/// exists.
-pub fn missing_folder(config: &Config) -> Option<&Path> {
-    let StoreUrl::Sqlite(path) = &config.store else {
-        return None;
-    };
-    let folder = path.parent()?;
-    (!folder.as_os_str().is_empty() && !folder.is_dir()).then_some(folder)
-}
-
 /// Opens the configured store. Unless the command only reads, creates missing tables and indexes.
 ///
 /// # Errors
 ///
-/// [`NoStore`] if there is no store and the command may not create one; [`Closed`] if the store is
-/// exported or imported.
+/// [`Refusal`] if the command may not use the store: there is none, or it is exported or imported.
 pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
     open_with(config, access, MongoOptions::default()).await
 }
@@ -93,13 +137,23 @@ pub(crate) async fn open_with(
     let opening = || format!("opening {place}");
     match &config.store {
         StoreUrl::Sqlite(path) => {
+            let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
+            if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+                let folder = folder.display();
+                return Err(Refusal {
+                    is_missing: false,
+                    what: format!("store: the folder {folder} does not exist"),
+                    next: format!("mkdir -p {folder}"),
+                }
+                .into());
+            }
             if !access.creates() && !holds(path) {
-                return Err(NoStore(place).into());
+                return Err(Refusal::missing(config).into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
-            match closed(config, &file, access).await.with_context(opening)? {
+            match refusal(config, &file, access).await.with_context(opening)? {
                 None => Ok(Arc::new(file)),
-                Some(closed) => Err(closed.into()),
+                Some(refusal) => Err(refusal.into()),
             }
         }
         StoreUrl::Mongo(url) => {
@@ -120,7 +174,7 @@ pub(crate) async fn open_with(
             };
             match prepared.with_context(opening)? {
                 None => Ok(Arc::new(mongo)),
-                Some(refusal) => Err(refusal),
+                Some(refusal) => Err(refusal.into()),
             }
         }
     }
@@ -141,65 +195,19 @@ pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     Ok(schema.is_old().then_some(schema))
 }
 
-/// The store is closed to this command.
-#[derive(Debug)]
-pub struct Closed {
-    /// The store, without secrets.
-    store: String,
-    mark: Mark,
-}
-
-impl std::error::Error for Closed {}
-
-impl std::fmt::Display for Closed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let store = &self.store;
-        match &self.mark {
-            Mark::Closed { folder } => {
-                let why = format!("it was exported to {folder} to be moved");
-                write!(f, "{store} is closed: {why}")
-            }
-            Mark::Importing(Importing { folder, .. }) => {
-                let why = format!("the import of {folder} has not ended");
-                write!(f, "{store} is incomplete: {why}")
-            }
-            Mark::Moving => write!(f, "{store} is closed: `tidings move` has not ended"),
-        }
-    }
-}
-
-impl Closed {
-    /// Returns what to do instead.
-    pub fn next(&self) -> String {
-        match &self.mark {
-            Mark::Closed { .. } => {
-                let reopen = "open this one again with tidings export --reopen";
-                format!("set the option `store` to the new store; or, if there is none, {reopen}")
-            }
-            Mark::Importing(Importing { folder, .. }) => {
-                format!("tidings import store {folder}, which continues")
-            }
-            Mark::Moving => {
-                "ending or undoing the move with the version of tidings that began it".to_owned()
-            }
-        }
-    }
-}
-
 /// Returns why this command may not open the store.
-pub(crate) async fn closed(
+async fn refusal(
     config: &Config,
     store: &dyn Store,
     access: Access,
-) -> store::Result<Option<Closed>> {
+) -> store::Result<Option<Refusal>> {
     let is_kept_off = |mark: &Mark| match mark {
         Mark::Closed { .. } => access != Access::Export,
         Mark::Importing(_) => access != Access::Import,
         Mark::Moving => true,
     };
     let mark = store.mark().await?.filter(is_kept_off);
-    let store = format!("{:?}", config.store);
-    Ok(mark.map(|mark| Closed { store, mark }))
+    Ok(mark.map(|mark| Refusal::of_mark(config, &mark)))
 }
 
 /// Opens the configured store for an export or import of this folder.
@@ -238,18 +246,18 @@ pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mappi
     config.models.iter().map(mapping).collect()
 }
 
-/// Prepares an existing database. Returns an error if the command may not use it.
+/// Prepares an existing database. Returns why the command may not use it.
 async fn prepare(
     config: &Config,
     mongo: &Mongo,
     access: Access,
-) -> store::Result<Option<anyhow::Error>> {
+) -> store::Result<Option<Refusal>> {
     // The first step, as an import begins with nothing but its mark.
-    if let Some(closed) = closed(config, mongo, access).await? {
-        return Ok(Some(closed.into()));
+    if let Some(refusal) = refusal(config, mongo, access).await? {
+        return Ok(Some(refusal));
     }
     if !access.creates() && mongo.is_bare().await? {
-        return Ok(Some(NoStore(format!("{:?}", config.store)).into()));
+        return Ok(Some(Refusal::missing(config)));
     }
     match access {
         // A database that needs a newer program is refused.

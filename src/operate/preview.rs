@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::open::{Access, NoStore, open_store};
+use super::open::{Access, Refusal, open_store};
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
 use crate::context::Context;
@@ -367,8 +367,10 @@ pub async fn send_test(
             .address_states(&[to.folded()])
             .await
             .map_err(engine::Error::from)?,
-        Err(error) if error.is::<NoStore>() => Vec::new(),
-        Err(error) => return Err(error),
+        Err(error) => match error.downcast_ref::<Refusal>() {
+            Some(refusal) if refusal.is_missing => Vec::new(),
+            _ => return Err(error),
+        },
     };
     if let Some(suppression) = suppressed
         .into_iter()

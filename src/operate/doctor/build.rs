@@ -3,7 +3,6 @@
 //! Nothing here fails: a part that cannot be built becomes a finding. The store is opened without
 //! changing it: no file, table or index is created.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,20 +15,19 @@ use crate::domain::text::error_chain;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::identity::Theme;
 use crate::engine::delivery::identity::mailer;
-use crate::operate::open::{Access, Closed, NoStore, missing_folder, open_with, upgrade_ahead};
+use crate::operate::open::{Access, Refusal, open_with, upgrade_ahead};
 use crate::operate::probe::{Names, Web};
 use crate::store::mongo::MongoOptions;
 use crate::store::{self, Store};
 use crate::wire::status::Finding;
 
-/// Builds the doctor of a configuration; `file` is the file that it was read from.
+/// Builds the doctor of a configuration.
 pub async fn doctor(
     config: &Config,
-    file: Option<PathBuf>,
     options: DoctorOptions,
     clock: Arc<dyn Clock>,
 ) -> Doctor {
-    let opening = open(config, options.timeout, file.is_some());
+    let opening = open(config, options.timeout);
     let opening = tokio::time::timeout(options.timeout, opening);
     let store = opening.await.unwrap_or_else(|_| {
         let seconds = options.timeout.as_secs_f32();
@@ -37,7 +35,6 @@ pub async fn doctor(
         Err(Finding::error(found, "see the option `store`").of(DATABASE))
     });
     let build = |of: Config, brand: Option<&BrandName>| Doctor {
-        file: file.clone(),
         options,
         links: store
             .as_ref()
@@ -65,16 +62,7 @@ pub async fn doctor(
 }
 
 /// Opens the store for reading; fails with a finding.
-async fn open(
-    config: &Config,
-    timeout: Duration,
-    is_configured: bool,
-) -> Result<Arc<dyn Store>, Finding> {
-    if let Some(folder) = missing_folder(config) {
-        let folder = folder.display();
-        let found = format!("the folder {folder} of {:?} does not exist", config.store);
-        return Err(Finding::error(found, format!("mkdir -p {folder}")).of(DATABASE));
-    }
+async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Finding> {
     if let Ok(Some(schema)) = upgrade_ahead(config).await {
         return Err(upgrade(&schema));
     }
@@ -89,10 +77,12 @@ async fn open(
     let opened = open_with(config, Access::Read, mongo).await;
     let opened = opened.map(|store| store as Arc<dyn Store>);
     let judged = |error: anyhow::Error| {
-        if let Some(missing) = error.downcast_ref::<NoStore>() {
-            no_store(missing, is_configured)
-        } else if let Some(closed) = error.downcast_ref::<Closed>() {
-            Finding::error(closed.to_string(), closed.next())
+        if let Some(refusal) = error.downcast_ref::<Refusal>() {
+            let (found, next) = (refusal.to_string(), &refusal.next);
+            match refusal.is_missing && config.file.is_some() {
+                true => Finding::warning(found, next),
+                false => Finding::error(found, next),
+            }
         } else {
             let advice = match error.downcast_ref::<store::Error>() {
                 Some(store::Error::Unsupported(_)) => {
@@ -105,18 +95,4 @@ async fn open(
         }
     };
     opened.map_err(|error| judged(error).of(DATABASE))
-}
-
-/// Reports a missing store, which may be the wrong one.
-fn no_store(missing: &NoStore, is_configured: bool) -> Finding {
-    match is_configured {
-        true => Finding::warning(
-            missing.to_string(),
-            "see that `store` names the right one; tidings import, notify, serve and restore make it",
-        ),
-        false => Finding::error(
-            format!("{missing}, and no configuration names another"),
-            "name yours with --config; tidings import, notify, serve and restore make a database",
-        ),
-    }
 }

@@ -5,7 +5,6 @@
 //! each with a time limit; without an answer, a check is `unchecked`. Start with [`Doctor::run`].
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,8 +48,6 @@ pub type Component<T> = Result<T, String>;
 pub struct Doctor {
     /// The configuration: for a brand, as it applies to the brand.
     pub config: Config,
-    /// The file that the configuration was read from.
-    pub file: Option<PathBuf>,
     /// The time limit, and which servers to query.
     pub options: DoctorOptions,
     /// The store, or the finding about it.

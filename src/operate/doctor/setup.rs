@@ -13,7 +13,7 @@ use crate::private;
 impl Doctor {
     /// Judges the whole configuration.
     pub(super) fn configuration(&self) -> Vec<Finding> {
-        judge(&self.config, self.file.as_deref())
+        judge(&self.config)
     }
 
     /// Judges the options that a brand can have of its own.
@@ -37,23 +37,18 @@ impl Doctor {
             files.push(self.config.mail.outbox.clone());
         }
         let what = "where addresses stand, and what links are signed with";
-        judge_files(&files, private::open_to_others, ["700", "600"], what)
+        judge_files(&files, private::open_to_others, "go-rwx", what)
     }
 
     /// Reports which files with secrets everyone can read.
     pub(super) fn secret_files(&self) -> Option<Finding> {
-        let (files, modes) = (&self.config.secret_files, ["o-rwx", "o-rwx"]);
-        judge_files(
-            files,
-            private::open_to_everybody,
-            modes,
-            "where secrets stand",
-        )
+        let (files, is_open) = (&self.config.secret_files, private::open_to_everybody);
+        judge_files(files, is_open, "o-rwx", "where secrets stand")
     }
 }
 
-fn judge(config: &Config, file: Option<&Path>) -> Vec<Finding> {
-    let file = match file {
+fn judge(config: &Config) -> Vec<Finding> {
+    let file = match &config.file {
         Some(file) => file.display().to_string(),
         None => "no file; the defaults and the environment".to_owned(),
     };
@@ -146,11 +141,11 @@ fn public_url(config: &Config) -> Finding {
     finding.of("server.public_url")
 }
 
-/// Warns about open files. `folder` and `file` are the modes that close them.
+/// Warns about open files. `mode` closes them.
 fn judge_files(
     files: &[PathBuf],
     open: impl Fn(&Path) -> Option<String>,
-    [folder, file]: [&str; 2],
+    mode: &str,
     what: &str,
 ) -> Option<Finding> {
     let open = files.iter().filter_map(|path| Some((path, open(path)?)));
@@ -160,10 +155,7 @@ fn judge_files(
     }
     let name = |(path, mode): &(&PathBuf, String)| format!("{} ({mode})", path.display());
     let names: Vec<String> = open.iter().map(name).collect();
-    let close = |(path, _): &(&PathBuf, String)| {
-        let mode = if path.is_dir() { folder } else { file };
-        format!("chmod {mode} {}", path.display())
-    };
+    let close = |(path, _): &(&PathBuf, String)| format!("chmod {mode} {}", path.display());
     let advice: Vec<String> = open.iter().map(close).collect();
     let found = format!(
         "others on this machine can read {}, {what}",
@@ -193,7 +185,7 @@ mod tests {
             option.is_empty() || !lines.contains(option)
         });
         let text: Vec<&str> = kept.chain(lines.lines()).collect();
-        judge(&Config::parse(&text.join("\n")).unwrap(), None)
+        judge(&Config::parse(&text.join("\n")).unwrap())
     }
 
     /// Returns the severity and the check of each finding that needs attention.

@@ -4,7 +4,6 @@
 use serde_json::Value;
 
 use super::Desk;
-use crate::support::{assert_contains, assert_starts_with};
 
 /// Creates open batches for ada and cem. Each counts three comments and keeps two.
 fn with_open_batches() -> Desk {

@@ -89,7 +89,7 @@ impl Network {
 
 async fn findings(config: &str, look: DoctorOptions) -> Vec<Finding> {
     let config = Config::parse(config).unwrap();
-    let doctor = doctor(&config, None, look, Arc::new(SystemClock)).await;
+    let doctor = doctor(&config, look, Arc::new(SystemClock)).await;
     doctor.run().await
 }
 
