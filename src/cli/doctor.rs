@@ -107,22 +107,13 @@ fn unreadable(problems: &Problems) -> Vec<Finding> {
     problems.0.iter().map(problem).chain([rest]).collect()
 }
 
-/// The severities in the order of the summary.
-const SEVERITIES: [Severity; 4] = [
-    Severity::Ok,
-    Severity::Warning,
-    Severity::Error,
-    Severity::Unchecked,
+/// The severities in the order of the summary: the color, and the words for one and for several.
+const SEVERITIES: [(Severity, Ink, &str, &str); 4] = [
+    (Severity::Ok, Ink::Good, "ok", "ok"),
+    (Severity::Warning, Ink::Warning, "warning", "warnings"),
+    (Severity::Error, Ink::Bad, "error", "errors"),
+    (Severity::Unchecked, Ink::Faint, "unchecked", "unchecked"),
 ];
-
-fn word(severity: Severity) -> (&'static str, Ink) {
-    match severity {
-        Severity::Ok => ("ok", Ink::Good),
-        Severity::Warning => ("warning", Ink::Warning),
-        Severity::Error => ("error", Ink::Bad),
-        Severity::Unchecked => ("unchecked", Ink::Faint),
-    }
-}
 
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     let mut table = Table::new([
@@ -131,24 +122,19 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
         Column("", Ink::Plain, Fit::Wrap),
     ]);
     for finding in findings {
-        let (word, ink) = word(finding.severity);
-        table.row_in(ink, [word.to_owned(), check(finding), text_of(finding)]);
+        let is_it = |of: &&(Severity, Ink, &str, &str)| of.0 == finding.severity;
+        if let Some((_, ink, word, _)) = SEVERITIES.iter().find(is_it) {
+            table.row_in(*ink, [(*word).to_owned(), check(finding), text_of(finding)]);
+        }
     }
     screen.table(&table)?;
-    let count = |severity| {
-        let of = findings
-            .iter()
-            .filter(|finding| finding.severity == severity);
-        let (n, one) = (of.count() as u64, word(severity).0);
-        let many = match severity {
-            Severity::Warning => "warnings",
-            Severity::Error => "errors",
-            Severity::Ok | Severity::Unchecked => one,
-        };
+    let counts = SEVERITIES.map(|(severity, _, one, many)| {
+        let of = findings.iter().filter(|of| of.severity == severity);
+        let n = of.count() as u64;
         (n > 0).then(|| words::count(n, one, many))
-    };
+    });
     screen.line("")?;
-    screen.line(words::list(SEVERITIES.map(count)))
+    screen.line(words::list(counts))
 }
 
 /// Returns the name of the check, such as `provider`, or `acme: provider` for a brand.

@@ -120,34 +120,23 @@ impl Args {
 
     fn greet(&self, app: &App, screen: &mut Screen, url: &str, key: &str) -> anyhow::Result<()> {
         let config = &app.config;
-        let mut facts = Table::facts();
-        facts.fact("  store", format!("{:?}", config.store));
         let outbox = app.identities.outbox();
         let outbox = outbox.map(|folder| format!("are written to {}", folder.display()));
-        facts.fact("  mails", outbox);
         let worker = match self.no_worker {
             true => "none here: tidings worker",
             false => "inside; --no-worker leaves it out",
         };
-        facts.fact("  worker", worker.to_owned());
-        let shown = match config.server.key {
-            Some(_) => {
-                facts.fact("  key", "the configured one (server.key)".to_owned());
-                "$KEY"
-            }
-            None => {
-                let made_up = format!("{key}, made up for this run; server.key keeps one");
-                facts.fact("  key", made_up);
-                key
-            }
+        let (key, about_key) = match config.server.key {
+            Some(_) => ("$KEY", "the configured one (server.key)".to_owned()),
+            None => (key, format!("{key}, made up for this run; server.key keeps one")),
         };
-        let url_shown = screen.ink(Ink::Strong, url);
-        greet(
-            screen,
-            &format!("listens on {url_shown}"),
-            &facts,
-            (shown, url, "USER"),
-        )
+        let mut facts = Table::facts();
+        facts.fact("  store", format!("{:?}", config.store));
+        facts.fact("  mails", outbox);
+        facts.fact("  worker", worker.to_owned());
+        facts.fact("  key", about_key);
+        let what = format!("listens on {}", screen.ink(Ink::Strong, url));
+        greet(screen, &what, &facts, (key, url, "USER"))
     }
 }
 
@@ -169,18 +158,13 @@ fn greet(
 /// Prints the address of the demo page, its folder and its key.
 fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Result<()> {
     let (url, key, dir) = (served.url(), &served.key, dir.display());
+    let mails = format!("are written to {dir}/outbox; none is sent");
     let mut facts = Table::facts();
     facts.fact("  folder", format!("{dir}, made anew each time"));
-    let mails = format!("are written to {dir}/outbox; nobody is sent any");
     facts.fact("  mails", mails);
     facts.fact("  key", format!("{key}, made up for this run"));
-    let page = screen.ink(Ink::Strong, format!("{url}/demo"));
-    greet(
-        screen,
-        &format!("shows {page}"),
-        &facts,
-        (key, &url, "mara"),
-    )
+    let what = format!("shows {}", screen.ink(Ink::Strong, format!("{url}/demo")));
+    greet(screen, &what, &facts, (key, &url, "mara"))
 }
 
 /// Generates a key from 24 random bytes of the operating system, as hexadecimal digits.

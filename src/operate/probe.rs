@@ -1,7 +1,6 @@
 //! Queries the outside view of this instance: its DNS records and its public pages.
 //!
-//! Results are not evaluated here; [`crate::operate::doctor`] does that. Every query has a time
-//! limit. A negative answer is never confused with a failed query. Pages are requested without
+//! [`crate::operate::doctor`] evaluates the answers. Every query has a time limit. A negative answer is never confused with a failed query. Pages are requested without
 //! cookies, login or redirects, as a mailbox provider does. Names are absolute.
 
 use std::error::Error;
@@ -16,36 +15,28 @@ use hickory_resolver::proto::rr::RData;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, RequestBuilder, redirect};
 
+use crate::wire::status::Finding;
+
 /// The HTTP client.
 pub struct Web(Client);
 
-/// The result of a request.
+/// A response, with any status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WebResponse {
-    /// A response, with any status.
-    Answered {
-        /// The HTTP status.
-        status: u16,
-        /// The target of a redirect.
-        location: Option<String>,
-        /// The start of the body, at most [`MOST_BYTES`] and the rest of a chunk.
-        body: String,
-    },
-    /// The host refused the connection.
-    Refused {
-        /// The error message.
-        reason: String,
-    },
-    /// The TLS connection failed, usually because of the certificate.
-    Untrusted {
-        /// The error message.
-        reason: String,
-    },
-    /// There was no response.
-    Silent {
-        /// The error message.
-        reason: String,
-    },
+pub struct WebResponse {
+    /// The HTTP status.
+    pub status: u16,
+    /// The target of a redirect.
+    pub location: Option<String>,
+    /// The start of the body, at most [`MOST_BYTES`] and the rest of a chunk.
+    pub body: String,
+}
+
+/// A response, or the finding about a request without one.
+pub type Answered = Result<WebResponse, Finding>;
+
+/// Returns the finding about a request without a response.
+pub fn silent(reason: &str) -> Finding {
+    Finding::unchecked(format!("server.public_url was not reached from here ({reason})"))
 }
 
 /// The number of bytes of a body after which reading stops.
@@ -67,23 +58,21 @@ impl Web {
     }
 
     /// Requests a page. Does not follow redirects.
-    pub async fn get(&self, url: &str) -> WebResponse {
+    pub async fn get(&self, url: &str) -> Answered {
         hear(self.0.get(url)).await
     }
 
     /// Posts a form.
-    pub async fn post(&self, url: &str, form: &'static str) -> WebResponse {
+    pub async fn post(&self, url: &str, form: &'static str) -> Answered {
         let kind = "application/x-www-form-urlencoded";
         hear(self.0.post(url).header(CONTENT_TYPE, kind).body(form)).await
     }
 }
 
-async fn hear(request: RequestBuilder) -> WebResponse {
-    let mut response = match request.send().await {
-        Ok(response) => response,
-        // The URL may contain a token.
-        Err(error) => return silence(&error.without_url()),
-    };
+async fn hear(request: RequestBuilder) -> Answered {
+    // The URL may contain a token.
+    let sent = request.send().await.map_err(reqwest::Error::without_url);
+    let mut response = sent.map_err(|error| unanswered(&error))?;
     let status = response.status().as_u16();
     let location = response.headers().get(LOCATION);
     let location = location.map(|place| String::from_utf8_lossy(place.as_bytes()).into_owned());
@@ -93,14 +82,14 @@ async fn hear(request: RequestBuilder) -> WebResponse {
     {
         bytes.extend_from_slice(&chunk);
     }
-    WebResponse::Answered {
+    Ok(WebResponse {
         status,
         location,
         body: String::from_utf8_lossy(&bytes).into_owned(),
-    }
+    })
 }
 
-fn silence(error: &(dyn Error + 'static)) -> WebResponse {
+fn unanswered(error: &(dyn Error + 'static)) -> Finding {
     let (mut next, mut reason) = (Some(error), String::new());
     let (mut is_refused, mut is_untrusted) = (false, false);
     while let Some(cause) = next {
@@ -115,9 +104,15 @@ fn silence(error: &(dyn Error + 'static)) -> WebResponse {
         };
     }
     match (is_refused, is_untrusted) {
-        (true, _) => WebResponse::Refused { reason },
-        (false, true) => WebResponse::Untrusted { reason },
-        (false, false) => WebResponse::Silent { reason },
+        (true, _) => Finding::error(
+            format!("nothing listens at server.public_url ({reason})"),
+            "start `tidings serve`, and the proxy in front of it",
+        ),
+        (false, true) => Finding::error(
+            format!("the connection to server.public_url cannot be trusted ({reason})"),
+            "give the proxy a valid certificate for that name",
+        ),
+        (false, false) => silent(&reason),
     }
 }
 
