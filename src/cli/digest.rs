@@ -200,7 +200,10 @@ impl Args {
     fn request(&self, app: &App) -> Request {
         Request {
             at: self.at,
-            cadence: self.cadence.as_ref().and_then(|cadence| cadence.parse().ok()),
+            cadence: self
+                .cadence
+                .as_ref()
+                .and_then(|cadence| cadence.parse().ok()),
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
             sample: self.sample,

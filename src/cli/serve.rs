@@ -128,7 +128,10 @@ impl Args {
         };
         let (key, about_key) = match config.server.key {
             Some(_) => ("$KEY", "the configured one (server.key)".to_owned()),
-            None => (key, format!("{key}, made up for this run; server.key keeps one")),
+            None => (
+                key,
+                format!("{key}, made up for this run; server.key keeps one"),
+            ),
         };
         let mut facts = Table::facts();
         facts.fact("  store", format!("{:?}", config.store));

@@ -41,7 +41,9 @@ pub(super) fn is_secret(option: &str) -> bool {
 /// Returns whether a URL of a store may contain a password or a token.
 pub(super) fn has_secret(url: &str) -> bool {
     let url = url.to_ascii_lowercase();
-    ["@", "password", "token"].iter().any(|part| url.contains(part))
+    ["@", "password", "token"]
+        .iter()
+        .any(|part| url.contains(part))
 }
 
 /// Returns a URL without its secrets: `mongodb://(hidden)@db.example/tidings?(hidden)`. Other text

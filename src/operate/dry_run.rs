@@ -72,7 +72,11 @@ impl DryRun {
         let emails = DryRunEmails {
             failures: failures.collect(),
             digests: digests.summary(),
-            batches: report.dry_run.batches.as_ref().map(|_| of_batches.summary()),
+            batches: report
+                .dry_run
+                .batches
+                .as_ref()
+                .map(|_| of_batches.summary()),
         };
         Ok((report, emails))
     }

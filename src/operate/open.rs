@@ -247,11 +247,7 @@ pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mappi
 }
 
 /// Prepares an existing database. Returns why the command may not use it.
-async fn prepare(
-    config: &Config,
-    mongo: &Mongo,
-    access: Access,
-) -> store::Result<Option<Refusal>> {
+async fn prepare(config: &Config, mongo: &Mongo, access: Access) -> store::Result<Option<Refusal>> {
     // The first step, as an import begins with nothing but its mark.
     if let Some(refusal) = refusal(config, mongo, access).await? {
         return Ok(Some(refusal));

@@ -36,7 +36,9 @@ pub type Answered = Result<WebResponse, Finding>;
 
 /// Returns the finding about a request without a response.
 pub fn silent(reason: &str) -> Finding {
-    Finding::unchecked(format!("server.public_url was not reached from here ({reason})"))
+    Finding::unchecked(format!(
+        "server.public_url was not reached from here ({reason})"
+    ))
 }
 
 /// The number of bytes of a body after which reading stops.

@@ -158,7 +158,9 @@ impl Emails {
         self.largest = self.largest.max(batch.contents.count);
         *self.per_user.entry(batch.user.clone()).or_default() += 1;
         let delay = |at: DateTime<Utc>| (batch.closes_at - at).num_milliseconds().max(0) as u64;
-        let delays = included.into_iter().map(|(_, at)| (delay(at) + 500) / 1_000);
+        let delays = included
+            .into_iter()
+            .map(|(_, at)| (delay(at) + 500) / 1_000);
         self.delays.extend(delays);
     }
 

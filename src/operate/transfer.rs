@@ -18,13 +18,13 @@ use crate::engine::archive::{UNFINISHED, chunks, lease_of, lines};
 use crate::engine::crash::point;
 use crate::engine::{Error, Result, Watcher};
 use crate::private;
-use crate::store::{DaySum, Importing, Kind, Mark, Release, Store, Summing};
+use crate::store::{DaySum, Export, Importing, Kind, Mark, Release, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
 
 mod files;
 
 pub use files::Verified;
-use files::{FORMAT, MANIFEST, Part, failed};
+use files::{FORMAT, MANIFEST, failed};
 
 /// How long a day is leased while it is repaired.
 const LEASE: TimeDelta = TimeDelta::minutes(5);
@@ -149,7 +149,7 @@ impl Transfer {
     /// it removes.
     async fn compare(
         &self,
-        parts: &[Part],
+        parts: &[Export],
         files: &[FileSum],
         watcher: &dyn Watcher,
     ) -> Result<(BadRecords, Vec<String>)> {
@@ -189,13 +189,13 @@ impl Transfer {
         Ok(())
     }
 
-    async fn write(&self, part: Part, path: &Path, watcher: &dyn Watcher) -> Result<()> {
+    async fn write(&self, part: Export, path: &Path, watcher: &dyn Watcher) -> Result<()> {
         let partial = path.with_extension("partial");
         let failed = || failed("writing", &partial);
         let out = private::create(&partial).map_err(failed())?;
         let mut out = zstd::Encoder::new(out, 3).map_err(failed())?;
         out.include_checksum(true).map_err(failed())?;
-        let mut pages = part.pages(&*self.store);
+        let mut pages = self.store.export(part);
         while let Some(page) = pages.try_next().await? {
             for line in &page.lines {
                 writeln!(out, "{line}").map_err(failed())?;
@@ -297,7 +297,7 @@ impl Transfer {
     async fn refuse_records(&self) -> Result<()> {
         self.store.catch_up().await?;
         for part in self.parts().await? {
-            let mut pages = part.pages(&*self.store);
+            let mut pages = self.store.export(part);
             while let Some(page) = pages.try_next().await? {
                 if !(page.lines.is_empty() && page.bad.is_empty()) {
                     let why = "import into an empty database";
@@ -313,7 +313,7 @@ impl Transfer {
     /// Writes the lines behind the mark, and moves it. Returns the rejected documents.
     async fn put(
         &self,
-        files: &[(Part, DaySum)],
+        files: &[(Export, DaySum)],
         import: &mut Importing,
         watcher: &dyn Watcher,
     ) -> Result<BadRecords> {
@@ -357,12 +357,13 @@ impl Transfer {
     /// Compares all parts of the store, those without a file as well.
     async fn compare_all(
         &self,
-        files: &[(Part, DaySum)],
+        files: &[(Export, DaySum)],
         watcher: &dyn Watcher,
     ) -> Result<Vec<ImportedFile>> {
         self.store.catch_up().await?;
         let nothing = Summing::default().end();
-        let mut all: Vec<(Part, &DaySum)> = files.iter().map(|(part, sum)| (*part, sum)).collect();
+        let mut all: Vec<(Export, &DaySum)> =
+            files.iter().map(|(part, sum)| (*part, sum)).collect();
         let others = self.parts().await?.into_iter();
         let others = others.filter(|part| files.iter().all(|(file, _)| file != part));
         all.extend(others.map(|part| (part, &nothing)));
@@ -381,9 +382,14 @@ impl Transfer {
     }
 
     /// Returns the sum of a part of the store. Adds its unreadable records to `bad`.
-    async fn sum(&self, part: Part, bad: &mut BadRecords, watcher: &dyn Watcher) -> Result<DaySum> {
+    async fn sum(
+        &self,
+        part: Export,
+        bad: &mut BadRecords,
+        watcher: &dyn Watcher,
+    ) -> Result<DaySum> {
         let mut summing = Summing::default();
-        let mut pages = part.pages(&*self.store);
+        let mut pages = self.store.export(part);
         while let Some(page) = pages.try_next().await? {
             page.lines.iter().for_each(|line| summing.add(line));
             watcher.advance(page.lines.len() as u64);
@@ -392,10 +398,10 @@ impl Transfer {
         Ok(summing.end())
     }
 
-    async fn parts(&self) -> Result<Vec<Part>> {
-        let days = self.store.days().await?.into_iter().map(Part::Day);
+    async fn parts(&self) -> Result<Vec<Export>> {
+        let days = self.store.days().await?.into_iter().map(Export::Day);
         Ok(Kind::ALL
-            .map(Part::Records)
+            .map(Export::Records)
             .into_iter()
             .chain(days)
             .collect())

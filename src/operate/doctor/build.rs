@@ -22,11 +22,7 @@ use crate::store::{self, Store};
 use crate::wire::status::Finding;
 
 /// Builds the doctor of a configuration.
-pub async fn doctor(
-    config: &Config,
-    options: DoctorOptions,
-    clock: Arc<dyn Clock>,
-) -> Doctor {
+pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Clock>) -> Doctor {
     let opening = open(config, options.timeout);
     let opening = tokio::time::timeout(options.timeout, opening);
     let store = opening.await.unwrap_or_else(|_| {

@@ -17,8 +17,8 @@ use crate::domain::text::error_chain;
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::directory::{find_shared_addresses, find_unreadable};
 use crate::engine::feedback::suppressions::unreported;
-use crate::wire::count;
 use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
+use crate::wire::count;
 
 /// The advice for a database that cannot be reached.
 pub(super) const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
@@ -253,7 +253,11 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         match store.count(&[unknown]).await?.iter().sum::<u64>() {
             0 => Finding::ok("none"),
             unknown => Finding::warning(
-                count(unknown, "email has an unknown outcome", "emails have an unknown outcome"),
+                count(
+                    unknown,
+                    "email has an unknown outcome",
+                    "emails have an unknown outcome",
+                ),
                 "look at `tidings deliveries --state unknown`, then settle what is there",
             ),
         },

@@ -4,13 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
-
 use crate::domain::Day;
 use crate::engine::archive::{lines, restore_lines};
 use crate::engine::{Error, Result};
-use crate::store::{self, AnyRecord, DaySum, Export, Import, Kind, Meeting, Page, Store, Summing};
+use crate::store::{self, AnyRecord, DaySum, Export, Import, Kind, Meeting, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, Manifest};
 
 /// The version of the format that this program writes and reads.
@@ -18,14 +15,8 @@ pub(super) const FORMAT: u32 = 1;
 /// The file that a complete export has.
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// What one file holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    Records(Kind),
-    Day(Day),
-}
-
-impl Part {
+/// One file holds one kind of record, or one day.
+impl Export {
     pub(super) fn name(self) -> String {
         match self {
             Self::Records(kind) => kind.as_str().to_owned(),
@@ -49,17 +40,6 @@ impl Part {
         let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
         let day = || Day::of_collection(name).map(Self::Day);
         kind.map(Self::Records).or_else(day)
-    }
-
-    pub(super) fn pages(self, store: &dyn Store) -> BoxStream<'_, store::Result<Page>> {
-        let page = |lines| Page {
-            lines,
-            ..Page::default()
-        };
-        match self {
-            Self::Records(kind) => store.export(Export::Records(kind)),
-            Self::Day(day) => store.export_day(day).map_ok(page).boxed(),
-        }
     }
 
     /// Writes lines, of which the first has this number in its file. Returns the errors of
@@ -132,7 +112,7 @@ pub struct Verified {
     /// The SHA-256 of the manifest.
     pub(super) sha256: String,
     /// The files, each with the sum that the store will have.
-    pub(super) files: Vec<(Part, DaySum)>,
+    pub(super) files: Vec<(Export, DaySum)>,
     /// The records that the export lacks.
     pub(super) unreadable: BadRecords,
 }
@@ -164,8 +144,8 @@ impl Verified {
 }
 
 /// Checks a file, and returns the sum that the store will have.
-fn verify(folder: &Path, file: &FileSum) -> Result<(Part, DaySum)> {
-    let Some(part) = Part::named(&file.name) else {
+fn verify(folder: &Path, file: &FileSum) -> Result<(Export, DaySum)> {
+    let Some(part) = Export::named(&file.name) else {
         let why = "is of a kind that tidings does not know";
         return Err(damaged(&folder.join(&file.name), why));
     };

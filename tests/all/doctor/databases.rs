@@ -98,7 +98,8 @@ async fn emails_that_wait_for_an_unknown_brand_are_an_error(fresh: Fresh) {
 
     let seen = findings(fresh.url()).await;
 
-    let expected = "not configured, so emails wait: the brand gone (pending emails: 2, open batches: 0)";
+    let expected =
+        "not configured, so emails wait: the brand gone (pending emails: 2, open batches: 0)";
     found(&seen, "brands", Severity::Error, expected);
 }
 

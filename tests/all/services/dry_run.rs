@@ -243,7 +243,10 @@ async fn the_sizes_of_emails_are_measured(fresh: Fresh) {
 
     let (_, page) = dry_run(&town, &Request::default()).await;
 
-    assert_eq!((page.digests.sizes.measured, page.digests.sizes.over), (2, 0));
+    assert_eq!(
+        (page.digests.sizes.measured, page.digests.sizes.over),
+        (2, 0)
+    );
     assert!(
         page.digests.sizes.largest > 70_000 && page.digests.sizes.smallest < 20_000,
         "{:?}",
