@@ -355,22 +355,6 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     for line in harmless::lines(mail.text.trim_end()).lines() {
         screen.line(format!("  {line}").trim_end())?;
     }
-    screen.line("")?;
-    let mut items = Table::new([
-        Column("it shows", Ink::Strong, Fit::Cut),
-        Column("type", Ink::Plain, Fit::Cut),
-        Column("object", Ink::Faint, Fit::Full),
-    ]);
-    for item in &mail.items {
-        let object = item.object.to_string();
-        let title = item.title.clone().unwrap_or_else(|| object.clone());
-        items.row([title, item.kind.to_string(), object]);
-    }
-    screen.table(&items)?;
-    if mail.more > 0 {
-        let more = words::count(mail.more, "more event", "more events");
-        screen.line(format!("and counts {more}"))?;
-    }
     let (sent, now) = (u64::from(row.items), mail.events());
     if row.state == DeliveryState::Sent && sent != now {
         let events = words::events(sent);

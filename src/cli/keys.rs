@@ -137,19 +137,8 @@ async fn create(
         true => screen.json(&NewKeyView { name, scope, key })?,
         false => screen.line(key)?,
     }
-    screen.note(format!(
-        "{name:?} may {}; the key is not shown again",
-        permissions(scope)
-    ))?;
+    screen.note(format!("{name:?} has the scope {scope}; the key is not shown again"))?;
     Ok(Exit::Done)
-}
-
-fn permissions(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Read => "read",
-        Scope::Write => "read and write",
-        Scope::Admin => "do everything",
-    }
 }
 
 /// Print a user token, for testing

@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::app::{Access, App, TemplateUse};
-use crate::config::{Config, LogFormat};
+use crate::config::LogFormat;
 use crate::operate::open::{is_missing, upgrade_ahead};
 
 mod archive;

@@ -81,32 +81,24 @@ impl Doctor {
         let mut findings = self.configuration();
         findings.extend(self.files());
         findings.extend(self.secret_files());
-        findings.extend(database);
-        findings.extend(mail);
-        findings.extend(public);
-        let templates = self.templates();
-        let default = &templates[..];
-        let brands = self.brands.iter().map(|(name, own)| async move {
-            let findings = own.of_brand(default).await.into_iter();
-            let named = findings.map(|finding| Finding {
-                brand: Some(name.clone()),
-                ..finding
-            });
-            named.collect::<Vec<_>>()
-        });
-        let brands = join_all(brands).await;
-        findings.extend(templates);
-        findings.extend(brands.into_iter().flatten());
+        for part in [database, mail, public, self.templates()] {
+            findings.extend(part);
+        }
+        let brands = self.brands.iter().map(|(name, own)| own.of_brand(name));
+        findings.extend(join_all(brands).await.into_iter().flatten());
         findings
     }
 
     /// Checks a brand: its sender, provider, pages and templates.
-    async fn of_brand(&self, default: &[Finding]) -> Vec<Finding> {
+    async fn of_brand(&self, name: &BrandName) -> Vec<Finding> {
         let (mail, public) = futures::join!(self.mail(), self.public_pages());
-        let mut findings = self.brand_configuration();
-        findings.extend(mail);
-        findings.extend(public);
-        findings.extend(self.brand_templates(default));
+        let mut findings = [self.brand_configuration(), mail, public].concat();
+        if !self.shares_templates {
+            findings.extend(self.templates());
+        }
+        for finding in &mut findings {
+            finding.brand = Some(name.clone());
+        }
         findings
     }
 

@@ -12,18 +12,6 @@ const TEMPLATES: &str = "templates";
 const LANGUAGES: &str = "languages";
 
 impl Doctor {
-    /// Returns the findings about a brand's templates. Leaves out those that the default brand has
-    /// too, if both use the same templates.
-    pub(super) fn brand_templates(&self, default: &[Finding]) -> Vec<Finding> {
-        let is_reported = |finding: &Finding| {
-            let is_it = |of: &Finding| of.check == finding.check && of.severity == finding.severity;
-            self.shares_templates && default.iter().any(is_it)
-        };
-        let mut findings = self.templates();
-        findings.retain(|finding| !is_reported(finding));
-        findings
-    }
-
     pub(super) fn templates(&self) -> Vec<Finding> {
         let mut findings = vec![judge(&self.renderer).of(TEMPLATES)];
         if let Ok(renderer) = &self.renderer {

@@ -129,24 +129,18 @@ impl Samples<'_> {
         };
         let is_digest = |route| route == Route::Digest;
         let (kinds, policies) = kinds(policies, is_digest, ("ArtworkPublished", sample));
-        let many = 3 * caps.section / 2;
-        let of = |(n, kind): (usize, EventType)| {
-            let count = if n == 0 { 3 } else { 2 };
-            (0..count).map(move |thing| (kind.clone(), n * 3 + thing))
-        };
-        let several = kinds.iter().cloned().enumerate().flat_map(of).collect();
-        let Some(first) = kinds.first() else {
-            return Vec::new();
-        };
-        let more = (0..many).map(|thing| (first.clone(), thing)).collect();
-        let one = vec![(first.clone(), 0)];
+        // The number of events of each type.
         let drafts = [
-            ("one event", one),
-            ("several", several),
-            ("more than fit", more),
+            ("one event", vec![1]),
+            ("several", vec![3, 2, 2, 2]),
+            ("more than fit", vec![3 * caps.section / 2]),
         ];
-        let draft = |(name, things): (&str, Vec<(EventType, usize)>)| {
-            let events: Vec<Event> = things.into_iter().map(|(t, n)| self.event(t, n)).collect();
+        let draft = |(name, counts): (&str, Vec<usize>)| {
+            let of_kinds = kinds.iter().zip(counts).enumerate();
+            let events = of_kinds.flat_map(|(n, (kind, count))| {
+                (0..count).map(move |thing| self.event(kind.clone(), n * 3 + thing))
+            });
+            let events: Vec<Event> = events.collect();
             let pending = events.iter().enumerate().map(|(n, event)| EventAt {
                 position: Position {
                     stack: StackId::of(Day::of(self.now)),
