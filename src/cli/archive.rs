@@ -60,10 +60,10 @@ impl Args {
             screen.line(self.summary(&days))?;
         }
         ended?;
-        let any = |is: fn(&DayFate) -> bool| days.iter().any(|day| is(&day.fate));
-        let kept = any(protected) || any(left);
-        Ok(match any(failed) {
-            true if !kept && !any(dropped) => Exit::Failed,
+        let any = |group: &str| days.iter().any(|day| group_of(&day.fate) == group);
+        let kept = any(PROTECTED) || any(LEFT);
+        Ok(match any(FAILED) {
+            true if !kept && !any(DROPPED) => Exit::Failed,
             false if !kept => Exit::Done,
             _ => Exit::Partly,
         })
@@ -85,7 +85,7 @@ impl Args {
             ),
             DayFate::Held => format!("{kept} another process archives or restores it"),
             DayFate::Changed => {
-                format!("{kept} somebody wrote to it meanwhile; it goes the next time")
+                format!("{kept} it was written to meanwhile; it goes the next time")
             }
             DayFate::Failed { why } => {
                 format!("{} {why}", screen.ink(Ink::Warning, "failed, stands:"))
@@ -104,44 +104,42 @@ impl Args {
     }
 
     fn summary(&self, days: &[DayReport]) -> String {
-        let of = |is: fn(&DayFate) -> bool| days.iter().filter(move |day| is(&day.fate));
-        let count = |is| of(is).count() as u64;
-        let stacks = of(dropped).map(|day| day.stacks).sum();
+        let of = |group: &'static str| days.iter().filter(move |day| group_of(&day.fate) == group);
+        let count = |group| of(group).count() as u64;
+        let stacks = of(DROPPED).map(|day| day.stacks).sum();
         let what = format!(
             "{} with {}",
-            words::count(count(dropped), "day", "days"),
+            words::count(count(DROPPED), "day", "days"),
             words::count(stacks, "stack", "stacks")
         );
-        let head = match (count(dropped), self.dry_run) {
+        let head = match (count(DROPPED), self.dry_run) {
             (0, _) => "nothing to drop".to_owned(),
             (_, true) => format!("{what} would go"),
             (_, false) => format!("{what} dropped"),
         };
-        words::list([
-            Some(format!("archive: {head}")),
-            words::some(count(protected), "protected"),
-            words::some(count(left), "left for the next time"),
-            words::some(count(failed), "failed"),
-            words::some(count(|fate| *fate == DayFate::Young), "not old enough"),
-            words::some(count(|fate| *fate == DayFate::InWindow), "in the window"),
-        ])
+        let others = [PROTECTED, LEFT, FAILED, YOUNG, IN_WINDOW];
+        let others = others.map(|group| words::some(count(group), group));
+        words::list([Some(format!("archive: {head}"))].into_iter().chain(others))
     }
 }
 
-fn dropped(fate: &DayFate) -> bool {
-    matches!(fate, DayFate::Dropped { .. })
-}
+const DROPPED: &str = "dropped";
+const PROTECTED: &str = "protected";
+const LEFT: &str = "left for the next time";
+const FAILED: &str = "failed";
+const YOUNG: &str = "not old enough";
+const IN_WINDOW: &str = "in the window";
 
-fn left(fate: &DayFate) -> bool {
-    matches!(fate, DayFate::Held | DayFate::Changed)
-}
-
-fn failed(fate: &DayFate) -> bool {
-    matches!(fate, DayFate::Failed { .. })
-}
-
-fn protected(fate: &DayFate) -> bool {
-    matches!(fate, DayFate::Busy | DayFate::Unmailed { .. })
+/// Returns the words under which the summary counts a day.
+fn group_of(fate: &DayFate) -> &'static str {
+    match fate {
+        DayFate::Dropped { .. } => DROPPED,
+        DayFate::Busy | DayFate::Unmailed { .. } => PROTECTED,
+        DayFate::Held | DayFate::Changed => LEFT,
+        DayFate::Failed { .. } => FAILED,
+        DayFate::Young => YOUNG,
+        DayFate::InWindow => IN_WINDOW,
+    }
 }
 
 /// Restore days that were archived with --export

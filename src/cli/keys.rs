@@ -137,7 +137,9 @@ async fn create(
         true => screen.json(&NewKeyView { name, scope, key })?,
         false => screen.line(key)?,
     }
-    screen.note(format!("{name:?} has the scope {scope}; the key is not shown again"))?;
+    screen.note(format!(
+        "{name:?} has the scope {scope}; the key is not shown again"
+    ))?;
     Ok(Exit::Done)
 }
 

@@ -193,7 +193,7 @@ pub(super) fn label(item: &Item, max: usize) -> String {
 
 /// Returns the heading of a type. A type without a configured heading gets its name with spaces
 /// between the words.
-pub fn heading_of(heading: &str, kind: &EventType) -> String {
+pub(super) fn heading_of(heading: &str, kind: &EventType) -> String {
     if heading == kind.as_str() {
         short(&spaced(heading), NAME)
     } else {
