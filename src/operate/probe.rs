@@ -1,7 +1,8 @@
 //! Queries the outside view of this instance: its DNS records and its public pages.
 //!
-//! [`crate::operate::doctor`] evaluates the answers. Every query has a time limit. A negative answer is never confused with a failed query. Pages are requested without
-//! cookies, login or redirects, as a mailbox provider does. Names are absolute.
+//! [`crate::operate::doctor`] evaluates the answers. Every query has a time limit. A negative
+//! answer is never confused with a failed query. Pages are requested without cookies, login or
+//! redirects, as a mailbox provider does. Names are absolute.
 
 use std::error::Error;
 use std::io;

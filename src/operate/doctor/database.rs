@@ -2,7 +2,6 @@
 //! whether stored data prevents emails.
 //!
 //! Nothing is changed, except that a note is written and removed as a test.
-//! Long because each finding has its advice.
 
 use std::collections::BTreeMap;
 use std::future::ready;
