@@ -109,7 +109,11 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
         "days",
         "count",
     ];
-    assert_eq!(watched.verbs(), BTreeSet::from(reading));
+    let (verbs, reading) = (watched.verbs(), BTreeSet::from(reading));
+    assert!(
+        verbs.is_subset(&reading) && verbs.contains("scan"),
+        "{verbs:?}"
+    );
     assert!(town.mails().is_empty());
     assert_eq!(town.store.note("link_secret").await.unwrap(), None);
 }
