@@ -173,7 +173,7 @@ impl Args {
         screen.warnings(report.ended.as_ref().map(why_ended))?;
         if stopped {
             screen.warning(
-                "stopped before everybody was looked at; the next run goes on from there",
+                "stopped before all users were checked; the next run goes on from there",
             )?;
             if self.report.is_some() {
                 screen.warning("no report was written, as it would be of a part of the people")?;
@@ -299,8 +299,8 @@ fn followed_by(done: String, rest: String) -> String {
 
 fn due(report: &Report) -> String {
     match report.due.users {
-        0 if report.users.scanned == 0 => "nobody has anything new".into(),
-        0 => "nobody due".into(),
+        0 if report.users.scanned == 0 => "no user has new events".into(),
+        0 => "no user is due".into(),
         due => format!("{} due", words::number(due)),
     }
 }

@@ -65,7 +65,7 @@ fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
 
     assert_eq!(
         sentence(&waiting, &Request::default(), None),
-        "nobody due; 310 waiting (next due 2014-04-29 09:00; --now does not wait)"
+        "no user is due; 310 waiting (next due 2014-04-29 09:00; --now does not wait)"
     );
     assert_eq!(exit(&waiting), Exit::Done);
 }

@@ -207,7 +207,6 @@ fn sentence(screen: &Screen, receipt: Receipt, reached: Option<(FanoutState, Cou
             let next = screen.ink(Ink::Accent, "tidings worker --once");
             format!("a worker fans it out ({next})")
         }
-        Some((FanoutState::Done, Counts { people: 0, .. })) => "reached nobody".to_owned(),
         Some((FanoutState::Done, counts)) => words::list([
             Some(format!("reached {}", words::people(counts.people))),
             words::some(counts.capped, "entries did not fit into full days"),

@@ -235,7 +235,7 @@ impl SendTestArgs {
                 return Ok(Exit::Done);
             }
             Outcome::Unknown { reason } => (
-                format!("nobody knows whether it was taken: {reason}; look whether it arrives"),
+                format!("it is unknown whether it was accepted: {reason}; look whether it arrives"),
                 Exit::Partly,
             ),
             Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => (
@@ -243,7 +243,7 @@ impl SendTestArgs {
                 Exit::Failed,
             ),
             Outcome::Unreachable { reason } => {
-                (format!("nobody could be reached: {reason}"), Exit::Failed)
+                (format!("the provider could not be reached: {reason}"), Exit::Failed)
             }
             Outcome::Refused { reason }
             | Outcome::Unsendable { reason }

@@ -78,7 +78,7 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
     if policy.route == Route::Never && !policy.feed {
         r.warn(
             &option("feed"),
-            "is false, and the route is never: nobody is told of its events",
+            "is false, and the route is never: no user is notified of its events",
             "set another route, or feed = true",
         );
     }

@@ -121,7 +121,7 @@ fn server_key(r: &mut Reader<'_>, listen: SocketAddr) -> Option<Secret> {
     let key = r.secret("server.key", "server.key_file")?;
     if key.len() < MIN_KEY && !listen.ip().is_loopback() {
         let what = format!(
-            "is shorter than {MIN_KEY} characters, and could be guessed by anybody who reaches {listen}; make one with: openssl rand -hex 24"
+            "is shorter than {MIN_KEY} characters, and could be guessed by any client that reaches {listen}; make one with: openssl rand -hex 24"
         );
         r.problem("server.key", what);
     }
@@ -263,7 +263,7 @@ fn token_secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {
     let secret = r.secret(&option, &format!("{option}_file"))?;
     if secret.len() < MIN_TOKEN_SECRET {
         let what = format!(
-            "is shorter than {MIN_TOKEN_SECRET} characters, and could be guessed by anybody who has a token; make one with: openssl rand -hex 32"
+            "is shorter than {MIN_TOKEN_SECRET} characters, and could be guessed by every owner of a token; make one with: openssl rand -hex 32"
         );
         r.problem(&option, what);
     }

@@ -221,7 +221,7 @@ async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     Ok(Some(match written && removed {
         true => Finding::ok("a note was written, and taken away again"),
         false => {
-            let why = "somebody else wrote the same note meanwhile, such as another doctor";
+            let why = "another process wrote the same note meanwhile, such as another doctor";
             Finding::unchecked(why)
         }
     }))

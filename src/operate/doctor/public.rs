@@ -90,7 +90,7 @@ fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
             "a link that is not ours was taken as well, so it is not tidings that answers",
             "let the proxy pass what is below /u/ on to `tidings serve`",
         ),
-        200..=299 => Finding::ok("a click with nobody's link was taken, and a forged one was not"),
+        200..=299 => Finding::ok("a click on a test link was accepted, and a forged one was not"),
         300..=399 => Finding::error(
             format!(
                 "it sends on to {}, where no mailbox provider follows (RFC 8058, section 3.1)",
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn one_click_must_succeed_directly_and_reject_forged_links() {
         for (genuine, forged, expected, says) in [
-            (200, 404, Severity::Ok, "taken"),
+            (200, 404, Severity::Ok, "accepted"),
             (200, 200, Severity::Error, "not tidings"),
             (302, 302, Severity::Error, "https://www.art.example"),
             (403, 403, Severity::Error, "login"),

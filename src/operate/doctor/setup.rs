@@ -96,7 +96,7 @@ fn sending(config: &Config) -> Vec<Finding> {
     let provider = match &config.mail.transport {
         Transport::Outbox => {
             let warning = Finding::warning(
-                "is outbox: mails become files, and nobody is sent any",
+                "is outbox: emails become files, and none is sent",
                 "set it, and mail.from, once mails should reach people",
             );
             return vec![warning.of("mail.provider")];

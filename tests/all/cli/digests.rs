@@ -25,7 +25,7 @@ fn a_digest_is_sent_once_and_a_second_run_sends_nothing() {
         "{first}"
     );
     assert!(
-        second.ends_with(" UTC: nobody due; 1 unconfirmed\n"),
+        second.ends_with(" UTC: no user is due; 1 unconfirmed\n"),
         "{second}"
     );
     assert_eq!(mails(&desk), 2);
@@ -123,7 +123,7 @@ fn digest_prints_when_waiting_users_are_due() {
     let line = desk.done(&["digest"]);
 
     assert!(
-        line.contains("UTC: nobody due; 1 waiting (next due 2")
+        line.contains("UTC: no user is due; 1 waiting (next due 2")
             && line.ends_with("; --now does not wait)\n"),
         "{line}"
     );

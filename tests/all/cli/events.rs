@@ -282,7 +282,7 @@ fn flushed_events_are_in_no_digest_but_stay_in_the_feed() {
         desk.run(&["flush", "ada", "--json"]).json(),
         json!({"user": "ada", "flushed": 0})
     );
-    assert!(desk.done(&["digest", "--now"]).contains("nobody due"));
+    assert!(desk.done(&["digest", "--now"]).contains("no user is due"));
     assert!(desk.done(&["feed", "ada"]).contains("a1"));
     assert!(desk.done(&["explain", "ada"]).contains("was flushed on "));
 }

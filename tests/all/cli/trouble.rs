@@ -55,7 +55,7 @@ fn assert_recovers(desk: &Desk, arguments: &[&str]) {
     assert!(rows.iter().all(|(state, _)| state == "sent"), "{rows:?}");
     let again = desk.done(&["digest", "--now"]);
     assert!(
-        again.contains("nobody has anything new") || again.contains("nobody due"),
+        again.contains("no user has new events") || again.contains("no user is due"),
         "{again}"
     );
 }

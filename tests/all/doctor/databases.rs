@@ -83,7 +83,7 @@ async fn a_note_overwritten_during_the_check_is_unchecked(fresh: Fresh) {
 
     let seen = doctor.run().await;
 
-    found(&seen, "writing", Severity::Unchecked, "somebody else");
+    found(&seen, "writing", Severity::Unchecked, "another process");
     let left = fresh.note("doctor").await.unwrap();
     assert_eq!(left.as_deref(), Some("another's"));
 }
