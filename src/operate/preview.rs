@@ -198,20 +198,33 @@ impl Preview {
             saved: false,
             next: Some(now + TimeDelta::days(3)),
         });
-        let alone = policies
-            .kinds()
-            .find(|kind| user.is_mailed_alone(kind, policies));
-        let types = Stop::of_types(alone);
-        let thread = Stop::Subject(Subject::stored("preview"), Title::cut("Budget"));
-        let mut stops = vec![("the digest", &Stop::Digest), ("all e-mail", &Stop::All)];
+        let mut kinds = policies.kinds();
+        let alone = kinds.find(|kind| user.is_mailed_alone(kind, policies));
+        let mut stops = Vec::new();
         if alone.is_some() {
-            stops.insert(0, ("a type", &types));
-            stops.insert(1, ("a thread", &thread));
+            let thread = Stop::Subject(Subject::stored("preview"), Title::cut("Budget"));
+            stops.extend([("a type", Stop::of_types(alone)), ("a thread", thread)]);
         }
         let follow = Stop::Follow(FollowKey::stored("artist:7"));
-        stops.push(("a follow", &follow));
-        let mut named = vec![("preferences".to_owned(), made.render(&preferences, locale)?)];
-        for (what, stop) in stops {
+        stops.extend([
+            ("the digest", Stop::Digest),
+            ("all e-mail", Stop::All),
+            ("a follow", follow),
+        ]);
+        let mut sheets = Vec::new();
+        let mut add = |name: String, page: &Page<'_>| {
+            let html = made.render(page, locale)?;
+            sheets.push(Sheet {
+                kind: Kind::Page,
+                name,
+                subject: None,
+                html,
+                text: None,
+            });
+            Ok::<_, render::Error>(())
+        };
+        add("preferences".to_owned(), &preferences)?;
+        for (what, stop) in &stops {
             let mut stopped = user.clone();
             stopped.stop(stop, policies, now);
             let stopping = |user| Stopping {
@@ -223,25 +236,16 @@ impl Preview {
                 name: matches!(stop, Stop::Follow(_)).then_some(samples::FOLLOWED),
                 again: false,
             };
-            let ask = Page::Stop(stopping(user));
-            named.push((format!("stop {what}"), made.render(&ask, locale)?));
+            add(format!("stop {what}"), &Page::Stop(stopping(user)))?;
             let done = Page::Stopped {
                 stopping: stopping(&stopped),
                 before: Some(user),
                 others: Others::Silent,
             };
-            named.push((format!("stopped {what}"), made.render(&done, locale)?));
+            add(format!("stopped {what}"), &done)?;
         }
-        let notice = made.render(&Page::Notice(Notice::Expired), locale)?;
-        named.push(("notice".to_owned(), notice));
-        let sheet = |(name, html)| Sheet {
-            kind: Kind::Page,
-            name,
-            subject: None,
-            html,
-            text: None,
-        };
-        Ok(named.into_iter().map(sheet).collect())
+        add("notice".to_owned(), &Page::Notice(Notice::Expired))?;
+        Ok(sheets)
     }
 }
 
