@@ -11,7 +11,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::count;
 use super::delivery::Waiting;
 use super::event::{BadFanouts, BadStacks, Unknown, is_zero};
 use crate::domain::{BrandName, Counts, Day, Pause, PendingCounts};
