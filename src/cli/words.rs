@@ -66,8 +66,8 @@ pub(super) fn delivery_state(row: &DeliveryRow) -> String {
     list([Some(row.state.as_str().to_owned()), report, brand])
 }
 
-/// Returns the note below a list of `limit` rows, or `None` if there are no more. `narrow` names the
-/// options that filter the list.
+/// Returns the note below a list of `limit` rows, or `None` if there are no more. `narrow` names
+/// the options that filter the list.
 pub(super) fn more(found: usize, limit: usize, narrow: &str) -> Option<String> {
     (found > limit)
         .then(|| format!("more are not shown; --limit takes up to 1,000, and {narrow} show fewer"))
