@@ -22,7 +22,6 @@ use crate::engine::ingest::notify::Request;
 use crate::wire::Flushed;
 use crate::wire::event::{Notified, Receipt};
 
-
 /// Tell people that something happened
 ///
 /// Accepts an event, as POST /v1/events does. With a key, it is safe to repeat.

@@ -242,9 +242,10 @@ impl SendTestArgs {
                 format!("it was not taken now, and may be later: {reason}"),
                 Exit::Failed,
             ),
-            Outcome::Unreachable { reason } => {
-                (format!("the provider could not be reached: {reason}"), Exit::Failed)
-            }
+            Outcome::Unreachable { reason } => (
+                format!("the provider could not be reached: {reason}"),
+                Exit::Failed,
+            ),
             Outcome::Refused { reason }
             | Outcome::Unsendable { reason }
             | Outcome::RefusedTogether { reason }
