@@ -239,9 +239,10 @@ contract! {
             self.drop_day(day, None).await.map(drop)
         }
 
-        /// Streams all documents of the day.
+        /// Streams all documents of the day. Fails if one has no exact line.
         fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
-            self.export(Export::Day(day)).map_ok(|page| page.lines).boxed()
+            let pages = self.export(Export::Day(day));
+            pages.map(|page| Ok(page?.complete()?.lines)).boxed()
         }
 
         /// Restores exported documents of a day.

@@ -213,6 +213,18 @@ pub struct Page {
 }
 
 impl Page {
+    /// Returns the page if all its records were readable.
+    ///
+    /// # Errors
+    ///
+    /// Names the first unreadable record.
+    pub(super) fn complete(self) -> Result<Self> {
+        match self.bad.first() {
+            None => Ok(self),
+            Some(bad) => Err(Error::Unsupported(bad.clone())),
+        }
+    }
+
     /// Adds a record, unless it is a note about the store itself.
     pub(super) fn push(&mut self, record: &AnyRecord) -> Result<()> {
         match record {

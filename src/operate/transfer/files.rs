@@ -60,14 +60,13 @@ impl Export {
                 let put = store
                     .import(Import::Records(kind), std::slice::from_ref(line))
                     .await;
-                put.map_err(|why| match why {
-                    store::Error::Database { doing, cause } => {
-                        store::Error::database(format!("{doing}, line {number}"), cause)
-                    }
-                    why => {
-                        let kind = kind.as_str();
-                        let why = format!("importing {kind}, line {number}: {why}");
-                        store::Error::Unsupported(why)
+                put.map_err(|why| {
+                    let doing = format!("importing {}, line {number}", kind.as_str());
+                    match why {
+                        store::Error::Database { cause, .. } => {
+                            store::Error::database(doing, cause)
+                        }
+                        why => store::Error::Unsupported(format!("{doing}: {why}")),
                     }
                 })?;
             }

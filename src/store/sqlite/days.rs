@@ -2,7 +2,7 @@
 //!
 //! A day is exported and restored byte for byte. Before a drop, it is compared without blocking
 //! writers, and the drop checks that it has not changed since. A row that has no exact document
-//! stops the export. A document that only MongoDB can store exactly is rejected.
+//! is reported, and its day stays. A document that only MongoDB can store exactly is rejected.
 
 use async_trait::async_trait;
 use bson::{Bson, Document, RawArrayBuf, RawDocument};
@@ -104,6 +104,7 @@ fn size_of(transaction: &Transaction<'_>, day: Day) -> Result<[i64; 3]> {
 fn sum_of(transaction: &Transaction<'_>, day: Day) -> Result<DaySum> {
     let (mut summing, mut after) = (Summing::default(), Vec::new());
     while let Some((page, last)) = page(transaction, day, &after)? {
+        let page = page.complete()?;
         page.lines.iter().for_each(|line| summing.add(line));
         after = last;
     }
@@ -243,7 +244,10 @@ fn page(
     let mut rows = statement.query([after.first().unwrap_or(&least)])?;
     let (mut page, mut last) = (Page::default(), None);
     while let Some(row) = rows.next()? {
-        page.lines.push(line(row, day)?);
+        match line(row, day) {
+            Ok(line) => page.lines.push(line),
+            Err(error) => page.bad.push(error.to_string()),
+        }
         last = Some(vec![row.get(0)?]);
     }
     Ok(last.map(|last| (page, last)))

@@ -52,7 +52,7 @@ async fn a_log_shows_how_requests_end_and_names_no_user(fresh: Fresh) {
         pages::config()
     );
     let town = Town::found(&fresh, true, &config).await;
-    let down = FailingStore::new(town.store.clone(), 4, Fault::Refused, Then::StaysDown);
+    let down = FailingStore::new(town.store.clone(), 6, Fault::Refused, Then::StaysDown);
     let api = Api::with_store(town, &(down as _));
     let (user, feed) = (
         format!("/v1/users/{PERSON}"),

@@ -33,7 +33,7 @@ fn a_digest_notes_events_that_a_worker_has_leased() {
     let digest = desk.run(&["digest", "--now"]);
 
     assert_eq!(digest.code, 0, "{}", digest.err);
-    assert!(digest.out.contains("nobody"), "{}", digest.out);
+    assert!(digest.out.contains("no user"), "{}", digest.out);
     let note = "1 accepted event is held or being fanned out by a worker";
     assert!(digest.err.contains(note), "{}", digest.err);
 }

@@ -164,7 +164,7 @@ fn an_invalid_catalog_is_rejected_with_file_and_line() {
     assert_starts_with!(ran.err, &format!("error: {expected}"));
     assert_contains!(doctor.out, "error      templates");
     assert!(doctor.out.contains("de.ftl, line 2"), "{}", doctor.out);
-    assert_contains!(doctor.out, "what is built in takes its place");
+    assert_contains!(doctor.out, "the built-in template takes its place");
     assert!(delivery_states(&desk).is_empty());
 }
 

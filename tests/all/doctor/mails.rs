@@ -104,7 +104,7 @@ async fn problems_of_the_senders_domain_are_found() {
             "v=spf1 +all",
             "SPF",
             Severity::Error,
-            "everybody",
+            "all senders",
         ),
         (
             "provider.example",
