@@ -2,10 +2,12 @@
 //! archived.
 //!
 //! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. So each user is
-//! looked up by equality: a few users with one command each, many with one command per day. The
-//! record of an inbox is replaced only if it still has the stamp that was read, and gets a new one.
+//! looked up by equality: a few users with one command each, many with one command per day. If they
+//! own much of a day, its range is read.
+//! The record of an inbox is replaced only if it still has the stamp that was read, and gets a new
+//! one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
@@ -115,6 +117,9 @@ impl Mongo {
     /// Reads the stacks of these users of one day.
     async fn look_up_all(&self, (day, people): (Day, &[UserId])) -> Result<Vec<(UserId, Stack)>> {
         let legacy = self.has_legacy(day, people).await?;
+        if !legacy && let Some(found) = self.read_range(day, people).await? {
+            return Ok(found);
+        }
         let ids = people.iter().flat_map(spellings);
         let ids = ids.filter(|id| legacy || matches!(id, Bson::String(_)));
         // An id may start with `$`, which would make it a field path here.
@@ -131,6 +136,42 @@ impl Mongo {
         let documents = self.aggregate(None, pipeline).await?;
         let read = |document| stack_of(document, |_| Some(day));
         Ok(documents.iter().filter_map(read).collect())
+    }
+
+    /// Reads the stacks of these users as a range of the day, which costs the server a third of
+    /// looking them up. Returns `None` if they own less than a third of the stacks in the range. A
+    /// sample from the middle shows that sooner.
+    async fn read_range(
+        &self,
+        day: Day,
+        people: &[UserId],
+    ) -> Result<Option<Vec<(UserId, Stack)>>> {
+        if people.len() < MANY {
+            return Ok(None);
+        }
+        let mut sorted: Vec<&UserId> = people.iter().collect();
+        sorted.sort_unstable();
+        let range = |part: &[&UserId]| {
+            let (first, last) = (part[0].as_str(), part[part.len() - 1].as_str());
+            doc! {"_id": {"$gte": first, "$lte": last}}
+        };
+        let (name, middle) = (day.collection(), (sorted.len() - MANY) / 2);
+        let sample = range(&sorted[middle..middle + MANY]);
+        let most = 3 * MANY as u64;
+        if self.count_matching(&name, sample, Some(most + 1)).await? > most {
+            return Ok(None);
+        }
+        let most = 3 * people.len();
+        let found = self.find(&name, range(&sorted)).limit(most + 1).raw();
+        let found = found.await?;
+        if found.len() > most {
+            return Ok(None);
+        }
+        let requested: HashSet<&UserId> = people.iter().collect();
+        let read = found.iter().filter_map(|one| stack_of(one, |_| Some(day)));
+        Ok(Some(
+            read.filter(|(user, _)| requested.contains(user)).collect(),
+        ))
     }
 
     /// Returns whether any stack of this day has an ObjectId as `_id`, if one of these users could
