@@ -23,7 +23,9 @@ use tidings::store::{Kind, Mark, Meeting};
 use tidings::wire::transfer::{BadRecords, ImportedStore};
 
 use crate::support::town::{Town, WORKS, followers_of, lost, monday, request, saturday, to};
-use crate::support::{Fresh, Shorthand, feed_of, kind, mongo, poison, sqlite, user};
+use crate::support::{
+    Fresh, Shorthand, assert_contains, feed_of, kind, mongo, poison, sqlite, user,
+};
 
 /// Expands tests for both ways: each is an `async fn(Fresh, Fresh)`.
 macro_rules! both_ways {
