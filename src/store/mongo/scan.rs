@@ -4,11 +4,9 @@
 //! stacks. Each cursor reads ahead in its own task, so that server and client work at the same
 //! time. A lost cursor is reopened after its last document. For few users, see [`super::windows`].
 
-use std::pin::Pin;
-
 use bson::{Document, RawDocumentBuf, doc};
 use futures::channel::mpsc;
-use futures::stream::{self, BoxStream, Peekable};
+use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::windows::stack_of;
@@ -36,7 +34,28 @@ fn filter(after: Option<&UserId>, form: Form) -> Option<Document> {
 }
 
 /// The stacks of one day and form, in the order of the users.
-type Source = Pin<Box<Peekable<BoxStream<'static, Result<(UserId, Stack)>>>>>;
+struct Source {
+    ready: std::vec::IntoIter<(UserId, Stack)>,
+    /// Pieces that were read ahead.
+    ahead: mpsc::Receiver<Result<Vec<(UserId, Stack)>>>,
+}
+
+impl Source {
+    /// Waits until a stack is ready or none is left.
+    async fn fill(&mut self) -> Result<()> {
+        while self.ready.as_slice().is_empty() {
+            match self.ahead.next().await {
+                Some(piece) => self.ready = piece?.into_iter(),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn user(&self) -> Option<&UserId> {
+        self.ready.as_slice().first().map(|(user, _)| user)
+    }
+}
 
 impl Mongo {
     /// Streams the users after this one in ascending order.
@@ -80,8 +99,8 @@ impl Mongo {
         // The task ends at the end of the data, at an error, or when the receiver is dropped.
         let (give, ahead) = mpsc::channel(0);
         tokio::spawn(pieces.map(Ok).forward(give));
-        let found = ahead.map_ok(|piece: Vec<_>| stream::iter(piece).map(Result::Ok));
-        Some(Box::pin(found.try_flatten().boxed().peekable()))
+        let ready = Vec::new().into_iter();
+        Some(Source { ready, ahead })
     }
 }
 
@@ -90,27 +109,20 @@ async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>>
     let mut people = Vec::with_capacity(chunk.min(10_000));
     let mut entries = 0;
     while people.len() < chunk && entries < chunk.saturating_mul(ENTRIES_EACH) {
-        let mut next: Option<UserId> = None;
         for source in &mut *sources {
-            match source.as_mut().peek().await {
-                Some(Ok((user, _))) if next.as_ref().is_none_or(|next| user < next) => {
-                    next = Some(user.clone());
-                }
-                Some(Err(_)) => drop(source.try_next().await?),
-                _ => {}
-            }
+            source.fill().await?;
         }
-        let Some(user) = next else {
+        let Some(user) = sources.iter().filter_map(Source::user).min().cloned() else {
             break;
         };
-        let mut stacks = Vec::new();
-        for source in &mut *sources {
-            let is_next = |found: &Result<_>| found.as_ref().is_ok_and(|(of, _)| *of == user);
-            if let Some(Ok((_, stack))) = source.as_mut().next_if(is_next).await {
-                entries += stack.entries.len();
-                stacks.push(stack);
-            }
-        }
+        let own = sources
+            .iter_mut()
+            .filter(|source| source.user() == Some(&user));
+        let stacks: Vec<Stack> = own
+            .filter_map(|source| source.ready.next())
+            .map(|(_, stack)| stack)
+            .collect();
+        entries += stacks.iter().map(|one| one.entries.len()).sum::<usize>();
         people.push(PersonStacks { user, stacks });
     }
     Ok(people)
