@@ -330,7 +330,7 @@ async fn a_missing_sqlite_file_is_not_created() {
         &seen,
         "database",
         Severity::Error,
-        "new.db (no configuration names another",
+        "new.db (no configuration file was read",
     );
     assert!(!file.exists());
 }

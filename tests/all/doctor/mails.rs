@@ -225,7 +225,7 @@ async fn without_a_network_the_local_checks_still_run() {
         found(&seen, check, Severity::Unchecked, "");
     }
     found(&seen, "templates", Severity::Ok, "");
-    found(&seen, "database", Severity::Error, "mkdir");
+    found(&seen, "database", Severity::Error, "there is no database");
 }
 
 #[tokio::test]
