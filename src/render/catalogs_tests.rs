@@ -313,6 +313,7 @@ fn the_accept_language_header_selects_the_first_available_catalog() {
     for (header, best) in [
         ("de-CH,de;q=0.9,en;q=0.8", Some("de")),
         ("nl, ja;q=0.7, fr;q=0.4", Some("ja")),
+        ("de;q=0, fr; q=0.000, ja;q=0.05", Some("ja")),
         ("nl", None),
         ("*", None),
         ("", None),
