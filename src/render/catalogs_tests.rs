@@ -416,7 +416,7 @@ fn problems_of_a_catalog_are_reported_with_file_and_line() {
             "new uses brand, which is no term here",
         ),
         ("new = { NUMBER($x) }\n", 1, "new uses NUMBER"),
-        ("date = %Q\n", 1, "no date that strftime can write"),
+        ("date = %Q\n", 1, "not a date format of strftime"),
         ("calendar = sweden\n", 1, "\"sweden\" is not known"),
         ("direction = up\n", 1, "is not ltr or rtl"),
     ] {

@@ -69,7 +69,7 @@ pub struct Doctor {
 
 const PROVIDER: &str = "provider";
 /// The finding for checks that `--offline` skips.
-const LEFT: &str = "left alone, as --offline was said";
+const LEFT: &str = "skipped because of --offline";
 
 impl Doctor {
     /// Returns all findings, in the order in which they are shown.

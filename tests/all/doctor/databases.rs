@@ -66,7 +66,7 @@ async fn a_note_left_by_an_earlier_run_is_deleted(fresh: Fresh) {
 
     let seen = findings(fresh.url()).await;
 
-    found(&seen, "writing", Severity::Ok, "taken away again");
+    found(&seen, "writing", Severity::Ok, "written and deleted");
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
 }
 
