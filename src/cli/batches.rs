@@ -139,7 +139,7 @@ impl List {
         let book = app.batches();
         let limit = usize::from(self.limit);
         let mut found = book.list(&filter, None, limit + 1).await?;
-        let more = words::more(found.len(), limit, "--user, --key and --state");
+        let more = words::more(found.len(), limit, "--user, --key or --state");
         found.truncate(limit);
         let views = book.views(found).await?;
         match self.json {

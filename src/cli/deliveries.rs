@@ -101,7 +101,7 @@ impl Args {
         };
         let limit = usize::from(self.limit);
         let mut rows = app.deliveries().list(&only, limit + 1).await?;
-        let more = words::more(rows.len(), limit, "--user, --state and --since");
+        let more = words::more(rows.len(), limit, "--user, --state or --since");
         rows.truncate(limit);
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {

@@ -115,7 +115,7 @@ impl Args {
         let mut notes = Vec::new();
         if stopped && let Err(error) = app.worker().release().await {
             notes.push(format!(
-                "what this run held is free once its leases are over: {}",
+                "other processes can send its emails once its leases expire: {}",
                 causes(&error.into())
             ));
         }
@@ -136,7 +136,11 @@ impl Args {
         notes.extend(backlog_lines(&report.backlog));
         let of_batches = ahead.map_or(0, |ahead| ahead.mails);
         if report.due.users + of_batches > 0 && app.identities.lacks_links() {
-            notes.push("these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam".into());
+            notes.push(
+                "these emails contain no unsubscribe link, because server.public_url is not set: \
+                 people will report them as spam"
+                    .into(),
+            );
         }
         let at = request.at.unwrap_or(now);
         let done = sentence(&report, &request, app.identities.outbox());
@@ -331,7 +335,7 @@ fn no_brand(mails: u64) -> String {
     format!("{wait} for a brand that is not configured")
 }
 
-/// Summarizes the batches of a dry run: `12 would be mailed 34 events as they are (1 due, next
+/// Summarizes the batches of a dry run: `12 emails with 34 events would be sent (1 due, next
 /// closes 2014-04-21 10:00); 1 suppressed`.
 fn batches(ahead: &BatchesAhead) -> String {
     let next = ahead
@@ -344,10 +348,10 @@ fn batches(ahead: &BatchesAhead) -> String {
         next,
     ]);
     let mails = match ahead.mails {
-        0 => "none would be mailed".to_owned(),
+        0 => "no email would be sent".to_owned(),
         mails => format!(
-            "{} would be mailed {} as they are ({when})",
-            words::number(mails),
+            "{} with {} would be sent ({when})",
+            words::count(mails, "email", "emails"),
             words::events(ahead.events)
         ),
     };

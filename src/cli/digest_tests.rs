@@ -231,13 +231,13 @@ fn batches_have_their_own_line() {
 
     assert_eq!(
         batches(&ahead),
-        "12 would be mailed 34 events as they are (2 closed already, 1 due, 4 held by quiet hours, \
+        "12 emails with 34 events would be sent (2 closed already, 1 due, 4 held by quiet hours, \
          next closes 2014-04-21 10:00); 1 waits for a brand that is not configured, \
          1 with nothing left that applies and is wanted, 1 suppressed, 1 without a record"
     );
     assert_eq!(
         batches(&none),
-        "none would be mailed; 1 waits for a brand that is not configured, \
+        "no email would be sent; 1 waits for a brand that is not configured, \
          1 with nothing left that applies and is wanted, 1 suppressed, 1 without a record"
     );
 }

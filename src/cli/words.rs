@@ -70,7 +70,7 @@ pub(super) fn delivery_state(row: &DeliveryRow) -> String {
 /// the options that filter the list.
 pub(super) fn more(found: usize, limit: usize, narrow: &str) -> Option<String> {
     (found > limit)
-        .then(|| format!("more are not shown; --limit takes up to 1,000, and {narrow} show fewer"))
+        .then(|| format!("there are more rows; use --limit (up to 1,000), or filter by {narrow}"))
 }
 
 /// Parses RFC 3339, `YYYY-MM-DD HH:MM` with optional seconds in UTC, or a date, which is its

@@ -393,11 +393,8 @@ pub(super) fn invalid(
     remedy: &str,
 ) -> Checked {
     let NoAnswer { kind, reason } = match answer {
-        Ok(answer) if matches!(answer.status, 400 | 401 | 403) => {
-            return Checked::wrong(
-                format!("{name} rejected the key ({})", said(&answer)),
-                remedy,
-            );
+        Ok(answer) if matches!(answer.status, 401 | 403) => {
+            return key_rejected(name, &said(&answer), remedy);
         }
         Ok(answer) => {
             return Checked::wrong(
@@ -422,6 +419,11 @@ pub(super) fn invalid(
             }
         }
     }
+}
+
+/// Returns the result of a check that the provider answered with these words.
+pub(super) fn key_rejected(name: &str, words: &str, remedy: &str) -> Checked {
+    Checked::wrong(format!("{name} rejected the key ({words})"), remedy)
 }
 
 /// Returns whether the machine refused the connection, because no service listens there. Other

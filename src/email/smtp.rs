@@ -413,8 +413,8 @@ impl Mailer for Smtp {
             false => "in plain text",
         };
         let login = match self.relay.login {
-            Some(_) => "takes the login",
-            None => "asks for no login yet",
+            Some(_) => "accepts the login",
+            None => "no login is configured",
         };
         let _ = self.within(connection.command(Quit)).await;
         Checked::ready(format!("{host}:{port} answers, {encrypted}, and {login}"))

@@ -59,19 +59,19 @@ impl Refusal {
         let (from, next) = match &config.file {
             Some(file) => (
                 format!("the configuration is {}", file.display()),
-                "the option `store`",
+                "check the option `store`",
             ),
             None => (
-                "no configuration names another: there is no tidings.toml in this folder".into(),
-                "--config /etc/tidings/tidings.toml, or wherever yours is",
+                "no configuration file was read: this folder has no tidings.toml".into(),
+                "name the configuration with --config FILE",
             ),
         };
         Self {
             is_missing: true,
             what: format!("there is no database at {:?} ({from})", config.store),
             next: format!(
-                "{next}; tidings import, notify, serve, restore, suppressions add and keys create \
-                 make a database"
+                "{next}, or create the database with tidings import, notify, serve, restore, \
+                 suppressions add or keys create"
             ),
         }
     }
@@ -137,6 +137,9 @@ pub(crate) async fn open_with(
     let opening = || format!("opening {place}");
     match &config.store {
         StoreUrl::Sqlite(path) => {
+            if !access.creates() && !holds(path) {
+                return Err(Refusal::missing(config).into());
+            }
             let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
             if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
                 let folder = folder.display();
@@ -146,9 +149,6 @@ pub(crate) async fn open_with(
                     next: format!("mkdir -p {folder}"),
                 }
                 .into());
-            }
-            if !access.creates() && !holds(path) {
-                return Err(Refusal::missing(config).into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
             match refusal(config, &file, access).await.with_context(opening)? {

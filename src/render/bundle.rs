@@ -267,7 +267,7 @@ fn check_names(name: &str, variables: &BTreeSet<&str>) -> Result<(), String> {
             let nearest = nearest(name, KNOWN.keys().map(String::as_str));
             let hint = match nearest {
                 Some(nearest) => format!("did you mean {nearest}?"),
-                None => "those of your own templates begin with own-".to_owned(),
+                None => "names of your own messages start with own-".to_owned(),
             };
             return Err(format!("there is no message {name}; {hint}"));
         }
@@ -282,17 +282,17 @@ fn check_setting(name: &str, pattern: &Pattern<&str>) -> Result<(), String> {
     let (is_valid, why): (fn(&str) -> bool, &str) = match name {
         "date" | "date-year" | "date-next" | "time" => (
             |text| StrftimeItems::new(text).all(|item| item != Item::Error),
-            "is no date that strftime can write",
+            "is not a date format of strftime",
         ),
         "calendar" => (
             |text| text.parse::<chrono::Locale>().is_ok(),
-            "is not known, as de_DE is",
+            "is not a known locale, such as de_DE",
         ),
         "direction" => (|text| matches!(text, "ltr" | "rtl"), "is not ltr or rtl"),
         _ => return Ok(()),
     };
     let [PatternElement::TextElement { value }] = pattern.elements.as_slice() else {
-        return Err(format!("{name} is no plain text"));
+        return Err(format!("{name} is not plain text"));
     };
     match value.trim() {
         text if is_valid(text) => Ok(()),

@@ -108,13 +108,19 @@ impl Catalogs {
     }
 
     /// Returns the first available locale in an `Accept-Language` header. Browsers list languages
-    /// in order of preference, so weights are ignored.
+    /// in order of preference, so weights other than 0 are ignored.
     pub fn accepted(&self, header: &str) -> Option<String> {
         /// More than any browser sends.
         const MOST: usize = 32;
-        let tags = header.split(',').take(MOST);
-        let mut tags = tags.map(|one| one.split(';').next().unwrap_or_default().trim());
-        tags.find_map(|tag| self.nearest(tag)).map(str::to_owned)
+        let mut entries = header.split(',').take(MOST);
+        let nearest = entries.find_map(|entry| {
+            let mut parts = entry.split(';').map(str::trim);
+            let tag = parts.next()?;
+            let is_zero = |q: &str| q.trim_matches(['0', '.']).is_empty();
+            let is_refused = parts.any(|part| part.strip_prefix("q=").is_some_and(is_zero));
+            self.nearest(tag).filter(|_| !is_refused)
+        });
+        nearest.map(str::to_owned)
     }
 }
 

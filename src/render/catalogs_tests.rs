@@ -313,6 +313,7 @@ fn the_accept_language_header_selects_the_first_available_catalog() {
     for (header, best) in [
         ("de-CH,de;q=0.9,en;q=0.8", Some("de")),
         ("nl, ja;q=0.7, fr;q=0.4", Some("ja")),
+        ("de;q=0, fr; q=0.000, ja;q=0.05", Some("ja")),
         ("nl", None),
         ("*", None),
         ("", None),
@@ -415,7 +416,7 @@ fn problems_of_a_catalog_are_reported_with_file_and_line() {
             "new uses brand, which is no term here",
         ),
         ("new = { NUMBER($x) }\n", 1, "new uses NUMBER"),
-        ("date = %Q\n", 1, "no date that strftime can write"),
+        ("date = %Q\n", 1, "not a date format of strftime"),
         ("calendar = sweden\n", 1, "\"sweden\" is not known"),
         ("direction = up\n", 1, "is not ltr or rtl"),
     ] {

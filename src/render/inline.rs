@@ -1,8 +1,8 @@
 //! Copies style sheet rules into `style` attributes, because email clients drop style sheets.
 //!
-//! Inlining happens once per template, because it takes 4 to 6 times as long as rendering an email
-//! of 1 to 40 items. Comments replace the template tags meanwhile. The styles of an operator's
-//! template may depend on the email; `Renderer::new` finds out with the samples.
+//! Inlining takes 4 to 6 times as long as rendering an email of 1 to 40 items. So the styles of
+//! built-in templates are inlined once; comments replace the template tags meanwhile. The markup of
+//! an operator's template may depend on its tags, so each finished email is inlined.
 
 use css_inline::{CSSInliner, InlineError};
 
@@ -15,7 +15,8 @@ pub(super) fn inliner() -> CSSInliner<'static> {
         .build()
 }
 
-/// Returns the template with its styles inlined.
+/// Returns the template with its styles inlined. No tag may be inside an element's tag, except in
+/// the value of an attribute that no style depends on.
 pub(super) fn template(inliner: &CSSInliner<'_>, source: &str) -> Result<String, InlineError> {
     let (masked, tags) = mask(source);
     let mut html = mail(inliner, &masked)?;
@@ -26,19 +27,6 @@ pub(super) fn template(inliner: &CSSInliner<'_>, source: &str) -> Result<String,
         }
     }
     Ok(html)
-}
-
-/// Returns whether two emails are the same, apart from white space and the notation of characters,
-/// once the styles of both are inlined.
-pub(super) fn is_same(
-    inliner: &CSSInliner<'_>,
-    one: &str,
-    other: &str,
-) -> Result<bool, InlineError> {
-    let plain = |html: &str| -> Result<String, InlineError> {
-        Ok(mail(inliner, html)?.split_whitespace().collect())
-    };
-    Ok(plain(one)? == plain(other)?)
 }
 
 /// Returns a finished email with its styles inlined.

@@ -92,20 +92,12 @@ impl Renderer {
         let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
         let all = all.flat_map(MailTemplates::all);
         let catalogs = Catalogs::load(overrides.as_deref())?;
-        let templates = Templates::load(all, overrides.as_deref(), &site, catalogs)?;
-        let mut renderer = Self { templates, own };
-        let try_out = |renderer: &Self| match overrides {
-            Some(_) => renderer.try_out(),
-            None => Ok(Vec::new()),
-        };
-        let before = try_out(&renderer)?;
-        let Self { templates, own } = &mut renderer;
+        let mut templates = Templates::load(all, overrides.as_deref(), &site, catalogs)?;
         let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
         templates.inline_styles(all.map(|mail| &mail.html))?;
-        let after = try_out(&renderer)?;
-        for ((of, before), (_, after)) in before.iter().zip(&after) {
-            let samples = (before.html.as_str(), after.html.as_str());
-            renderer.templates.check_inlined(&of.html, samples)?;
+        let renderer = Self { templates, own };
+        if overrides.is_some() {
+            renderer.try_out()?;
         }
         Ok(renderer)
     }

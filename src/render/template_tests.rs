@@ -71,15 +71,30 @@ fn an_operators_template_replaces_the_built_in_one() {
 }
 
 #[test]
-fn a_template_that_cannot_be_inlined_in_advance_is_inlined_for_each_email() {
-    let template = "<style>p { margin: 0 } .a { color: red }</style><p class=\"{% if total > 1 %}a{% endif %}\">{{ subject }}</p>";
-    let renderer = with(&[("digest/body.html", template)]).unwrap();
+fn an_operators_template_may_have_tags_inside_elements() {
     let user = User::new(UserId::stored("ada"));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
+    for (body, expected) in [
+        (
+            "<p class=\"{% if total > 1 %}x{% endif %}\">{{ subject }}</p>",
+            ["<p ", "style=\"color:red\""],
+        ),
+        (
+            "<table><td {% if true %}bgcolor=\"red\"{% endif %} class=\"x\">a</td></table>",
+            ["bgcolor=\"red\"", "style=\"color:red\""],
+        ),
+    ] {
+        let template = format!("<style>.x{{color:red}}</style>{body}");
+        let renderer = with(&[("digest/body.html", &template)]).unwrap();
+        assert!(!renderer.templates.inlined.contains("digest/body.html"));
+        assert!(renderer.templates.inlined.contains("batch/body.html"));
 
-    let html = renderer.render(&mail(&user, &digest)).unwrap().html;
+        let html = renderer.render(&mail(&user, &digest)).unwrap().html;
 
-    assert!(html.contains("style=\"margin:0;color:red\""), "{html}");
+        for part in expected {
+            assert!(html.contains(part), "{part} is not in\n{html}");
+        }
+    }
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) struct Templates {
     overrides: Option<PathBuf>,
     /// The sources. Lines of errors refer to them, unless styles are inlined.
     written: HashMap<Cow<'static, str>, ExpandedTemplate>,
-    /// Templates whose styles are inlined. Those of others are inlined in each email.
+    /// Templates whose styles are inlined. For the others, each email is inlined.
     pub inlined: BTreeSet<Cow<'static, str>>,
     /// Exists once styles are inlined. Pages keep their style sheets.
     inliner: Option<CSSInliner<'static>>,
@@ -93,51 +93,26 @@ impl Templates {
         &self.catalogs
     }
 
-    /// Inlines the styles of these HTML templates. Later errors in an inlined template have no line
-    /// number, because its lines no longer match the file.
+    /// Inlines the styles of these HTML templates, except those with an operator's file. Later
+    /// errors in an inlined template have no line number, because its lines no longer match.
     pub(super) fn inline_styles<'a>(
         &mut self,
         all: impl IntoIterator<Item = &'a Template>,
     ) -> Result<(), Error> {
         let inliner = inline::inliner();
-        for template in all {
-            let Some(written) = self.written.get(&template.name) else {
+        for Template { name, .. } in all {
+            let is_own = |part: &str| self.own_file(part).is_some_and(|file| file.exists());
+            let written = self.written.get(name);
+            let Some(written) = written.filter(|written| !written.parts().any(is_own)) else {
                 continue;
             };
             let html = inline::template(&inliner, &written.text);
-            let html = html.map_err(|error| self.wrong(&template.name, None, error.to_string()))?;
-            let added = self.env.add_template_owned(template.name.clone(), html);
-            added.map_err(|error| self.wrong(&template.name, None, error.to_string()))?;
-            self.inlined.insert(template.name.clone());
+            let html = html.map_err(|error| self.wrong(name, None, error.to_string()))?;
+            let added = self.env.add_template_owned(name.clone(), html);
+            added.map_err(|error| self.wrong(name, None, error.to_string()))?;
+            self.inlined.insert(name.clone());
         }
         self.inliner = Some(inliner);
-        self.speak();
-        Ok(())
-    }
-
-    /// Compares a sample email from before the styles were inlined with the one from afterwards. If
-    /// an operator's styles depend on the email, they differ. Then each email is inlined instead.
-    pub(super) fn check_inlined(
-        &mut self,
-        template: &Template,
-        (before, after): (&str, &str),
-    ) -> Result<(), Error> {
-        let (name, written) = (&template.name, self.written.get(&template.name));
-        let (Some(inliner), Some(written)) = (&self.inliner, written) else {
-            return Ok(());
-        };
-        let is_own = |part: &str| self.own_file(part).is_some_and(|file| file.exists());
-        if !written.parts().any(is_own) {
-            return Ok(());
-        }
-        let same = inline::is_same(inliner, before, after);
-        if same.map_err(|error| self.wrong(name, None, error.to_string()))? {
-            return Ok(());
-        }
-        let text = written.text.clone();
-        let added = self.env.add_template_owned(name.clone(), text);
-        added.map_err(|error| self.error(name, &error))?;
-        self.inlined.remove(name);
         self.speak();
         Ok(())
     }

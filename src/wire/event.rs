@@ -157,10 +157,17 @@ impl Unknown {
 
     /// Returns the sentences for a retraction, whose type or object may be mistyped.
     pub(crate) fn doubts(&self, policies: &Policies) -> Vec<String> {
-        let mut doubts = self.unknown_types(policies);
+        let sentence = |kind: &EventType| {
+            let advice = match policies.nearest(kind) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => "check its spelling".to_owned(),
+            };
+            format!("type {kind:?} is not configured, though others are: {advice}")
+        };
+        let mut doubts: Vec<String> = self.types.keys().map(sentence).collect();
         if !self.of.is_empty() {
-            let objects = self.unknown_objects();
-            doubts.push(format!("{objects}: no email included them; check the ids"));
+            let objects = list_first(self.objects.iter().map(|key| format!("{key:?}")), NAMED);
+            doubts.push(format!("there is no record of {objects}; check the ids"));
         }
         doubts
     }

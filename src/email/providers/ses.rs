@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::domain::Address;
 use crate::email::content::in_text;
 use crate::email::http::{
-    Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, status_and_body, usual,
+    Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, key_rejected, status_and_body,
+    usual,
 };
 use crate::email::letter::{Letter, Letters, set_text};
 use crate::email::mime::mailbox_in_ascii;
@@ -224,7 +225,7 @@ fn check_identity(identity: &str, answer: Result<Answer, NoAnswer>, rate: &str) 
         Ok(answer) if fault(answer).0 == DENIED => Checked::ready(format!(
             "Amazon SES knows the key, which may not ask about {shown} (ses:GetEmailIdentity){rate}"
         )),
-        _ => invalid("Amazon SES", answer, said, REMEDY),
+        _ => failed_check(answer),
     }
 }
 
@@ -258,7 +259,7 @@ impl Mailer for Ses {
             Ok(answer) if fault(answer).0 == DENIED => Checked::ready(
                 "Amazon SES knows the key, which may not ask for more (ses:GetAccount)",
             ),
-            _ => invalid("Amazon SES", answer, said, REMEDY),
+            _ => failed_check(answer),
         }
     }
 
@@ -280,6 +281,14 @@ fn fault(answer: &Answer) -> (String, String) {
     let named = answer.header("x-amzn-errortype").or(text("__type"));
     let named = named.and_then(|named| named.split(':').next()?.rsplit('#').next());
     (named.unwrap_or_default().to_owned(), message.to_owned())
+}
+
+/// Returns the result of a failed check. SES also rejects a key with status 400.
+fn failed_check(answer: Result<Answer, NoAnswer>) -> Checked {
+    match answer {
+        Ok(answer) if answer.status == 400 => key_rejected("Amazon SES", &said(&answer), REMEDY),
+        answer => invalid("Amazon SES", answer, said, REMEDY),
+    }
 }
 
 /// Returns a text for the ledger with the status and the exception's name and message.

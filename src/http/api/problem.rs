@@ -99,8 +99,8 @@ codes! {
 }
 
 /// Tells clients that a failed request may have taken effect.
-const REPEATABLE: &str = "whether anything was changed is not known; it can be repeated, but an \
-                          event without a key would then be accepted twice";
+const REPEATABLE: &str = "the request may have taken effect; you can repeat it, but repeated \
+                          events without a key may be accepted twice";
 
 /// The result of a handler.
 pub(super) type ApiResult = Result<HttpResponse, Problem>;

@@ -44,7 +44,6 @@ pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Cloc
         names: Names::new(options.nameserver, options.timeout),
         web: Web::new(options.timeout),
         clock: clock.clone(),
-        shares_templates: of.mail.templates == config.mail.templates,
         brands: Vec::new(),
         config: of,
     };

@@ -219,7 +219,7 @@ async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     let written = store.swap_note(NOTE, left.as_deref(), text).await?;
     let removed = store.swap_note(NOTE, text, None).await?;
     Ok(Some(match written && removed {
-        true => Finding::ok("a note was written, and taken away again"),
+        true => Finding::ok("a note was written and deleted"),
         false => {
             let why = "another process wrote the same note meanwhile, such as another doctor";
             Finding::unchecked(why)

@@ -225,7 +225,10 @@ fn judge_spf(domain: &str, text: &str, record: &Spf, lookups: usize) -> Finding 
             "take out what no longer sends",
         ),
         Some('+') => Finding::error(format!("{domain} allows all senders: {text}"), advice),
-        Some('?') => Finding::warning(format!("{domain} says nothing of others: {text}"), advice),
+        Some('?') => Finding::warning(
+            format!("{domain} has no policy for other senders: {text}"),
+            advice,
+        ),
         None if record.includes.is_empty() => {
             Finding::warning(format!("{domain} has no end: {text}"), advice)
         }

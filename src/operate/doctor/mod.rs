@@ -63,15 +63,13 @@ pub struct Doctor {
     /// Requests the public pages as an outside client does.
     pub web: Component<Web>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Whether a brand uses the default's folder of templates.
-    pub shares_templates: bool,
     /// The doctor of each brand, which checks only what a brand configures itself.
     pub brands: Vec<(BrandName, Doctor)>,
 }
 
 const PROVIDER: &str = "provider";
 /// The finding for checks that `--offline` skips.
-const LEFT: &str = "left alone, as --offline was said";
+const LEFT: &str = "skipped because of --offline";
 
 impl Doctor {
     /// Returns all findings, in the order in which they are shown.
@@ -81,21 +79,20 @@ impl Doctor {
         let mut findings = self.configuration();
         findings.extend(self.files());
         findings.extend(self.secret_files());
-        for part in [database, mail, public, self.templates()] {
-            findings.extend(part);
-        }
-        let brands = self.brands.iter().map(|(name, own)| own.of_brand(name));
-        findings.extend(join_all(brands).await.into_iter().flatten());
-        findings
+        let templates = self.templates();
+        let brands = self.brands.iter();
+        let brands = brands.map(|(name, own)| own.of_brand(name, &templates));
+        let brands = join_all(brands).await.concat();
+        [findings, database, mail, public, templates, brands].concat()
     }
 
-    /// Checks a brand: its sender, provider, pages and templates.
-    async fn of_brand(&self, name: &BrandName) -> Vec<Finding> {
+    /// Checks a brand: its sender, provider, pages and templates. Omits findings about templates
+    /// that the default has too.
+    async fn of_brand(&self, name: &BrandName, of_default: &[Finding]) -> Vec<Finding> {
         let (mail, public) = futures::join!(self.mail(), self.public_pages());
         let mut findings = [self.brand_configuration(), mail, public].concat();
-        if !self.shares_templates {
-            findings.extend(self.templates());
-        }
+        let templates = self.templates().into_iter();
+        findings.extend(templates.filter(|finding| !of_default.contains(finding)));
         for finding in &mut findings {
             finding.brand = Some(name.clone());
         }

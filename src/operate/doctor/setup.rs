@@ -36,14 +36,14 @@ impl Doctor {
         if matches!(self.config.mail.transport, Transport::Outbox) {
             files.push(self.config.mail.outbox.clone());
         }
-        let what = "where addresses stand, and what links are signed with";
+        let what = "email addresses or the secret that signs links";
         judge_files(&files, private::open_to_others, "go-rwx", what)
     }
 
     /// Reports which files with secrets everyone can read.
     pub(super) fn secret_files(&self) -> Option<Finding> {
         let (files, is_open) = (&self.config.secret_files, private::open_to_everybody);
-        judge_files(files, is_open, "o-rwx", "where secrets stand")
+        judge_files(files, is_open, "o-rwx", "secrets")
     }
 }
 
@@ -80,7 +80,7 @@ fn judge(config: &Config) -> Vec<Finding> {
         (
             config.server.key.is_none(),
             "server.key",
-            "is empty, so `serve` makes up another one at each start",
+            "is empty, so `serve` generates a new key at each start",
             "set server.key or server.key_file",
         ),
     ] {
@@ -97,7 +97,7 @@ fn sending(config: &Config) -> Vec<Finding> {
         Transport::Outbox => {
             let warning = Finding::warning(
                 "is outbox: emails become files, and none is sent",
-                "set it, and mail.from, once mails should reach people",
+                "set it and mail.from before you send emails to people",
             );
             return vec![warning.of("mail.provider")];
         }
@@ -106,13 +106,13 @@ fn sending(config: &Config) -> Vec<Finding> {
     };
     let name = provider.map_or("SMTP", |provider| provider.title);
     let domain = config.mail.from.domain();
-    let by = format!("mails leave by {name}, from an address at {domain}");
+    let by = format!("{name} sends the emails, from an address at {domain}");
     let mut findings = vec![Finding::ok(by).of("mail.provider")];
     if let Some(provider) = provider
         && config.reporter().is_none()
     {
         let warning = Finding::warning(
-            format!("is empty, so bounces and complaints that {name} reports are not heard"),
+            format!("is empty, so tidings ignores bounces and complaints that {name} reports"),
             "set it, and let the provider post to /hooks (docs/operations.md, \"Bounces and complaints\")",
         );
         findings.push(warning.of(provider.hook_key.options().0));
@@ -128,9 +128,9 @@ fn public_url(config: &Config) -> Finding {
         Some(url) => format!(
             "{url} is plain http, for which no mailbox provider offers one-click unsubscribing"
         ),
-        None => "is empty, so mails carry no link to unsubscribe".to_owned(),
+        None => "is empty, so emails contain no unsubscribe link".to_owned(),
     };
-    let advice = "set it to the https address under which the world reaches `tidings serve`";
+    let advice = "set it to the public https address of `tidings serve`";
     let finding = Finding {
         severity: match config.mail.transport {
             Transport::Outbox => Severity::Warning,
@@ -158,7 +158,7 @@ fn judge_files(
     let close = |(path, _): &(&PathBuf, String)| format!("chmod {mode} {}", path.display());
     let advice: Vec<String> = open.iter().map(close).collect();
     let found = format!(
-        "others on this machine can read {}, {what}",
+        "other users of this machine can read {what} in {}",
         names.join(", ")
     );
     Some(Finding::warning(found, advice.join("; ")).of("files"))

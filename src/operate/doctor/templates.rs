@@ -68,13 +68,10 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
     match empty {
         Ok(None) => Finding::ok("they make a subject, a text and an HTML part"),
         Ok(Some(file)) => Finding::error(
-            format!("{file} makes an empty part, which spam filters hold against an email"),
-            format!("write something into {file}, or remove it"),
+            format!("{file} makes an empty part, which spam filters count against an email"),
+            format!("add text to {file}, or remove it"),
         ),
-        Err(why) => Finding::error(
-            why,
-            "fix the file, or remove it: the built-in template takes its place",
-        ),
+        Err(why) => Finding::error(why, "fix the file, or remove it to use the built-in one"),
     }
 }
 
@@ -93,11 +90,11 @@ fn judge_gap(gap: &Gap) -> Finding {
 /// The finding for a file with a name that no template has.
 fn judge_unknown(unknown: &UnknownTemplate) -> Finding {
     let advice = match &unknown.nearest {
-        Some(nearest) => format!("rename it to {nearest}, if that is meant"),
+        Some(nearest) => format!("rename it to {nearest} if you meant that"),
         None => "docs/operations.md lists the names of templates; move it elsewhere".to_owned(),
     };
     let found = format!(
-        "{} is no template's name, so nothing is made of it",
+        "{} is not the name of a template, so it is not used",
         unknown.file
     );
     Finding::warning(found, advice)

@@ -234,7 +234,8 @@ async fn retracted_events_leave_open_batches_and_feeds(fresh: Fresh) {
     let out = retract(json!(["a1", "a3", "x"])).await;
     let again = retract(json!("a3")).await;
 
-    let not_configured = "type \"Comment\" is not configured, though others are: check its spelling, or add [types.Comment]";
+    let not_configured =
+        "type \"Comment\" is not configured, though others are: check its spelling";
     assert_eq!(
         other_type.body,
         json!({"taken": 0, "not_kept": 0, "objects": ["a1", "a3"], "warnings": [not_configured]})
@@ -244,7 +245,7 @@ async fn retracted_events_leave_open_batches_and_feeds(fresh: Fresh) {
         (
             200,
             &json!({"taken": 3, "not_kept": 1, "objects": ["a1", "a3", "x"], "warnings": [
-                "objects without a record, such as \"x\": no email included them; check the ids"
+                "there is no record of \"x\"; check the ids"
             ]})
         )
     );

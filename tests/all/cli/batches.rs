@@ -205,7 +205,7 @@ fn a_limited_list_says_that_rows_are_omitted() {
     desk.done(&["worker", "--once"]);
     let mails = desk.run(&["deliveries", "--limit", "1"]);
 
-    let more = "more are not shown; --limit takes up to 1,000, and --user";
+    let more = "there are more rows; use --limit (up to 1,000), or filter by --user";
     assert_eq!(batches.out.lines().count(), 2);
     assert!(batches.err.starts_with(more), "{}", batches.err);
     assert_eq!((all.out.lines().count(), all.err.as_str()), (3, ""));

@@ -13,7 +13,7 @@ fn an_empty_configuration_has_no_errors_and_no_file_is_created() {
 
     for line in [
         "ok         configuration        tidings.toml",
-        "warning    database             there is no database at sqlite:tidings.db (the configuration is tidings.toml) → the option `store`",
+        "warning    database             there is no database at sqlite:tidings.db (the configuration is tidings.toml) → check the option `store`, or",
         "ok         templates            they make",
     ] {
         assert!(output.contains(line), "{line} in {output}");

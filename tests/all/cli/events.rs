@@ -395,8 +395,7 @@ fn retract_names_the_objects_and_notes_unknown_ones() {
     );
     assert_eq!(
         some.err,
-        "note: objects without a record, such as \"Comment:c2\": no email included them; check the \
-         ids\n"
+        "note: there is no record of \"Comment:c2\"; check the ids\n"
     );
     assert_eq!(none.code, 0, "{}", none.err);
     assert_contains!(none.err, "did you mean \"Comment\"?");

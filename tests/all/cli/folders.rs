@@ -45,19 +45,20 @@ fn commands_in_a_wrong_folder_fail_and_create_nothing() {
 #[test]
 fn a_missing_database_is_reported_with_its_configuration_file() {
     let desk = Desk::new();
-    desk.write("tidings.toml", "store = \"sqlite:mistyped.db\"");
+    for file in ["mistyped.db", "no/such/folder.db"] {
+        desk.write("tidings.toml", &format!("store = \"sqlite:{file}\""));
+        for arguments in NEED_A_STORE {
+            let ran = desk.run(arguments);
 
-    for arguments in NEED_A_STORE {
-        let ran = desk.run(arguments);
-
-        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
-        assert!(ran.err.contains("mistyped.db"), "{}", ran.err);
-        assert!(ran.err.contains("tidings.toml"), "{}", ran.err);
-        let make =
-            "import, notify, serve, restore, suppressions add and keys create make a database";
-        assert!(ran.err.contains(make), "{}", ran.err);
-        assert_eq!(entries(&desk), 1, "{arguments:?}");
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
+            assert!(ran.err.contains(file), "{}", ran.err);
+            assert!(ran.err.contains("tidings.toml"), "{}", ran.err);
+            let make = "import, notify, serve, restore, suppressions add or keys create";
+            assert!(ran.err.contains(make), "{}", ran.err);
+            assert_eq!(entries(&desk), 1, "{arguments:?}");
+        }
     }
+    desk.done(&["send-test", "me@example.org"]);
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn doctor_names_world_readable_files_with_secrets() {
 
     let (open, to_a_group) = (findings(0o644), findings(0o640));
 
-    assert_contains!(open, "tidings.toml (644), where secrets stand");
+    assert_contains!(open, "can read secrets in tidings.toml (644)");
     assert!(!open.contains("whsec"), "{open}");
     assert_eq!(to_a_group, "");
 }

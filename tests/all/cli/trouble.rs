@@ -164,7 +164,7 @@ fn an_invalid_catalog_is_rejected_with_file_and_line() {
     assert_starts_with!(ran.err, &format!("error: {expected}"));
     assert_contains!(doctor.out, "error      templates");
     assert!(doctor.out.contains("de.ftl, line 2"), "{}", doctor.out);
-    assert_contains!(doctor.out, "the built-in template takes its place");
+    assert_contains!(doctor.out, "remove it to use the built-in one");
     assert!(delivery_states(&desk).is_empty());
 }
 
@@ -248,7 +248,7 @@ fn doctor_suggests_the_name_of_a_mistyped_template() {
 
     let doctor = desk.run(&["doctor", "--offline"]);
 
-    let line = "digest/bodi.html is no template's name, so nothing is made of it → rename it to digest/body.html";
+    let line = "digest/bodi.html is not the name of a template, so it is not used → rename it to digest/body.html";
     assert!(doctor.out.contains(line), "{}", doctor.out);
     assert_contains!(doctor.out, "warning    templates");
 }

@@ -66,7 +66,7 @@ async fn a_note_left_by_an_earlier_run_is_deleted(fresh: Fresh) {
 
     let seen = findings(fresh.url()).await;
 
-    found(&seen, "writing", Severity::Ok, "taken away again");
+    found(&seen, "writing", Severity::Ok, "written and deleted");
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
 }
 
@@ -330,7 +330,7 @@ async fn a_missing_sqlite_file_is_not_created() {
         &seen,
         "database",
         Severity::Error,
-        "new.db (no configuration names another",
+        "new.db (no configuration file was read",
     );
     assert!(!file.exists());
 }

@@ -225,7 +225,7 @@ async fn without_a_network_the_local_checks_still_run() {
         found(&seen, check, Severity::Unchecked, "");
     }
     found(&seen, "templates", Severity::Ok, "");
-    found(&seen, "database", Severity::Error, "mkdir");
+    found(&seen, "database", Severity::Error, "there is no database");
 }
 
 #[tokio::test]
@@ -272,6 +272,28 @@ async fn an_overlong_or_invalid_template_is_an_error_with_its_file() {
         found(&seen, "templates", Severity::Error, "digest/body.html");
         found(&seen, "templates", Severity::Error, words);
     }
+}
+
+#[tokio::test]
+async fn a_shared_template_that_fails_for_one_brand_is_an_error_of_that_brand() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("digest")).unwrap();
+    let subject = "{% if site.name == 'Acme' %}{{ oops }}{% endif %}News";
+    std::fs::write(folder.path().join("digest/subject.txt"), subject).unwrap();
+    let network = Network::healthy().await;
+    let brands = "[brands.acme]\nsite.name = \"Acme\"\n[brands.other]\nsite.name = \"Other\"\n";
+    let templates = folder.path().display();
+
+    let config = format!("{STORE}mail.templates = \"{templates}\"\n{brands}");
+    let mut seen = network.findings(&config).await;
+
+    seen.retain(|finding| finding.check == "templates");
+    let (acmes, own): (Vec<_>, Vec<_>) = seen
+        .into_iter()
+        .partition(|finding| finding.brand.is_some());
+    found(&own, "templates", Severity::Ok, "");
+    found(&acmes, "templates", Severity::Error, "digest/subject.txt");
+    assert_eq!(acmes[0].brand.as_ref().unwrap().as_str(), "acme");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -281,6 +281,8 @@ async fn a_check_reports_problems_without_sending_an_email() {
         let fine = mailer.check().await;
         provider.then([Next::Answer(401, vec![], "\"Forbidden\"".into())]);
         let wrong = mailer.check().await;
+        provider.then([Next::Answer(400, vec![], "\"Bad\"".into())]);
+        let bad = mailer.check().await;
         provider.then([Next::Reset]);
         let silent = mailer.check().await;
 
@@ -292,6 +294,11 @@ async fn a_check_reports_problems_without_sending_an_email() {
             matches!(&wrong, Checked::Wrong { found, remedy }
                 if found.contains("rejected the key") && remedy.contains("mail.key")),
             "{wrong:?}"
+        );
+        assert!(
+            matches!(&bad, Checked::Wrong { found, .. }
+                if found.contains("rejected the key") == matches!(dialect, Dialect::Ses)),
+            "{dialect:?}: {bad:?}"
         );
         assert!(
             matches!(&silent, Checked::Unreached { reason } if reason.contains("no answer")),
