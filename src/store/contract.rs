@@ -10,8 +10,8 @@ use std::hash::Hash;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
 
 use super::days::{DaySum, Meeting, RawStack};
 use super::error::Result;
