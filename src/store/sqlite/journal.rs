@@ -251,6 +251,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Fanout> {
     let audience: Audience = json(row, "audience", "fan-out")?;
     let mut apart = Fields::new();
     apart.insert("objects".to_owned(), json(row, "objects", "fan-out")?);
+    // With parts, the record needs no users, which may be many. The audience is inserted below.
     apart.insert("audience".to_owned(), json!({"parts": 1}));
     if row.get_ref("details")? != ValueRef::Null {
         apart.insert("details".to_owned(), json(row, "details", "fan-out")?);
