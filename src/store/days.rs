@@ -97,6 +97,8 @@ pub(super) fn entries_to_append<E: StoredEntry>(
         return Some(new.to_vec());
     }
     let ours: Vec<Entry> = exported.iter().map(E::entry).collect();
+    // Whether an earlier restore put the exported entries at this position. If it is not the start,
+    // markers then count the `from` entries before them as well.
     let is_at = |from: usize| {
         let pairs = exported.iter().zip(&ours).zip(&stored[from..]);
         let mut pairs = pairs.map(|((exported, entry), stored)| match entry {

@@ -285,11 +285,12 @@ impl Mongo {
         // The items of later commands, and whether an earlier one may have applied some of them.
         let mut queue = VecDeque::from([(items, false)]);
         let mut in_flight = FuturesUnordered::new();
+        let mut most = STATEMENTS;
         loop {
             while in_flight.len() < IN_FLIGHT
                 && let Some((mut items, resent)) = queue.pop_front()
             {
-                let statements = fill(&items, &statement);
+                let statements = fill(&items, most, &statement);
                 let rest = items.split_off(statements.len());
                 if !rest.is_empty() {
                     queue.push_front((rest, resent));
@@ -302,9 +303,9 @@ impl Mongo {
             match in_flight.next().await.transpose()? {
                 None => return Ok(outcome),
                 Some((items, None)) => {
-                    for half in items.chunks(items.len().div_ceil(2)).rev() {
-                        queue.push_front((half.to_vec(), true));
-                    }
+                    // Later commands would be too slow as well.
+                    most = most.min(items.len().div_ceil(2));
+                    queue.push_front((items, true));
                 }
                 Some((_, Some(part))) => {
                     outcome.n += part.n;
@@ -394,13 +395,14 @@ impl Mongo {
     }
 }
 
-/// Encodes the statements of the first items, as many as fit into a command.
+/// Encodes the statements of the first items, as many as fit into a command, at most `most`.
 fn fill(
     items: &[usize],
+    most: usize,
     statement: impl Fn(usize) -> (RawDocumentBuf, u64),
 ) -> Vec<RawDocumentBuf> {
     let (mut statements, mut bytes, mut total) = (Vec::new(), 0, 0);
-    for item in items.iter().take(STATEMENTS) {
+    for item in items.iter().take(most) {
         let (statement, weight) = statement(*item);
         bytes += statement.as_bytes().len();
         total += weight;

@@ -9,7 +9,7 @@ use super::*;
 fn filled(items: usize, weigh: impl Fn(usize) -> u64, bytes: usize) -> usize {
     let items: Vec<usize> = (0..items).collect();
     let statement = |item| (rawdoc! {"x": "x".repeat(bytes)}, weigh(item));
-    fill(&items, statement).len()
+    fill(&items, STATEMENTS, statement).len()
 }
 
 #[test]

@@ -194,13 +194,18 @@ impl Deliveries for Mongo {
             correcting(now, correction, slot.unwrap_or_default(), revision)
         };
         let statements = corrections.iter().zip(&stored).map(correct);
-        let corrected = self.write(Verb::Update, DELIVERIES, statements);
-        let busy = corrected.await?.duplicates()?;
-        // An attempt whose reply was lost may have corrected some.
+        let outcome = self.write(Verb::Update, DELIVERIES, statements).await?;
+        let is_whole = outcome.n == corrections.len() as u64;
+        let busy = outcome.duplicates()?;
         let revision = Bson::from(revision);
         let ids: Vec<Bson> = ids.iter().map(|id| id.as_str().into()).collect();
         let rows = ids.iter().map(|id| (id, &revision)).collect();
-        let done = self.are_stored(DELIVERIES, "stamp", rows).await?;
+        // A worker that claims a corrected row replaces the stamp, so it is only read if an update
+        // matched nothing. An attempt whose reply was lost may have corrected such a row.
+        let done = match is_whole && busy.is_empty() {
+            true => vec![true; ids.len()],
+            false => self.are_stored(DELIVERIES, "stamp", rows).await?,
+        };
         let answer = |is_done| match is_done {
             true => Corrected::Done,
             false => Corrected::OtherState,

@@ -46,6 +46,14 @@ impl Journal for Mongo {
         known.extend(refused.iter().map(|refused| refused.item));
         let wanted: Vec<&str> = known.iter().map(|item| &*fanouts[*item].key).collect();
         let stored = self.stored_under(&wanted).await?;
+        // The parts of an event that is stored under another id are no longer needed.
+        let is_repeated = |fanout: &&Fanout| {
+            let stored = stored.get(&fanout.key);
+            stored.is_some_and(|stored| stored.id != fanout.id) && !parts(fanout).is_empty()
+        };
+        let unused = refused.iter().map(|refused| &fanouts[refused.item]);
+        let unused = unused.filter(is_repeated).map(|fanout| oid(fanout.id));
+        self.remove_audiences(unused).await?;
         // If the insert was sent twice, it may have conflicted with its own document.
         let doubtful = refused.iter().filter(|refused| refused.resent);
         let doubtful: HashSet<usize> = doubtful.map(|refused| refused.item).collect();
@@ -380,12 +388,17 @@ impl Mongo {
             doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
         ];
         let found = self.aggregate(Some(AUDIENCES), pipeline).await?;
+        let ids = found.iter().filter_map(|group| id_of(group));
+        self.remove_audiences(ids).await
+    }
+
+    /// Removes all parts of these fan-outs. Returns how many.
+    async fn remove_audiences(&self, fanouts: impl Iterator<Item = Bson>) -> Result<u64> {
         let parts_of = |fanout| {
             let (from, to) = (part_id(&fanout, 0), part_id(&fanout, i32::MAX));
             doc! {"_id": {"$gte": from, "$lte": to}}
         };
-        let ids = found.iter().filter_map(|group| id_of(group));
-        let parts: Vec<Document> = ids.map(parts_of).collect();
+        let parts: Vec<Document> = fanouts.map(parts_of).collect();
         match parts.is_empty() {
             true => Ok(0),
             false => self.delete_matching(AUDIENCES, doc! {"$or": parts}).await,

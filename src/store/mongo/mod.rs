@@ -108,13 +108,16 @@ const POOL: u32 = 64;
 #[derive(Clone)]
 pub struct Mongo(Arc<Shared>);
 
+/// Whether most users of the last push had no stack on the day yet.
+type MostlyNew = bool;
+
 struct Shared {
     client: Client,
     db: Database,
     options: MongoOptions,
-    /// Existing days, and whether most users of the last push had no stack there yet. These are
-    /// hints only: a day that another process dropped or recreated is still written correctly.
-    days: Mutex<HashMap<Day, bool>>,
+    /// Existing days. These are hints only: a day that another process dropped or recreated is
+    /// still written correctly.
+    days: Mutex<HashMap<Day, MostlyNew>>,
     /// The highest cluster time seen so far, which reads must have reached. A standalone server
     /// reports none, and has no stale members.
     floor: Mutex<Option<Timestamp>>,
@@ -250,7 +253,7 @@ impl Mongo {
         *self.0.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known_days(&self) -> MutexGuard<'_, HashMap<Day, bool>> {
+    fn known_days(&self) -> MutexGuard<'_, HashMap<Day, MostlyNew>> {
         self.0.days.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -291,10 +294,10 @@ impl std::fmt::Debug for Mongo {
 const USERS: &str = "users";
 const FOLLOWS: &str = "follows";
 const OBJECTS: &str = "objects";
-const CHANGE_NOTICES: &str = "pokes";
+const CHANGE_NOTICES: &str = "pokes"; // the stored name of change notices
 const FANOUTS: &str = "fanouts";
 const AUDIENCES: &str = "audiences";
-const ACCUMULATORS: &str = "seats";
+const ACCUMULATORS: &str = "seats"; // the stored name of accumulators
 const BATCHES: &str = "batches";
 const DELIVERIES: &str = "deliveries";
 const INBOXES: &str = "inboxes";
@@ -304,4 +307,4 @@ const CATCH_UPS: &str = "catch_ups";
 const NOTES: &str = "notes";
 const SUPPRESSIONS: &str = "suppressions";
 const SOFT_BOUNCES: &str = "soft_bounces";
-const SEEN_REPORTS: &str = "sightings";
+const SEEN_REPORTS: &str = "sightings"; // the stored name of webhook receipts

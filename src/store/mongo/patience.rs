@@ -52,6 +52,15 @@ pub(super) const TOO_SLOW: i32 = 50;
 /// Server error code: a unique key already exists.
 pub(super) const DUPLICATE: i32 = 11000;
 
+/// Returns whether the server stopped the last attempt at its time limit.
+pub(super) fn is_too_slow(error: &Error) -> bool {
+    let Error::Database { cause, .. } = error else {
+        return false;
+    };
+    let failure = cause.downcast_ref::<Failure>();
+    failure.is_some_and(|failure| failure.code == Some(TOO_SLOW))
+}
+
 /// Returns the server's time limit for an attempt. It is shorter than the client's, so that the
 /// server has stopped before the attempt is repeated.
 pub(super) fn limit(attempt: Duration) -> Duration {

@@ -14,6 +14,7 @@ use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
 use super::codec::{RawStack, event_document};
+use super::patience::is_too_slow;
 use super::reads::{at_once, document};
 use super::{Mongo, object_id};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
@@ -108,9 +109,8 @@ impl<'a> Push<'a> {
         let mut existing = people.to_vec();
         if is_insert {
             let insert = |item| self.list(item).insert(self.user(item));
-            let inserted = self
-                .store
-                .bulk(Verb::Insert, &self.collection, existing, insert);
+            let (store, name) = (self.store, &self.collection);
+            let inserted = store.bulk(Verb::Insert, name, existing, insert);
             existing = self.refused(inserted.await?)?;
         }
         let failed = existing.len();
@@ -137,10 +137,8 @@ impl<'a> Push<'a> {
         }
         let mut groups = BTreeMap::<usize, Vec<usize>>::new();
         for item in people {
-            groups
-                .entry(self.pushes.people[item].1)
-                .or_default()
-                .push(item);
+            let list = self.pushes.people[item].1;
+            groups.entry(list).or_default().push(item);
         }
         let mut left = Vec::new();
         for (list, mut group) in groups {
@@ -153,7 +151,7 @@ impl<'a> Push<'a> {
         Ok(left)
     }
 
-    /// Returns whether these sorted users own at least an eighth of the stacks between them. First
+    /// Returns whether these sorted users own at least a third of the stacks between them. First
     /// checks those in the middle, which costs less.
     async fn is_dense(&self, sorted: &[usize]) -> Result<bool> {
         if sorted.len() < MANY {
@@ -162,7 +160,7 @@ impl<'a> Push<'a> {
         let middle = (sorted.len() - MANY) / 2;
         for part in [&sorted[middle..middle + MANY], sorted] {
             let (first, last) = (self.user(part[0]), self.user(part[part.len() - 1]));
-            let (range, most) = (doc! {"$gte": first, "$lte": last}, part.len() as u64 * 8);
+            let (range, most) = (doc! {"$gte": first, "$lte": last}, part.len() as u64 * 3);
             let range = doc! {"_id": range};
             let count = self
                 .store
@@ -188,10 +186,12 @@ impl<'a> Push<'a> {
             (list.statement(ids(parts[part]), cstr!("multi")), weight)
         };
         let all = (0..parts.len()).collect();
-        let outcome = self
-            .store
-            .bulk(Verb::Update, &self.collection, all, add)
-            .await?;
+        let outcome = self.store.bulk(Verb::Update, &self.collection, all, add);
+        let outcome = match outcome.await {
+            // A shared statement cannot be split. One for each user can be repeated.
+            Err(error) if is_too_slow(&error) => return Ok(group),
+            outcome => outcome?,
+        };
         if outcome.refused.is_empty() && outcome.n == group.len() as u64 {
             return Ok(Vec::new());
         }

@@ -240,7 +240,7 @@ pub(super) fn id_of(raw: &RawDocument) -> Option<Bson> {
 
 impl Mongo {
     /// Streams the matching documents by batches, in the order of their `_id`s. A lost cursor is
-    /// reopened after the last document.
+    /// reopened after the last document. A condition on `_id` must be a range of one type.
     pub(super) fn documents(
         &self,
         collection: String,
@@ -321,8 +321,12 @@ impl Resuming {
         if let Some(last) = &self.last {
             let id = id_of(last);
             let id = id.ok_or_else(|| Error::corrupt(self.doing(), "an _id cannot be compared"))?;
-            // `$gt` alone compares values of one type only.
-            rest.insert("$expr", doc! {"$gt": ["$_id", {"$literal": id}]});
+            match rest.get_document_mut("_id") {
+                Ok(range) => range.insert("$gt", id),
+                // `$gt` alone compares values of one type only. In `$expr`, it compares all, but
+                // gives no bounds on a clustered collection, so the server reads all of it.
+                Err(_) => rest.insert("$expr", doc! {"$gt": ["$_id", {"$literal": id}]}),
+            };
         }
         self.store
             .patiently(&self.doing(), || async {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
 use super::bulk::{STATEMENTS, Update, Verb};
 use super::patience::{self, Failure, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND};
+use super::reads::id_of;
 use super::{
     ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS, RETRACTIONS,
     SEEN_REPORTS, SUPPRESSIONS, USERS,
@@ -84,21 +85,24 @@ impl Mongo {
         written.await.map(drop)
     }
 
-    /// Adds the tag to deliveries that lack one.
+    /// Adds the tag to deliveries that lack one. Reads all of them in `_id` order, because no index
+    /// covers a missing field.
     async fn tag_deliveries(&self) -> Result<()> {
         let mut after = Bson::MinKey;
         loop {
-            let untagged = doc! {"_id": {"$gt": after}, "tag": {"$exists": false}};
-            let page = self.find(DELIVERIES, untagged).sort(doc! {"_id": 1});
-            let ids = page.limit(STATEMENTS).ids().await?;
-            let updates = ids.iter().filter_map(|id| {
-                let tag = DeliveryId::stored(id.as_str()?).tag();
+            let page = self.find(DELIVERIES, doc! {"_id": {"$gt": after}});
+            let page = page.sort(doc! {"_id": 1}).fields(doc! {"tag": 1});
+            let page = page.limit(STATEMENTS).raw().await?;
+            let untagged = page.iter().filter(|row| matches!(row.get("tag"), Ok(None)));
+            let updates = untagged.filter_map(|row| {
+                let id = row.get_str("_id").ok()?;
+                let tag = DeliveryId::stored(id).tag();
                 let untagged = doc! {"_id": id, "tag": {"$exists": false}};
                 Some(Update::new(untagged, doc! {"$set": {"tag": tag.as_str()}}))
             });
             let written = self.write(Verb::Update, DELIVERIES, updates);
             written.await?.complete()?;
-            match ids.into_iter().last() {
+            match page.last().and_then(|row| id_of(row)) {
                 Some(last) => after = last,
                 None => return Ok(()),
             }
@@ -119,14 +123,21 @@ impl Mongo {
     /// Creates the missing indexes. If another program created one on the same fields with other
     /// options, that index stays.
     async fn create_indexes(&self) -> Result<()> {
-        for (collection, missing) in self.missing().await? {
+        let mut missing = self.missing().await?;
+        while let Some((collection, indexes)) = missing.pop() {
             let create = doc! {
-                "createIndexes": collection, "indexes": missing,
+                "createIndexes": collection, "indexes": indexes.clone(),
                 "writeConcern": {"w": "majority"},
             };
             let doing = format!("creating the indexes of {collection}");
             let create = || async { Ok(self.0.db.run_command(create.clone()).await.map(drop)?) };
-            patience::patiently(BUILDING, BUILDING, &doing, create).await?;
+            if let Err(error) = patience::patiently(BUILDING, BUILDING, &doing, create).await {
+                // Another process may have just created one of them under another name (code 85).
+                missing = self.missing().await?;
+                if missing.contains(&(collection, indexes)) {
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }

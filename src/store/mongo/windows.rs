@@ -22,7 +22,7 @@ use crate::store::contract::in_order_of;
 use crate::store::record::fields::As;
 use crate::store::record::read_bson;
 use crate::store::record::small::InboxRecord;
-use crate::store::{Inboxes, Result};
+use crate::store::{Days, Inboxes, Result};
 
 /// The number of users from which one command for each day costs less than one for each user.
 const MANY: usize = 16;
@@ -83,12 +83,15 @@ impl Mongo {
         window: Window,
         people: &[UserId],
     ) -> Result<Vec<PersonStacks>> {
-        let days: Vec<Day> = window.days().collect();
+        let mut days: Vec<Day> = window.days().collect();
         let mut found = Vec::new();
         if people.len() < MANY {
             let read = |person: usize| self.look_up(&days, &people[person]);
             at_once(AT_ONCE, 0..people.len(), read, |part| found.extend(part)).await?;
         } else {
+            // A lookup on a day without a collection costs as much as any other.
+            let existing = self.days().await?;
+            days.retain(|day| existing.contains(day));
             let chunks = people.chunks(IDS);
             let parts = chunks.flat_map(|chunk| days.iter().map(move |day| (*day, chunk)));
             let parts: Vec<(Day, &[UserId])> = parts.collect();

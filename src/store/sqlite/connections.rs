@@ -156,7 +156,7 @@ async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
 }
 
 fn panicked(error: JoinError) -> Error {
-    Error::database("using the SQLite file", error)
+    Error::database("using SQLite", error)
 }
 
 /// Delays each commit by `TIDINGS_SLOW_COMMITS` milliseconds, to simulate a slow disk in tests.

@@ -33,8 +33,8 @@ const EVENTS: Table = Table {
     columns: "id=_id type objects:json details:json",
 };
 
-/// Fan-outs with their audiences and details.
-const WITH_PARTS: &str = "fanouts JOIN audiences ON audiences.fanout = id
+/// Fan-outs with their audiences and details, if these exist.
+pub(super) const WITH_PARTS: &str = "fanouts LEFT JOIN audiences ON audiences.fanout = id
      LEFT JOIN details ON details.fanout = id";
 
 #[async_trait]
@@ -119,7 +119,10 @@ impl Journal for Sqlite {
             }
             JournalQuery::Newest(limit) => ("ORDER BY id DESC LIMIT ?1", Sql::from(limit as i64)),
         };
-        let sql = format!("SELECT id, type, objects, details FROM {WITH_PARTS} {condition}");
+        let sql = format!(
+            "SELECT id, type, coalesce(objects, '[]') AS objects, details
+             FROM {WITH_PARTS} {condition}"
+        );
         self.read(move |transaction| {
             let mut statement = transaction.prepare_cached(&sql)?;
             let (mut rows, mut found) = (statement.query([value])?, Vec::new());
@@ -137,7 +140,13 @@ impl Journal for Sqlite {
         let found = self.read(move |transaction| {
             let sql = "SELECT day, min(id) FROM (SELECT day, id FROM fanouts
                            WHERE state = 'pending' ORDER BY at, id LIMIT ?1) GROUP BY day";
-            transaction.all(sql, [limit], |row| Ok((row.get(0)?, row.get(1)?)))
+            // An unreadable day or id must not hide the others. It becomes an empty text.
+            transaction.all(sql, [limit], |row| {
+                Ok((
+                    row.get(0).unwrap_or_default(),
+                    row.get(1).unwrap_or_default(),
+                ))
+            })
         });
         let found: Vec<(String, String)> = found.await?;
         let mut pending = PendingFanouts::default();
@@ -232,7 +241,7 @@ fn free_fanouts(
 
 /// Returns the fan-out with this text in a unique column.
 fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Result<Option<Fanout>> {
-    let sql = format!("SELECT * FROM {WITH_PARTS} WHERE {column} = ?1");
+    let sql = format!("SELECT * FROM {WITH_PARTS} WHERE {column} = ?1 AND audience IS NOT NULL");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query([text])?;
     rows.next()?.map(read).transpose()
@@ -242,6 +251,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Fanout> {
     let audience: Audience = json(row, "audience", "fan-out")?;
     let mut apart = Fields::new();
     apart.insert("objects".to_owned(), json(row, "objects", "fan-out")?);
+    // With parts, the record needs no users, which may be many. The audience is inserted below.
     apart.insert("audience".to_owned(), json!({"parts": 1}));
     if row.get_ref("details")? != ValueRef::Null {
         apart.insert("details".to_owned(), json(row, "details", "fan-out")?);

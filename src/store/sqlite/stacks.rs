@@ -195,14 +195,19 @@ fn users_after(
         let bytes = Id::first_from(from).map(|id| (RowId::ObjectId(id), "true"));
         for (first, condition) in text.into_iter().chain(bytes) {
             let table = day.collection();
-            let sql = format!(
-                "SELECT id FROM {table} WHERE id >= ?1 AND {condition} ORDER BY id LIMIT ?2"
-            );
+            let sql = format!("SELECT id FROM {table} WHERE id >= ?1 AND {condition} ORDER BY id");
             let mut statement = transaction.prepare_cached(&sql)?;
-            let mut rows = statement.query((first, limit as i64 + 1))?;
-            while let Some(row) = rows.next()? {
+            let mut rows = statement.query([first])?;
+            // One more, because the first may be `after` itself.
+            let mut left = limit + 1;
+            while left > 0
+                && let Some(row) = rows.next()?
+            {
                 // A row without a valid id belongs to no user.
-                users.extend(days::row_id(row.get_ref(0)?, day).map(RowId::into_user));
+                if let Ok(id) = days::row_id(row.get_ref(0)?, day) {
+                    users.insert(id.into_user());
+                    left -= 1;
+                }
             }
         }
     }

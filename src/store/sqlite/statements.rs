@@ -61,7 +61,7 @@ impl From<rusqlite::Error> for Error {
             FromSqlConversionFailure(..) | InvalidColumnType(..) | Utf8Error(..) => {
                 Self::corrupt("a row", cause)
             }
-            cause => Self::database("using the SQLite file", cause),
+            cause => Self::database("using SQLite", cause),
         }
     }
 }

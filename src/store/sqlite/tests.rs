@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use rusqlite::Transaction;
 
 use super::rows::fields;
@@ -277,6 +278,28 @@ async fn an_entry_that_is_not_json_keeps_its_position() {
         entries[..],
         [Entry::Other, Entry::Event(events(1).remove(0))]
     );
+}
+
+#[tokio::test]
+async fn a_scan_continues_after_rows_without_a_valid_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let ids = [1, 2, 3].map(|n| UserId::stored(format!("ff{n:022}")));
+    let users = [ids.to_vec(), people(3)].concat();
+    let push = pushes(&users, events(1));
+    store.push(today(), 1_000, &push).await.unwrap();
+    execute(
+        &store,
+        "UPDATE notifications_20140422 SET id = unhex(id) WHERE id LIKE 'ff%';
+         INSERT INTO notifications_20140422 VALUES (x'0102', 0, ''), (x'0103', 0, '')",
+    )
+    .await;
+
+    let chunks = store.scan(Window::ending(today(), 0), None, 2);
+    let chunks: Vec<_> = chunks.try_collect().await.unwrap();
+
+    let scanned = chunks.into_iter().flatten().map(|person| person.user);
+    assert_eq!(scanned.collect::<Vec<_>>(), users);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

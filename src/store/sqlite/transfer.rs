@@ -63,10 +63,7 @@ pub(super) fn page(
         after => format!("WHERE ({names}) > ({})", vec!["?"; after.len()].join(", ")),
     };
     let rows = match kind {
-        Kind::Fanouts => {
-            "fanouts LEFT JOIN audiences ON audiences.fanout = id
-             LEFT JOIN details ON details.fanout = id"
-        }
+        Kind::Fanouts => journal::WITH_PARTS,
         _ => table.name,
     };
     let sql = format!("SELECT * FROM {rows} {condition} ORDER BY {names}");
