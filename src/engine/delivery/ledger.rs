@@ -6,13 +6,13 @@
 //! with [`Ledger::conclude`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::future::{Either, select};
-use tokio::time::{sleep, timeout};
+use futures::join;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::compose::stacks_of;
 use super::retry::Decisions;
@@ -72,19 +72,23 @@ impl Ledger {
         Ok(store.advance(owner, at, until, &transitions).await?)
     }
 
-    /// Runs `work` and renews the leases of these rows meanwhile. Neither waits for the other.
+    /// Runs `work` and renews the leases of these rows meanwhile. A renewal that is running when the
+    /// work ends is finished first.
     pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
+        let (end, mut ended) = oneshot::channel::<()>();
+        let work = async {
+            let done = work.await;
+            drop(end);
+            done
+        };
         let renewals = async {
-            loop {
-                sleep(self.third_of_lease()).await;
+            while timeout(self.third_of_lease(), &mut ended).await.is_err() {
                 let holds = ids.iter().cloned().map(Transition::Hold).collect();
                 // The provider's answer matters even if the leases cannot be renewed now.
                 drop(self.advance(holds, self.context.clock.now()).await);
             }
         };
-        match select(pin!(work), pin!(renewals)).await {
-            Either::Left((done, _)) | Either::Right((done, _)) => done,
-        }
+        join!(work, renewals).0
     }
 
     /// Defers rows, or marks, settles and closes them. Counts and returns what was done.
