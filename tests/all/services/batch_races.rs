@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::TimeDelta;
+use tidings::clock::Clock;
 use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
 use tidings::engine::Silent;
@@ -18,6 +19,7 @@ on_both_stores! {
     sixty_four_concurrent_writers_open_one_batch_per_key
     an_event_that_joins_while_closers_run_is_in_one_batch
     a_stale_read_of_an_accumulator_loses_no_event
+    a_batch_filed_with_other_events_gets_a_delivery
 }
 
 const WRITERS: u32 = 64;
@@ -204,4 +206,22 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     for (owner, items) in filed {
         assert_eq!(items, [id(1), id(2)], "{owner:?}");
     }
+}
+
+async fn a_batch_filed_with_other_events_gets_a_delivery(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let joiner = town.process().fanouts().joiner;
+    joiner.join(joins(1, 1, policy(60))).await.unwrap();
+    let ids: Vec<AccumulatorId> = accumulators(1).collect();
+    let mut older = town.store.accumulators(&ids).await.unwrap().remove(0);
+    joiner.join(joins(1, 2, policy(60))).await.unwrap();
+    town.clock.advance(TimeDelta::minutes(5));
+    let older = older.as_mut().unwrap();
+    older.advance(town.clock.now(), || id(7));
+    town.store.file_batches(&older.ended).await.unwrap();
+
+    town.process().closer().drain(&Silent).await.unwrap();
+
+    let rows = town.store.deliveries_in(DeliveryState::Pending, 10).await;
+    assert_eq!(rows.len(), 1);
 }
