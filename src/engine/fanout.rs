@@ -212,8 +212,8 @@ impl Fanouts {
         Ok(all)
     }
 
-    /// Groups fan-outs of the same day: at most `most` of them, with at most `day_cap` entries for a
-    /// user. The small ones name at most a page of users.
+    /// Groups fan-outs of the same day: at most `most` of them, with at most `day_cap` entries for
+    /// a user. The small ones name at most a page of users.
     fn groups(&self, claimed: Vec<Fanout>, most: usize) -> Vec<(Day, Vec<Fanout>)> {
         let config::Fanout { day_cap, page, .. } = *self.settings();
         // The last two are the entries that every user may get, and those of each named user.

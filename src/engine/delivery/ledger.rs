@@ -72,8 +72,8 @@ impl Ledger {
         Ok(store.advance(owner, at, until, &transitions).await?)
     }
 
-    /// Runs `work` and renews the leases of these rows meanwhile. A renewal that is running when the
-    /// work ends is finished first.
+    /// Runs `work` and renews the leases of these rows meanwhile. A renewal that runs when the work
+    /// ends is finished first.
     pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
         let (end, mut ended) = oneshot::channel::<()>();
         let work = async {
