@@ -203,7 +203,7 @@ impl Details {
         self.actor == other.actor
             && self.brand == other.brand
             && self.text == other.text
-            && self.data == other.data
+            && self.data.is_same(&other.data)
     }
 }
 

@@ -1,15 +1,15 @@
 //! JSON that tidings passes through, kept as compact text instead of a tree.
 //!
-//! A tree takes many times the memory of its text, so it exists only while a value is read. Fields
-//! are in alphabetical order. Start with [`Json`].
+//! Parsing checks the text and copies it piece by piece. Memory therefore grows with the number of
+//! bytes, not with the number of values. Start with [`Json`].
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use serde::de::Error;
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 /// A JSON value as text. The default is `null`, which is the same as a missing value.
 #[derive(Clone, Default)]
@@ -29,6 +29,27 @@ impl Json {
     /// Returns the length of the text in bytes; 0 if there is no value.
     pub fn bytes(&self) -> usize {
         self.0.as_deref().map_or(0, |raw| raw.get().len())
+    }
+
+    /// Returns an upper bound on the number of values, by counting separators. It builds no tree.
+    pub fn values(&self) -> usize {
+        let (mut values, mut in_text, mut escaped) = (1, false, false);
+        for byte in self.text().bytes() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = in_text,
+                b'"' => in_text = !in_text,
+                b',' | b'[' | b'{' if !in_text => values += 1,
+                _ => {}
+            }
+        }
+        values
+    }
+
+    /// Returns whether both have the same values. The order of fields does not matter.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let tree = |json: &Self| serde_json::from_str::<Value>(json.text()).ok();
+        self == other || tree(self) == tree(other)
     }
 
     /// Deserializes an object into `T`, which can borrow from it. `None` if the value does not fit.
@@ -69,13 +90,105 @@ impl Serialize for Json {
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match Value::deserialize(from)? {
-            Value::Null => Ok(Self(None)),
-            tree => {
-                let raw = to_raw_value(&tree).map_err(D::Error::custom)?;
-                Ok(Self(Some(raw.into())))
-            }
+        let mut text = String::new();
+        Copy(&mut text).deserialize(from)?;
+        if text == "null" {
+            return Ok(Self(None));
         }
+        let raw = RawValue::from_string(text).map_err(D::Error::custom)?;
+        Ok(Self(Some(raw.into())))
+    }
+}
+
+/// A seed and visitor that append the text of a value.
+struct Copy<'a>(&'a mut String);
+
+impl Copy<'_> {
+    fn append<E: Error>(self, value: impl fmt::Display) -> Result<(), E> {
+        write!(self.0, "{value}").map_err(E::custom)
+    }
+
+    /// Ends a list or an object, which has a comma after its last value.
+    fn end(self, bracket: char) {
+        if self.0.ends_with(',') {
+            self.0.pop();
+        }
+        self.0.push(bracket);
+    }
+
+    fn append_text<E: Error>(&mut self, text: &str) -> Result<(), E> {
+        let text = serde_json::to_string(text).map_err(E::custom)?;
+        self.0.push_str(&text);
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Copy<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Copy<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.append("null")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<(), E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        self.deserialize(from)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.append(value)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.append(value)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.append(value)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.append(Value::from(value))
+    }
+
+    fn visit_str<E: Error>(mut self, value: &str) -> Result<(), E> {
+        self.append_text(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        self.0.push('[');
+        while list.next_element_seed(Copy(self.0))?.is_some() {
+            self.0.push(',');
+        }
+        self.end(']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
+        self.0.push('{');
+        while let Some(name) = fields.next_key::<String>()? {
+            self.append_text::<A::Error>(&name)?;
+            self.0.push(':');
+            fields.next_value_seed(Copy(self.0))?;
+            self.0.push(',');
+        }
+        self.end('}');
+        Ok(())
     }
 }
 
@@ -90,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_written_without_spaces_and_with_sorted_fields() {
+    fn a_value_is_written_as_read_but_without_spaces() {
         for (written, text) in [
             (" null ", "null"),
             ("[ ]", "[]"),
@@ -101,7 +214,7 @@ mod tests {
             ),
             (
                 r#"{ "b": [ { "": 0 }, [] ], "a": {} }"#,
-                r#"{"a":{},"b":[{"":0},[]]}"#,
+                r#"{"b":[{"":0},[]],"a":{}}"#,
             ),
             ("18446744073709551615", "18446744073709551615"),
         ] {
@@ -122,9 +235,20 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_fields_does_not_matter() {
+    fn a_value_uses_as_much_memory_as_its_text() {
+        let text = format!("[{}0]", r#"{"":0},"#.repeat(100_000));
+
+        let json = read(&text);
+
+        assert_eq!(json.bytes(), text.len());
+        assert!(json.values() > 200_000);
+        assert_eq!(read(r#"{"a":"[,{\",[","b":[1,2]}"#).values(), 5);
+    }
+
+    #[test]
+    fn the_order_of_fields_does_not_matter_for_equivalence() {
         let (one, other) = (read(r#"{"a":1,"b":2}"#), read(r#"{"b":2,"a":1}"#));
-        assert_eq!(one, other);
-        assert_ne!(one, Json::from(json!({"a": 1})));
+        assert!(one != other && one.is_same(&other));
+        assert!(!one.is_same(&Json::from(json!({"a": 1}))));
     }
 }

@@ -145,12 +145,13 @@ impl Closer {
         }
         let are_filed = store.file_batches(&ended).await?;
         crash::point("after-file");
-        let mut filed = HashSet::with_capacity(ended.len());
+        let (mut filed, mut others) = (HashSet::with_capacity(ended.len()), Vec::new());
         for (batch, is_filed) in ended.iter().zip(are_filed) {
             if is_filed {
                 filed.insert(batch.id);
             } else {
                 // Ended batches never change, so only a damaged store gets here.
+                others.push(batch.id);
                 tracing::error!(batch = %batch.id, "a batch is filed with other events; it stays in its accumulator");
             }
         }
@@ -163,14 +164,23 @@ impl Closer {
             let row = |batch| self.row(batch, accumulator, now);
             rows.extend(closing.into_iter().map(row));
         }
-        if !rows.is_empty() {
-            store.open(&rows).await?;
-        }
-        crash::point("after-row");
         let closed = EndedBatches {
             ended: rows.len() as u64,
             canceled: (filed.len() - rows.len()) as u64,
         };
+        if !others.is_empty() {
+            // The filed events are emailed, even if the worker that filed them opened no delivery.
+            let others = store.filed(&others).await?.into_iter().flatten();
+            for batch in others.filter(|batch| batch.state == BatchState::Closing) {
+                let (user, key) = (batch.user, batch.key);
+                let mut accumulator = Accumulator::new(AccumulatorId { user, key });
+                rows.push(self.row(batch.id, &mut accumulator, now));
+            }
+        }
+        if !rows.is_empty() {
+            store.open(&rows).await?;
+        }
+        crash::point("after-row");
         self.forget(accumulators, &filed, now).await?;
         crash::point("after-forget");
         Ok(closed)

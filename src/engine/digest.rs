@@ -45,8 +45,8 @@ impl Digests {
         Ok(Run::new(self, request, None, progress).scan().await?.report)
     }
 
-    /// Passes the digests that a run would send to an onlooker, and writes nothing. Ignores the
-    /// effect of the request.
+    /// Passes the digests that a run would send to `onlooker`, such as the command line, and writes
+    /// nothing. Ignores the effect of the request.
     pub async fn rehearse(
         &self,
         request: &Request,
@@ -180,8 +180,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Returns the rows of the due digests of these users. A dry run has none: its onlooker gets
-    /// the digests.
+    /// Returns the rows of the due digests of these users. A dry run has none: it passes the
+    /// digests to the caller's [`Onlooker`].
     async fn find_rows(&mut self, mut people: Vec<PersonStacks>) -> Result<Vec<Opening>> {
         let bad: Vec<BadStack> = people
             .iter_mut()

@@ -5,7 +5,7 @@
 //! audience scan, and each user gets one push. While one page is saved, the next is pushed. Start
 //! with [`Fanouts::drain`]; [`page`] reads and merges audiences, and [`linger`] delays large ones.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -212,24 +212,40 @@ impl Fanouts {
         Ok(all)
     }
 
-    /// Groups fan-outs of the same day: at most `most` of them, with at most `day_cap` entries.
+    /// Groups fan-outs of the same day: at most `most` of them, with at most `day_cap` entries for
+    /// a user. The small ones name at most a page of users.
     fn groups(&self, claimed: Vec<Fanout>, most: usize) -> Vec<(Day, Vec<Fanout>)> {
-        let mut groups: Vec<(Day, Vec<Fanout>, usize)> = Vec::new();
+        let config::Fanout { day_cap, page, .. } = *self.settings();
+        // The last two are the entries that every user may get, and those of each named user.
+        let mut groups: Vec<(Day, Vec<Fanout>, usize, HashMap<UserId, usize>)> = Vec::new();
         for fanout in claimed {
             let entries = fanout.objects.len();
-            // Only the day's last group counts, so that a user's events stay in order.
-            let last = groups.iter_mut().rfind(|(day, ..)| *day == fanout.day);
-            let day_cap = self.settings().day_cap;
-            match last.filter(|(_, all, sum)| all.len() < most && *sum + entries <= day_cap) {
-                Some((_, fanouts, sum)) => {
-                    *sum += entries;
-                    fanouts.push(fanout);
-                }
-                None => groups.push((fanout.day, vec![fanout], entries)),
+            let small = fanout.audience.is_small();
+            let named = if small { fanout.audience.named() } else { &[] };
+            // A fan-out joins only its day's last group, so that a user's events stay in order.
+            let last = groups.iter().rposition(|(day, ..)| *day == fanout.day);
+            let last = last.filter(|last| {
+                let (_, all, shared, own) = &groups[*last];
+                let busiest = match small {
+                    true => named.iter().filter_map(|user| own.get(user)).max(),
+                    false => own.values().max(),
+                };
+                let busiest = shared + busiest.unwrap_or(&0) + entries;
+                all.len() < most && busiest <= day_cap && own.len() + named.len() <= page
+            });
+            let last = last.unwrap_or_else(|| {
+                groups.push((fanout.day, Vec::new(), 0, HashMap::new()));
+                groups.len() - 1
+            });
+            let (_, fanouts, shared, own) = &mut groups[last];
+            for user in named {
+                *own.entry(user.clone()).or_default() += entries;
             }
+            *shared += if small { 0 } else { entries };
+            fanouts.push(fanout);
         }
         let groups = groups.into_iter();
-        groups.map(|(day, fanouts, _)| (day, fanouts)).collect()
+        groups.map(|(day, fanouts, ..)| (day, fanouts)).collect()
     }
 
     /// Pushes the next page of a group.

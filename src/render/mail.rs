@@ -116,6 +116,9 @@ pub(super) fn followed(mail: &Mail<'_>) -> Vec<Value> {
     followed.collect()
 }
 
+/// The most values in one object's `data`. With more, it is treated as missing.
+const MAX_VALUES: usize = 10_000;
+
 /// The field of `data` with the place of an object.
 #[derive(Deserialize)]
 struct PlaceField<'a> {
@@ -130,6 +133,9 @@ pub(super) fn place_in(json: &Json) -> Option<String> {
 
 /// Returns `data` as a template value. An object is parsed when a template reads it.
 pub(super) fn data_value(json: &Json) -> Value {
+    if json.values() > MAX_VALUES {
+        return Value::from(());
+    }
     match json.text().starts_with('{') {
         true => Value::from_object(Data {
             json: json.clone(),
@@ -218,5 +224,12 @@ mod tests {
             assert_eq!(filled("{{ 'yes' if data else 'no' }}", data), is);
         }
         assert_eq!(filled("{{ data is none }}", json!(null)), "True");
+    }
+
+    #[test]
+    fn data_with_too_many_values_is_none() {
+        let list = |values: usize| json!(vec![0; values]);
+        assert_eq!(filled("{{ data|length }}", list(MAX_VALUES - 1)), "9999");
+        assert_eq!(filled("{{ data is none }}", list(MAX_VALUES)), "True");
     }
 }

@@ -36,6 +36,7 @@ mod preview;
 mod reasons;
 
 pub(crate) use batch_events::Prospect;
+pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
 
 /// Builds emails from delivery rows.

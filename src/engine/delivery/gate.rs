@@ -1,9 +1,9 @@
 //! Decides whether a provider call may start now.
 //!
 //! No process sends while the provider asks for a wait or while sending is paused ([`notes`]). Each
-//! call waits for its turn and for the rate limit ([`account`]), then reads the shared state again
-//! just before it starts. `delivery.mails_per_hour` applies to all processes: only the holder of
-//! the lease `pace` may send, for as long as its emails take at that rate.
+//! call waits for a call slot and for the rate limit ([`account`]), then reads the shared state
+//! again just before it starts. `delivery.mails_per_hour` applies to all processes: only the holder
+//! of the lease `pace` may send, for as long as its emails take at that rate.
 
 use std::sync::Arc;
 

@@ -6,21 +6,22 @@
 //! with [`Ledger::conclude`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::future::{Either, select};
-use tokio::time::{sleep, timeout};
+use futures::join;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
+use super::compose::stacks_of;
 use super::retry::Decisions;
 use super::tally::RunTally;
 use crate::context::Context;
 use crate::domain::delivery::{Settlement, Transition};
 use crate::domain::{
-    BadStack, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed, Occasion,
-    UserId,
+    BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
+    Occasion, PersonStacks, UserId,
 };
 use crate::engine::{Result, crash};
 use crate::store::{Claim, NewMarker};
@@ -28,6 +29,9 @@ use crate::store::{Claim, NewMarker};
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
 /// outcomes are unknown.
 const PROMPTLY: Duration = Duration::from_secs(5);
+/// The markers of a batch with more fan-outs list only those that are stored, so that a stack
+/// document stays small.
+const MANY: usize = 500;
 
 /// Writes the state of rows that this process has leased.
 #[derive(Clone)]
@@ -68,19 +72,23 @@ impl Ledger {
         Ok(store.advance(owner, at, until, &transitions).await?)
     }
 
-    /// Runs `work` and renews the leases of these rows meanwhile. Neither waits for the other.
+    /// Runs `work` and renews the leases of these rows meanwhile. A renewal that runs when the work
+    /// ends is finished first.
     pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
+        let (end, mut ended) = oneshot::channel::<()>();
+        let work = async {
+            let done = work.await;
+            drop(end);
+            done
+        };
         let renewals = async {
-            loop {
-                sleep(self.third_of_lease()).await;
+            while timeout(self.third_of_lease(), &mut ended).await.is_err() {
                 let holds = ids.iter().cloned().map(Transition::Hold).collect();
                 // The provider's answer matters even if the leases cannot be renewed now.
                 drop(self.advance(holds, self.context.clock.now()).await);
             }
         };
-        match select(pin!(work), pin!(renewals)).await {
-            Either::Left((done, _)) | Either::Right((done, _)) => done,
-        }
+        join!(work, renewals).0
     }
 
     /// Defers rows, or marks, settles and closes them. Counts and returns what was done.
@@ -232,11 +240,15 @@ impl Ledger {
         let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
             flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
         let batches = store.filed(&ids).await?;
+        let large = batches.iter().flatten().filter(|batch| is_large(batch));
+        let large: Vec<Batch> = large.cloned().collect();
+        let stacks = stacks_of(&**store, &large).await?;
         let mut markers = Vec::new();
         for (row, batch) in rows.iter().zip(batches) {
             let Some(batch) = batch else { continue };
+            let stacks = stacks.get(&batch.user).filter(|_| is_large(&batch));
             let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
-            for fanout in batch.own_fanouts() {
+            for fanout in listed(&batch, stacks) {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
             markers.extend(days.into_iter().map(|(day, fanouts)| NewMarker::Mailed {
@@ -259,4 +271,21 @@ impl Ledger {
             .await?;
         Ok(bad)
     }
+}
+
+/// Returns whether it pays to read the stacks so that the marker can be shorter.
+fn is_large(batch: &Batch) -> bool {
+    batch.joined.len() > MANY
+}
+
+/// Returns the fan-outs that the markers list: all of the batch's own or, if `stacks` is given,
+/// those that are stored there. Entries beyond the cap of a day are not stored.
+fn listed(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
+    let Some(stacks) = stacks else {
+        return batch.own_fanouts().collect();
+    };
+    let events = stacks.stacks.iter().flat_map(|stack| stack.events());
+    let stored: HashSet<Id> = events.filter_map(|(_, event)| event.i).collect();
+    let own = batch.own_fanouts();
+    own.filter(|fanout| stored.contains(fanout)).collect()
 }

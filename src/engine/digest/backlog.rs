@@ -2,8 +2,8 @@
 //!
 //! A full run reads such a day until it finds no wanted event there, and notes the counts. Events
 //! older than `digest.max_age` expire: they are counted once, noted and reported (P3). A note only
-//! replaces the note that was read ([`crate::store::Notes::swap_note`]), so a concurrent change of
-//! the day ([`BacklogDays::disturb`]) wins.
+//! replaces the note that was read ([`crate::store::Notes::swap_note`]). If the day changes
+//! meanwhile, the note of that change ([`BacklogDays::disturb`]) is kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -122,7 +122,7 @@ impl DuePerson<'_> {
 pub(super) struct Run<'a> {
     pub digests: &'a Digests,
     pub request: &'a Request,
-    /// Gets the digests of a dry run.
+    /// The caller's receiver of the digests of a dry run; `None` for a run that sends.
     pub onlooker: Option<&'a mut dyn Onlooker>,
     pub progress: &'a dyn Watcher,
     /// The time of the run.

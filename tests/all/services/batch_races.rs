@@ -5,18 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::TimeDelta;
+use tidings::clock::Clock;
 use tidings::domain::batch::{AccumulatorId, Item, Keep};
-use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, Id, ObjectId};
+use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
 use tidings::engine::Silent;
 use tidings::engine::batches::Join;
 use tidings::store::BatchFilter;
 
 use crate::support::town::{Town, on_both_stores};
-use crate::support::{FailingStore, Fresh, id, kind, user};
+use crate::support::{FailingStore, Fresh, Shorthand, id, kind, user};
 
 on_both_stores! {
     sixty_four_concurrent_writers_open_one_batch_per_key
+    an_event_that_joins_while_closers_run_is_in_one_batch
     a_stale_read_of_an_accumulator_loses_no_event
+    a_batch_filed_with_other_events_gets_a_delivery
 }
 
 const WRITERS: u32 = 64;
@@ -97,6 +100,78 @@ async fn sixty_four_concurrent_writers_open_one_batch_per_key(fresh: Fresh) {
     }
 }
 
+async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
+    const ACCUMULATORS: usize = 20;
+    const EVENTS: u32 = 10;
+    let town = Town::of(&fresh).await;
+    // Batches close after one second, or earlier with four events.
+    let full = BatchPolicy {
+        close_at: std::num::NonZeroU64::new(4),
+        ..policy(1)
+    };
+    let writers = (0..4).map(|writer| {
+        let (first, again) = (town.process(), town.process());
+        let clock = town.clock.clone();
+        tokio::spawn(async move {
+            for event in 0..EVENTS {
+                let fanout = event * 4 + writer;
+                let joiner = first.fanouts().joiner;
+                joiner
+                    .join(joins(ACCUMULATORS, fanout, full))
+                    .await
+                    .unwrap();
+                // A repeated fan-out changes nothing.
+                let joiner = again.fanouts().joiner;
+                joiner
+                    .join(joins(ACCUMULATORS, fanout, full))
+                    .await
+                    .unwrap();
+                clock.advance(TimeDelta::seconds(1));
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let closers = (0..3).map(|_| {
+        let closer = town.process().closer();
+        let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            while stopped.try_recv().is_err() {
+                closer.drain(&Silent).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+        (stop, task)
+    });
+    let closers: Vec<_> = closers.collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    for (stop, task) in closers {
+        stop.send(()).unwrap();
+        task.await.unwrap();
+    }
+    town.clock.advance(TimeDelta::hours(1));
+    town.process().closer().drain(&Silent).await.unwrap();
+
+    let mut joined: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
+    for batch in all_batches(&town).await {
+        assert_eq!(batch.state, BatchState::Closing);
+        assert_eq!(batch.contents.count, batch.joined.len() as u64);
+        let owner = (batch.user.to_string(), batch.key.to_string());
+        joined.entry(owner).or_default().extend(batch.joined);
+    }
+    let mut expected: Vec<Id> = (0..EVENTS * 4).map(id).collect();
+    expected.sort_unstable();
+    assert_eq!(joined.len(), ACCUMULATORS);
+    for (owner, mut fanouts) in joined {
+        fanouts.sort_unstable();
+        assert_eq!(fanouts, expected, "{owner:?}");
+    }
+    let rows = town.store.delivery_counts(&DeliveryState::ALL).await;
+    let pending: u64 = rows.iter().map(|(_, count)| count).sum();
+    assert_eq!(pending, all_batches(&town).await.len() as u64);
+}
+
 async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let cooling = BatchPolicy {
@@ -131,4 +206,22 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     for (owner, items) in filed {
         assert_eq!(items, [id(1), id(2)], "{owner:?}");
     }
+}
+
+async fn a_batch_filed_with_other_events_gets_a_delivery(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let joiner = town.process().fanouts().joiner;
+    joiner.join(joins(1, 1, policy(60))).await.unwrap();
+    let ids: Vec<AccumulatorId> = accumulators(1).collect();
+    let mut older = town.store.accumulators(&ids).await.unwrap().remove(0);
+    joiner.join(joins(1, 2, policy(60))).await.unwrap();
+    town.clock.advance(TimeDelta::minutes(5));
+    let older = older.as_mut().unwrap();
+    older.advance(town.clock.now(), || id(7));
+    town.store.file_batches(&older.ended).await.unwrap();
+
+    town.process().closer().drain(&Silent).await.unwrap();
+
+    let rows = town.store.deliveries_in(DeliveryState::Pending, 10).await;
+    assert_eq!(rows.len(), 1);
 }

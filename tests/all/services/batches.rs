@@ -10,7 +10,9 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::batch::{ChosenKey, MOST_ENDED};
 use tidings::domain::user::TypePreference;
-use tidings::domain::{Batch, BatchState, DeliveryState, ObjectId, Reason, Route, Suppression};
+use tidings::domain::{
+    Batch, BatchState, Day, DeliveryState, Entry, ObjectId, Reason, Route, Suppression,
+};
 use tidings::engine::Silent;
 use tidings::store::{BatchFilter, Store};
 use tidings::wire::digest::Tally;
@@ -18,7 +20,7 @@ use tidings::wire::digest::Tally;
 use crate::support::town::{
     Town, followers_of, lost, monday, mostly_on_sqlite, refused, request, saturday, to,
 };
-use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, kind};
+use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, kind, user};
 
 mostly_on_sqlite! {
     events_within_a_window_are_one_email_per_user
@@ -40,6 +42,7 @@ mostly_on_sqlite! {
     a_lead_is_not_shown_again_when_a_kept_event_is_withdrawn
     repeated_events_about_one_object_are_shown_once
     an_accumulator_holds_a_limited_number_of_ended_batches
+    a_marker_lists_only_events_stored_within_the_day_cap
 }
 
 const BATCHED: &str = r#"
@@ -509,4 +512,25 @@ async fn an_accumulator_holds_a_limited_number_of_ended_batches(fresh: Fresh) {
     let ended = accumulator.map_or(0, |accumulator| accumulator.ended.len());
     assert!(ended <= MOST_ENDED, "{ended}");
     assert_eq!(town.send_due().await.sent, events.len() as u64);
+}
+
+async fn a_marker_lists_only_events_stored_within_the_day_cap(fresh: Fresh) {
+    let config = BATCHED.to_owned() + "fanout.day_cap = 100";
+    let town = Town::found(&fresh, true, &config).await;
+    let app = town.process();
+    for _ in 0..6 {
+        let events: Vec<_> = (0..100)
+            .map(|_| request(&["a1"], to(&["ada"]), None))
+            .collect();
+        app.notify().accept(events).await.unwrap();
+    }
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!(send_due_at(&town, 300).await.sent, 1);
+
+    let entries = fresh.entries_of(&user("ada"), Day::of(saturday())).await;
+    let Some(Entry::Mailed(mailed)) = entries.last() else {
+        panic!("{:?} is no mark", entries.last());
+    };
+    assert_eq!((entries.len(), mailed.fanouts.len()), (101, 100));
 }

@@ -133,8 +133,10 @@ pub(in crate::engine::delivery) struct CallSummary {
 /// What this process knows about an account.
 #[derive(Debug, Default)]
 pub(in crate::engine::delivery) struct AccountState {
-    /// No call starts before this time. `None` once the wait is shared with all processes.
+    /// No call starts before this time.
     pub closed_until: Option<DateTime<Utc>>,
+    /// The value of `closed_until` that was shared with all processes.
+    pub shared_wait: Option<DateTime<Utc>>,
     /// No work starts before this time, because of `delivery.mails_per_hour`.
     pub paced_until: Option<DateTime<Utc>>,
     /// Outcomes that are not shared with other processes yet.
@@ -179,6 +181,15 @@ impl AccountState {
     /// Blocks calls until this time.
     pub(in crate::engine::delivery) fn close(&mut self, until: DateTime<Utc>) {
         self.closed_until = self.closed_until.max(Some(until));
+    }
+
+    /// Ends the shared wait, whose note is missing because an operator deleted it. `before` is
+    /// `shared_wait` before the notes were read: a wait shared later may be missing from that read.
+    pub(super) fn end_deleted_wait(&mut self, before: Option<DateTime<Utc>>) {
+        let was_shared = before.is_some() && self.shared_wait == before;
+        if was_shared && self.closed_until == before {
+            (self.closed_until, self.shared_wait) = (None, None);
+        }
     }
 
     /// Updates the limits after a call.

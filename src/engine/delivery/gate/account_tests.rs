@@ -17,6 +17,22 @@ async fn calls_start_evenly_and_within_the_rate() {
 }
 
 #[test]
+fn a_read_that_started_before_a_pause_was_stored_does_not_end_it() {
+    let (mut account, now) = (AccountState::default(), DateTime::UNIX_EPOCH);
+    let until = now + TimeDelta::hours(1);
+
+    let early = account.shared_wait;
+    account.close(until);
+    account.shared_wait = Some(until);
+    account.end_deleted_wait(early);
+    assert_eq!(account.closed(now), Some(until));
+
+    let later = account.shared_wait;
+    account.end_deleted_wait(later);
+    assert_eq!(account.closed(now), None, "an operator deleted the wait");
+}
+
+#[test]
 fn a_note_without_lost_calls_does_not_reset_an_unknown_outcome() {
     let mut account = AccountState::default();
     let unknown = RecentOutcomes {

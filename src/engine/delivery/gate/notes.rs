@@ -149,6 +149,7 @@ impl Gate {
             return Ok(GateState::Stopping);
         }
         let now = self.context.clock.now();
+        let shared_before = self.account.state().shared_wait;
         let notes = self.context.store.notes(NoteFilter::Prefix(PAUSE)).await?;
         let mut notes: BTreeMap<String, String> = notes.into_iter().collect();
         let mut state = self.account.state();
@@ -158,6 +159,9 @@ impl Gate {
             return Ok(GateState::Paused(Pause::read(pause)));
         }
         let wait = notes.get(&self.name_of(CLOSED));
+        if wait.is_none() {
+            state.end_deleted_wait(shared_before);
+        }
         let recent = notes.get(&self.name_of(ENDED)).map(String::as_str);
         state.noted_lost = RecentOutcomes::read(recent).lost > 0;
         let until = wait.and_then(|note| closed_by(note, now));
@@ -185,9 +189,7 @@ impl Gate {
             }
         };
         change_note(&*self.context.store, &self.name_of(CLOSED), longest).await?;
-        // From now on the note counts, which an operator can delete.
-        let mut state = self.account.state();
-        state.closed_until = state.closed_until.filter(|later| *later > until);
+        self.account.state().shared_wait = Some(until);
         Ok(())
     }
 

@@ -90,7 +90,8 @@ impl Sender {
     }
 
     /// Makes the calls for emails that were built `at` that time, after they were `checked`.
-    /// Returns the rows whose checks became stale before their call. Their `slot` is still open.
+    /// Returns the rows whose checks became stale before their call. `slot` keeps the
+    /// call slot.
     ///
     /// Each call runs in its own task. A future that is not polled would keep its place in the
     /// queue for a lock or a connection, and block others.
