@@ -217,7 +217,8 @@ impl Fanouts {
     fn groups(&self, claimed: Vec<Fanout>, most: usize) -> Vec<(Day, Vec<Fanout>)> {
         let config::Fanout { day_cap, page, .. } = *self.settings();
         // The last two are the entries that every user may get, and those of each named user.
-        let mut groups: Vec<(Day, Vec<Fanout>, usize, HashMap<UserId, usize>)> = Vec::new();
+        type Group = (Day, Vec<Fanout>, usize, HashMap<UserId, usize>);
+        let mut groups: Vec<Group> = Vec::new();
         for fanout in claimed {
             let entries = fanout.objects.len();
             let small = fanout.audience.is_small();

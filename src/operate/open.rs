@@ -257,7 +257,9 @@ async fn prepare(config: &Config, mongo: &Mongo, access: Access) -> store::Resul
     }
     match access {
         // A database that needs a newer program is refused.
-        Access::Read | Access::Export => drop(mongo.schema().await?),
+        Access::Read | Access::Export => {
+            mongo.schema().await?;
+        }
         Access::Create | Access::Write | Access::Import => mongo.prepare().await?,
     }
     Ok(None)

@@ -417,7 +417,7 @@ fn problems_of_a_catalog_are_reported_with_file_and_line() {
         ),
         ("new = { NUMBER($x) }\n", 1, "new uses NUMBER"),
         ("date = %Q\n", 1, "not a date format of strftime"),
-        ("calendar = sweden\n", 1, "\"sweden\" is not known"),
+        ("calendar = sweden\n", 1, "\"sweden\" is not a known locale"),
         ("direction = up\n", 1, "is not ltr or rtl"),
     ] {
         let error = with("sv.ftl", text)

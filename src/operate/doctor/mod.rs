@@ -81,13 +81,16 @@ impl Doctor {
         findings.extend(self.secret_files());
         let templates = self.templates();
         let brands = self.brands.iter();
-        let brands = brands.map(|(name, own)| own.of_brand(name, &templates));
+        let brands = brands.map(|(name, own)| {
+            let shares = own.config.mail.templates == self.config.mail.templates;
+            own.of_brand(name, if shares { &templates } else { &[] })
+        });
         let brands = join_all(brands).await.concat();
         [findings, database, mail, public, templates, brands].concat()
     }
 
-    /// Checks a brand: its sender, provider, pages and templates. Omits findings about templates
-    /// that the default has too.
+    /// Checks a brand: its sender, provider, pages and templates. Omits findings about shared
+    /// templates that the default has too.
     async fn of_brand(&self, name: &BrandName, of_default: &[Finding]) -> Vec<Finding> {
         let (mail, public) = futures::join!(self.mail(), self.public_pages());
         let mut findings = [self.brand_configuration(), mail, public].concat();

@@ -114,7 +114,7 @@ async fn a_log_shows_how_requests_end_and_names_no_user(fresh: Fresh) {
         logged,
         "route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\"",
     );
-    assert_contains!(logged, "calling feed: the test wanted it to fail");
+    assert_contains!(logged, "calling windows: the test wanted it to fail");
     assert_contains!(logged, "status=400 code=\"invalid_body\"");
     assert_contains!(logged, "route=\"/u/{token}\" status=503");
     assert_contains!(logged, "calling users: the test wanted it to fail");

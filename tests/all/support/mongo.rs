@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bson::doc;
 use bson::oid::ObjectId;
+use chrono::TimeDelta;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
+use tidings::clock::{Clock, SystemClock};
 use tidings::store::mongo::{Mongo, MongoOptions};
 
 use super::{Fresh, limited};
@@ -228,11 +230,11 @@ async fn is_reusable(database: &mongodb::Database, prepared: &Prepared) -> bool 
 async fn drop_abandoned(client: &mongodb::Client) {
     static ONCE: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
     let sweep = async || {
-        let day_ago = SystemTime::now() - Duration::from_secs(24 * 60 * 60);
+        let day_ago = SystemClock.now() - TimeDelta::days(1);
         for name in client.list_database_names().await.unwrap() {
             let id = name.strip_prefix(PREFIX);
             let id = id.and_then(|id| ObjectId::parse_str(id).ok());
-            if id.is_some_and(|id| id.timestamp().to_system_time() < day_ago) {
+            if id.is_some_and(|id| id.timestamp().timestamp_millis() < day_ago.timestamp_millis()) {
                 client.database(&name).drop().await.unwrap();
             }
         }
