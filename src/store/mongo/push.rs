@@ -128,7 +128,7 @@ impl<'a> Push<'a> {
     /// Adds to stacks with one statement for many users, if few other stacks lie between theirs.
     /// Returns the users who did not get their list.
     ///
-    /// Such a statement costs the server a third of one for each user. It names a range of ids,
+    /// Such a statement costs the server less than one for each user. It names a range of ids,
     /// because `$in` alone reads the whole clustered collection on MongoDB 6.0. It is not used on a
     /// router, which would send it to all shards.
     async fn add_together(&self, people: Vec<usize>) -> Result<Vec<usize>> {

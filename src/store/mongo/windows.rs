@@ -4,6 +4,7 @@
 //! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. So each user is
 //! looked up by equality: a few users with one command each, many with one command per day. If they
 //! own much of a day, its range is read.
+//!
 //! The record of an inbox is replaced only if it still has the stamp that was read, and gets a new
 //! one.
 
@@ -141,7 +142,7 @@ impl Mongo {
         Ok(documents.iter().filter_map(read).collect())
     }
 
-    /// Reads the stacks of these users as a range of the day, which costs the server a third of
+    /// Reads the stacks of these users as a range of the day, which costs the server less than
     /// looking them up. Returns `None` if they own less than a third of the stacks in the range. A
     /// sample from the middle shows that sooner.
     async fn read_range(
