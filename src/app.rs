@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::context::Context;
-use crate::domain::{Fanout, Id, Inbox};
+use crate::domain::{Fanout, Id, Inbox, UserId, Window};
 use crate::email::{Mailer, Pinned};
 use crate::engine::coalescer::Coalescer;
 use crate::engine::delivery::identity::Identities;
@@ -21,7 +21,7 @@ use crate::metrics::{Build, Metrics};
 use crate::operate::open::open_store;
 use crate::operate::scrape::ScrapeCache;
 use crate::render;
-use crate::store::{Accepted, Store};
+use crate::store::{Accepted, FeedParts, Store};
 use crate::wire::event::Unknown;
 
 mod measured;
@@ -51,6 +51,8 @@ pub struct App {
     accepting: Arc<Coalescer<Fanout, Accepted>>,
     /// Looks up what concurrent requests name together.
     looking_up: Arc<Coalescer<RequestNames, Unknown>>,
+    /// Reads the feeds of concurrent requests together.
+    reading: Arc<Coalescer<(Window, UserId), FeedParts>>,
     /// Stores the marks of concurrent requests together.
     marking: Arc<Coalescer<(Inbox, Id), bool>>,
     scraped: Arc<ScrapeCache>,
@@ -129,6 +131,7 @@ impl App {
             metrics,
             accepting: Arc::default(),
             looking_up: Arc::default(),
+            reading: Arc::default(),
             marking: Arc::default(),
             scraped: Arc::default(),
             pinned: Arc::default(),

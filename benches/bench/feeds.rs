@@ -14,6 +14,7 @@ use tidings::domain::feed::Cursor;
 use tidings::domain::inbox::Mark;
 use tidings::domain::{Day, UserId, Window};
 use tidings::engine::feed::{MarksInput, Request};
+use tidings::engine::{Silent, digest};
 use tidings::http::api;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread};
 use crate::standing::processor;
-use crate::world::{World, now, people};
+use crate::world::{UNKNOWN, World, now, people};
 
 pub const KEY: &str = "the-key-of-the-benchmarks-and-of-nobody-else";
 const CONFIG: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"5m\"";
@@ -34,6 +35,7 @@ const BUSY: usize = 40;
 
 pub async fn feeds() {
     polls().await;
+    digested_pages().await;
     let table = Table::begin(
         "Feeds: pages and marks, per second",
         &["events a day", "measured", "rival", "tidings", "ratio"],
@@ -94,6 +96,48 @@ async fn polls() {
             number(p99[p99.len() / 2].as_secs_f64() * 1e3),
         ]);
     }
+    stop.send_replace(true);
+    server.await.expect("it ends").expect("it ends well");
+    world.end().await;
+}
+
+/// Measures first pages of users who were emailed digests, over HTTP with a server key: 40 items
+/// on eight days, over 64 connections.
+async fn digested_pages() {
+    let config = format!("{CONFIG}\n{UNKNOWN}");
+    let world = World::configured("bench_pages", &config).await;
+    let ids = people(scaled(PEOPLE));
+    world.users(&ids).await;
+    world.fill(&ids, 8, EVENTS).await;
+    let request = digest::Request {
+        timing: digest::Timing::Now,
+        ..Default::default()
+    };
+    let run = world.app.digests().run(&request, &Silent).await;
+    assert_eq!(run.expect("a run").mails.sent, ids.len() as u64);
+    let (stop, stopped) = watch::channel(false);
+    let bound = api::bind(world.app.clone(), KEY).expect("an address");
+    let addr = bound.addr;
+    let server = tokio::spawn(bound.run(stopped));
+    let page = |id: &String| {
+        format!(
+            "GET /v1/users/{id}/feed?limit=40 HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+        )
+    };
+    let pages: Vec<String> = ids.iter().map(page).collect();
+    let (mut ours, mut server_time) = (Rounds::default(), Vec::new());
+    for _ in 0..rounds(5) {
+        let before = processor(&world).await;
+        ours.note(1, load(addr, 64, &pages, 200).await.0);
+        let each = scaled(20_000) / 64 * 64;
+        server_time.push((processor(&world).await - before) / each as f64);
+    }
+    server_time.sort_by(f64::total_cmp);
+    let table = Table::begin(
+        "Feeds: first pages of 40 items after digests, 64 connections",
+        &["pages per second", "server processor time per page, ms"],
+    );
+    table.row(&[spread(&ours), number(server_time[server_time.len() / 2])]);
     stop.send_replace(true);
     server.await.expect("it ends").expect("it ends well");
     world.end().await;

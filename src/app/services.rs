@@ -97,6 +97,7 @@ impl App {
             context: self.context.clone(),
             catalog: self.catalog(),
             cache: self.feed_cache.clone(),
+            reads: self.reading.clone(),
             coalescer: self.marking.clone(),
         }
     }

@@ -62,7 +62,7 @@ pub async fn exclude(
         Some((person, mutes.filter(|mutes| !mutes.is_empty())?))
     });
     let muting = muting.flat_map(|(person, mutes)| {
-        let events = which.events(person).into_iter();
+        let events = which.events(person);
         events.map(move |(place, event)| (mutes, event, event.at(place.stack.day)))
     });
     let muting = possibly_muted(muting, catalog.policies());

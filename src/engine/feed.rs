@@ -6,7 +6,7 @@
 
 pub mod cache;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -27,6 +27,7 @@ use crate::domain::{
     Day, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks,
     Purpose, Route, Stack, UserId, Window, classify,
 };
+use crate::store::{self, FeedParts, Store};
 use crate::wire::feed::{Counts, Group, GroupPage, Item, Page};
 use cache::{FeedCache, UserWindow};
 
@@ -39,6 +40,9 @@ pub struct Feeds {
     pub(crate) context: Arc<Context>,
     pub(crate) catalog: CatalogSource,
     pub(crate) cache: Arc<FeedCache>,
+    /// Combines concurrent reads of feeds.
+    pub(crate) reads: Arc<Coalescer<(Window, UserId), FeedParts>>,
+    /// Combines concurrent marks.
     pub(crate) coalescer: Arc<Coalescer<(Inbox, Id), bool>>,
 }
 
@@ -359,7 +363,10 @@ impl Feeds {
 
     async fn read_window(&self, user: &UserId, window: Window) -> Result<Arc<UserWindow>> {
         let version = self.cache.version_of_user(user);
-        let mut parts = self.context.store.feed(window.clone(), user).await?;
+        let store = &self.context.store;
+        let read = |requests| read_feeds(Arc::clone(store), requests);
+        let request = (window.clone(), user.clone());
+        let mut parts = self.reads.call(request, read).await?;
         let start = starts::of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
         let choices = parts.user.map(|user| (user.mutes, user.types)).unzip();
@@ -427,6 +434,24 @@ impl Feeds {
         }
         found
     }
+}
+
+/// Reads the feeds of these requests, in their order, those of the same window at once.
+async fn read_feeds(
+    store: Arc<dyn Store>,
+    requests: Vec<(Window, UserId)>,
+) -> store::Result<Vec<FeedParts>> {
+    let mut all = Vec::with_capacity(requests.len());
+    for same in requests.chunk_by(|one, next| one.0 == next.0) {
+        let users: BTreeSet<&UserId> = same.iter().map(|(_, user)| user).collect();
+        let users: Vec<UserId> = users.into_iter().cloned().collect();
+        let parts = store.feeds(same[0].0.clone(), &users).await?;
+        let places = same
+            .iter()
+            .filter_map(|(_, user)| users.binary_search(user).ok());
+        all.extend(places.map(|place| parts[place].clone()));
+    }
+    Ok(all)
 }
 
 impl UserFeed {

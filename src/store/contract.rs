@@ -674,17 +674,19 @@ contract! {
 }
 
 impl dyn Store + '_ {
-    /// Reads all parts of this user's feed at once.
-    pub async fn feed(&self, window: Window, user: &UserId) -> Result<FeedParts> {
-        let users = std::slice::from_ref(user);
+    /// Reads all parts of these users' feeds at once, in the order of the users, who are all
+    /// different.
+    pub async fn feeds(&self, window: Window, users: &[UserId]) -> Result<Vec<FeedParts>> {
         let stacks = self.windows(window, users);
-        let (mut people, mut inboxes, mut records) =
+        let (people, inboxes, records) =
             futures::try_join!(stacks, self.inboxes(users), self.users(users))?;
-        Ok(FeedParts {
-            person: people.remove(0),
-            inbox: inboxes.remove(0),
-            user: records.remove(0),
-        })
+        let parts = people.into_iter().zip(inboxes).zip(records);
+        let parts = parts.map(|((person, inbox), user)| FeedParts {
+            person,
+            inbox,
+            user,
+        });
+        Ok(parts.collect())
     }
 }
 

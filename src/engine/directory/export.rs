@@ -28,7 +28,8 @@ impl Exporter {
     pub async fn export(&self, user: &UserId) -> Result<Option<UserExport>> {
         let at = self.context.clock.now();
         let window = Window::ending(Day::of(at), self.context.config.window_back);
-        let mut parts = self.context.store.feed(window, user).await?;
+        let users = std::slice::from_ref(user);
+        let mut parts = self.context.store.feeds(window, users).await?.remove(0);
         let start = starts::of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
         let inbox = parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone()));

@@ -39,12 +39,13 @@ pub enum StackEvents {
 
 impl StackEvents {
     /// Returns the selected events of a user's stacks, with their positions.
-    pub(super) fn events(self, person: &PersonStacks) -> Vec<(Position, &Event)> {
-        let stacks = person.stacks.iter();
-        match self {
-            Self::All => stacks.flat_map(Stack::events).collect(),
-            Self::Uncovered => stacks.flat_map(Stack::uncovered).collect(),
-        }
+    pub(super) fn events(self, person: &PersonStacks) -> impl Iterator<Item = (Position, &Event)> {
+        let (all, uncovered) = match self {
+            Self::All => (person.stacks.as_slice(), [].as_slice()),
+            Self::Uncovered => ([].as_slice(), person.stacks.as_slice()),
+        };
+        let uncovered = uncovered.iter().flat_map(Stack::uncovered);
+        all.iter().flat_map(Stack::events).chain(uncovered)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::{Document, RawArrayBuf, RawBson, RawDocumentBuf, doc, rawdoc};
+use bson::{Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, doc, rawdoc};
 use futures::TryStreamExt;
 use futures::stream::{BoxStream, StreamExt};
 
@@ -198,7 +198,7 @@ impl Mongo {
         &self,
         collection: String,
     ) -> BoxStream<'static, Result<Vec<RawDocumentBuf>>> {
-        self.documents(collection, doc! {}, CHUNK)
+        self.documents(collection, doc! {}, CHUNK, RawDocument::to_owned)
     }
 }
 

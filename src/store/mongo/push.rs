@@ -16,6 +16,7 @@ use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
 use super::codec::{RawStack, event_document};
 use super::patience::is_too_slow;
 use super::reads::{at_once, document};
+use super::windows::{MANY, TOGETHER, among};
 use super::{Mongo, object_id};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
 use crate::store::{Pushed, Pushes, Result};
@@ -27,10 +28,6 @@ const WRITES: usize = 2;
 /// The maximum length of a short list. Comparing it with the stack costs less than finding out
 /// whether the stack has entries of its fan-outs.
 const SHORT: usize = 4;
-/// The minimum number of users with the same list for a shared statement.
-const MANY: usize = 32;
-/// The maximum number of users of a shared statement.
-const TOGETHER: u64 = 250;
 
 /// A push in progress.
 pub(super) struct Push<'a> {
@@ -93,6 +90,10 @@ impl<'a> Push<'a> {
         self.pushes.people[item].0.as_str()
     }
 
+    fn users(&self, items: &[usize]) -> Vec<&str> {
+        items.iter().map(|item| self.user(*item)).collect()
+    }
+
     fn events(&self, item: usize) -> &[Event] {
         &self.pushes.lists[self.pushes.people[item].1]
     }
@@ -143,7 +144,8 @@ impl<'a> Push<'a> {
         let mut left = Vec::new();
         for (list, mut group) in groups {
             group.sort_by_key(|item| self.user(*item));
-            if self.is_dense(&group).await? {
+            let users = self.users(&group);
+            if self.store.is_dense(&self.collection, &users).await? {
                 group = self.add_to_group(&self.lists[list], group).await?;
             }
             left.extend(group);
@@ -151,36 +153,12 @@ impl<'a> Push<'a> {
         Ok(left)
     }
 
-    /// Returns whether these sorted users own at least a third of the stacks between them. First
-    /// checks those in the middle, which costs less.
-    async fn is_dense(&self, sorted: &[usize]) -> Result<bool> {
-        if sorted.len() < MANY {
-            return Ok(false);
-        }
-        let middle = (sorted.len() - MANY) / 2;
-        for part in [&sorted[middle..middle + MANY], sorted] {
-            let (first, last) = (self.user(part[0]), self.user(part[part.len() - 1]));
-            let (range, most) = (doc! {"$gte": first, "$lte": last}, part.len() as u64 * 3);
-            let range = doc! {"_id": range};
-            let count = self
-                .store
-                .count_matching(&self.collection, range, Some(most + 1));
-            if count.await? > most {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// Adds a list to these sorted users' stacks. Returns the users whose stacks lack entries.
     async fn add_to_group(&self, list: &Statement, mut group: Vec<usize>) -> Result<Vec<usize>> {
         let size = WEIGHT / (self.cap * list.count).max(1) as u64;
-        let parts: Vec<&[usize]> = group.chunks(size.clamp(1, TOGETHER) as usize).collect();
-        let ids = |part: &[usize]| {
-            let (first, last) = (self.user(part[0]), self.user(part[part.len() - 1]));
-            let users = RawArrayBuf::from_iter(part.iter().map(|item| self.user(*item)));
-            rawdoc! {"$gte": first, "$lte": last, "$in": users}
-        };
+        let size = size.clamp(1, TOGETHER as u64) as usize;
+        let parts: Vec<&[usize]> = group.chunks(size).collect();
+        let ids = |part: &[usize]| among(&self.users(part));
         let add = |part: usize| {
             let weight = list.weight * parts[part].len() as u64;
             (list.statement(ids(parts[part]), cstr!("multi")), weight)

@@ -23,6 +23,10 @@ use crate::store::{Error, Result};
 /// How often a cursor may be reopened without returning anything new.
 const REOPENED: u32 = 5;
 
+/// A piece ends with the document that reaches this size. Decoded, documents take about as much
+/// memory as on the wire.
+const PIECE: usize = 1 << 20;
+
 /// `_id`s per batch.
 const IDS: u32 = 10_000;
 
@@ -239,14 +243,16 @@ pub(super) fn id_of(raw: &RawDocument) -> Option<Bson> {
 }
 
 impl Mongo {
-    /// Streams the matching documents by batches, in the order of their `_id`s. A lost cursor is
-    /// reopened after the last document. A condition on `_id` must be a range of one type.
-    pub(super) fn documents(
+    /// Reads the matching documents one after another, in the order of their `_id`s, and streams
+    /// the results in pieces. A lost cursor is reopened after the last document. A condition on
+    /// `_id` must be a range of one type.
+    pub(super) fn documents<T: Send + 'static>(
         &self,
         collection: String,
         filter: Document,
         batch_size: u32,
-    ) -> BoxStream<'static, Result<Vec<RawDocumentBuf>>> {
+        read: impl Fn(&RawDocument) -> T + Send + Sync + 'static,
+    ) -> BoxStream<'static, Result<Vec<T>>> {
         let cursor = Resuming {
             store: self.clone(),
             collection,
@@ -254,12 +260,14 @@ impl Mongo {
             filter,
             last: None,
             cursor: None,
+            batch: None,
             reopened: 0,
         };
-        let next = |mut cursor: Resuming| async move {
-            Ok(cursor.next().await?.map(|documents| (documents, cursor)))
+        let next = |(mut cursor, read): (Resuming, _)| async move {
+            let piece = cursor.next(&read).await?;
+            Ok(piece.map(|piece| (piece, (cursor, read))))
         };
-        stream::try_unfold(cursor, next).boxed()
+        stream::try_unfold((cursor, read), next).boxed()
     }
 }
 
@@ -268,17 +276,23 @@ struct Resuming {
     collection: String,
     batch_size: u32,
     filter: Document,
-    /// The last document that was returned.
+    /// The last document that was read.
     last: Option<RawDocumentBuf>,
     cursor: Option<BoxStream<'static, mongodb::error::Result<RawBatch>>>,
+    /// The current batch, and how many of its documents were read.
+    batch: Option<(RawBatch, usize)>,
     /// The number of times the cursor was reopened since it last returned a document.
     reopened: u32,
 }
 
 impl Resuming {
-    async fn next(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
+    async fn next<T>(&mut self, read: &impl Fn(&RawDocument) -> T) -> Result<Option<Vec<T>>> {
         let limit = self.store.0.options.attempt;
         loop {
+            let piece = self.piece(read)?;
+            if !piece.is_empty() {
+                return Ok(Some(piece));
+            }
             let mut cursor = match self.cursor.take() {
                 Some(cursor) => cursor,
                 None => self.open().await?,
@@ -286,12 +300,7 @@ impl Resuming {
             let failure = match tokio::time::timeout(limit, cursor.try_next()).await {
                 Ok(Ok(None)) => return Ok(None),
                 Ok(Ok(Some(batch))) => {
-                    self.cursor = Some(cursor);
-                    let documents = self.read(&batch)?;
-                    if let Some(last) = documents.last() {
-                        (self.last, self.reopened) = (Some(last.clone()), 0);
-                        return Ok(Some(documents));
-                    }
+                    (self.cursor, self.batch) = (Some(cursor), Some((batch, 0)));
                     continue;
                 }
                 Ok(Err(error)) => Failure::from(error),
@@ -304,11 +313,28 @@ impl Resuming {
         }
     }
 
-    fn read(&self, batch: &RawBatch) -> Result<Vec<RawDocumentBuf>> {
+    /// Reads the next documents of the batch. Returns none at its end.
+    fn piece<T>(&mut self, read: &impl Fn(&RawDocument) -> T) -> Result<Vec<T>> {
         let corrupt = || Error::corrupt(format!("a batch of {}", self.collection), "no BSON");
+        let Some((batch, count)) = &mut self.batch else {
+            return Ok(Vec::new());
+        };
         let documents = batch.doc_slices().map_err(|_| corrupt())?.into_iter();
-        let documents = documents.map(|document| Some(document.ok()?.as_document()?.to_owned()));
-        documents.collect::<Option<_>>().ok_or_else(corrupt)
+        let (mut piece, mut last, mut size) = (Vec::new(), None, 0);
+        for document in documents.skip(*count) {
+            let document = document.ok().and_then(|document| document.as_document());
+            let document = document.ok_or_else(corrupt)?;
+            piece.push(read(document));
+            (last, size) = (Some(document), size + document.as_bytes().len());
+            if size >= PIECE {
+                break;
+            }
+        }
+        if let Some(last) = last {
+            (self.last, self.reopened) = (Some(last.to_owned()), 0);
+        }
+        *count += piece.len();
+        Ok(piece)
     }
 
     fn doing(&self) -> String {

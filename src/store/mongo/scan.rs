@@ -4,7 +4,7 @@
 //! stacks. Each cursor reads ahead in its own task, so that server and client work at the same
 //! time. A lost cursor is reopened after its last document. For few users, see [`super::windows`].
 
-use bson::{Document, RawDocumentBuf, doc};
+use bson::{Document, RawDocument, doc};
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -16,8 +16,6 @@ use crate::store::Result;
 
 /// Documents per batch. The server also ends a batch at 16 MB.
 const BATCH: u32 = 500;
-/// Documents that are decoded together. They take about as much memory as on the wire.
-const PIECE: usize = 50;
 /// The average number of entries per user above which a chunk ends early.
 const ENTRIES_EACH: usize = 50;
 
@@ -89,13 +87,9 @@ impl Mongo {
 
     /// Starts to read the stacks of one day and form. `None` if no document can match.
     fn source(&self, StackId { day, form }: StackId, after: Option<&UserId>) -> Option<Source> {
-        let batches = self.documents(day.collection(), filter(after, form)?, BATCH);
-        let documents = batches
-            .map_ok(|batch| stream::iter(batch).map(Result::Ok))
-            .try_flatten();
-        let pieces = documents.try_ready_chunks(PIECE).map_err(|failed| failed.1);
-        let decode = move |document: &RawDocumentBuf| stack_of(document, |_| Some(day));
-        let pieces = pieces.map_ok(move |piece| piece.iter().filter_map(decode).collect());
+        let read = move |document: &RawDocument| stack_of(document, |_| Some(day));
+        let pieces = self.documents(day.collection(), filter(after, form)?, BATCH, read);
+        let pieces = pieces.map_ok(|piece| piece.into_iter().flatten().collect());
         // The task ends at the end of the data, at an error, or when the receiver is dropped.
         let (give, ahead) = mpsc::channel(0);
         tokio::spawn(pieces.map(Ok).forward(give));

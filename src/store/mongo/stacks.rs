@@ -4,15 +4,18 @@
 //! `$addToSet`, so any process may send a statement again. [`super::push`] appends entries;
 //! [`super::scan`] and [`super::windows`] read stacks.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf, doc, rawdoc};
 use futures::stream::BoxStream;
 
 use super::bulk::{Verb, defect};
 use super::codec::{flushed_document, mailed_document};
-use super::patience::NAMESPACE_EXISTS;
+use super::patience::{NAMESPACE_EXISTS, is_too_slow};
 use super::push::Push;
 use super::reads::at_once;
+use super::windows::{MANY, TOGETHER, among};
 use super::{Mongo, object_id};
 use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, StackId, UserId, Window};
 use crate::store::{Error, NewMarker, Pushed, Pushes, Result, Stacks};
@@ -101,8 +104,9 @@ impl Mongo {
     /// Appends markers to the stacks of one day. Returns the stacks that could not take one.
     async fn mark_day(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
         let day = entries[0].0.day;
-        let statements = entries.iter().map(|entry| appending(*entry));
         let (name, mut bad) = (day.collection(), Vec::new());
+        let entries = self.mark_together(&name, entries).await?;
+        let statements = entries.iter().map(|entry| appending(*entry));
         let outcome = self.write(Verb::Update, &name, statements).await?;
         for refused in outcome.refused {
             let user = user_of(entries[refused.item].1).clone();
@@ -112,6 +116,58 @@ impl Mongo {
             }
         }
         Ok(bad)
+    }
+
+    /// Appends equal markers with one statement for many users, if few other stacks lie between
+    /// theirs. Returns the other entries. As in [`super::push`], this costs the server less.
+    async fn mark_together<'e>(
+        &self,
+        name: &str,
+        entries: &[NewEntry<'e>],
+    ) -> Result<Vec<NewEntry<'e>>> {
+        if entries.len() < MANY || self.is_routed().await? {
+            return Ok(entries.to_vec());
+        }
+        let (mut groups, mut left) = (HashMap::<_, Vec<NewEntry<'e>>>::new(), Vec::new());
+        for entry in entries {
+            match entry {
+                (stack, NewMarker::Flushed { marker, .. }, n) if stack.form == Form::Text => {
+                    groups.entry((*marker, *n)).or_default().push(*entry);
+                }
+                _ => left.push(*entry),
+            }
+        }
+        let users = |part: &[NewEntry<'e>]| -> Vec<&'e str> {
+            part.iter().map(|entry| user_of(entry.1).as_str()).collect()
+        };
+        for ((marker, n), mut group) in groups {
+            group.sort_by_key(|entry| user_of(entry.1));
+            if !self.is_dense(name, &users(&group)).await? {
+                left.extend(group);
+                continue;
+            }
+            let parts: Vec<&[NewEntry<'e>]> = group.chunks(TOGETHER).collect();
+            let statements = parts.iter().map(|part| {
+                let add = rawdoc! {"$addToSet": {"events": flushed_document(marker, n)}};
+                rawdoc! {"q": {"_id": among(&users(part))}, "u": add, "multi": true}
+            });
+            let outcome = match self.write(Verb::Update, name, statements).await {
+                // A shared statement cannot be split.
+                Err(error) if is_too_slow(&error) => {
+                    left.extend(group);
+                    continue;
+                }
+                outcome => outcome?,
+            };
+            for refused in outcome.refused {
+                match defect(&refused.failure) {
+                    // Statements of single users show whose stack it is.
+                    Some(_) => left.extend(parts[refused.item]),
+                    None => return Err(Error::database(outcome.doing, refused.failure)),
+                }
+            }
+        }
+        Ok(left)
     }
 
     /// Creates a clustered day collection before the first write to it. An existing one keeps its

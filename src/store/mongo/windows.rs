@@ -12,7 +12,8 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use bson::raw::RawArrayBuf;
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc, rawdoc};
 
 use super::bulk::Replacement;
 use super::codec::RawStack;
@@ -25,8 +26,11 @@ use crate::store::record::read_bson;
 use crate::store::record::small::InboxRecord;
 use crate::store::{Days, Inboxes, Result};
 
-/// The number of users from which one command for each day costs less than one for each user.
-const MANY: usize = 16;
+/// The number of users from which one command for each day costs less than one for each user, and
+/// one update for many users less than one for each.
+pub(super) const MANY: usize = 16;
+/// The maximum number of users of such an update.
+pub(super) const TOGETHER: usize = 250;
 /// The number of single users that are looked up at the same time.
 const AT_ONCE: usize = 8;
 /// The number of days on which many users are looked up at the same time.
@@ -114,7 +118,7 @@ impl Mongo {
         }));
         let documents = self.aggregate(Some(&first), pipeline).await?;
         let day = |stack: &RawStack<'_>| days.get(stack.number("day")? as usize).copied();
-        let read = |document| stack_of(document, day);
+        let read = |document: &RawDocumentBuf| stack_of(document, day);
         Ok(documents.iter().filter_map(read).collect())
     }
 
@@ -138,7 +142,7 @@ impl Mongo {
             doc! {"$replaceRoot": {"newRoot": "$stack"}},
         ];
         let documents = self.aggregate(None, pipeline).await?;
-        let read = |document| stack_of(document, |_| Some(day));
+        let read = |document: &RawDocumentBuf| stack_of(document, |_| Some(day));
         Ok(documents.iter().filter_map(read).collect())
     }
 
@@ -150,22 +154,13 @@ impl Mongo {
         day: Day,
         people: &[UserId],
     ) -> Result<Option<Vec<(UserId, Stack)>>> {
-        if people.len() < MANY {
-            return Ok(None);
-        }
-        let mut sorted: Vec<&UserId> = people.iter().collect();
+        let mut sorted: Vec<&str> = people.iter().map(UserId::as_str).collect();
         sorted.sort_unstable();
-        let range = |part: &[&UserId]| {
-            let (first, last) = (part[0].as_str(), part[part.len() - 1].as_str());
-            doc! {"_id": {"$gte": first, "$lte": last}}
-        };
-        let (name, middle) = (day.collection(), (sorted.len() - MANY) / 2);
-        let sample = range(&sorted[middle..middle + MANY]);
-        let most = 3 * MANY as u64;
-        if self.count_matching(&name, sample, Some(most + 1)).await? > most {
+        let name = day.collection();
+        if sorted.len() < MANY || !self.own_range(&name, middle(&sorted)).await? {
             return Ok(None);
         }
-        let most = 3 * people.len();
+        let most = OWN * people.len();
         let found = self.find(&name, range(&sorted)).limit(most + 1).raw();
         let found = found.await?;
         if found.len() > most {
@@ -176,6 +171,21 @@ impl Mongo {
         Ok(Some(
             read.filter(|(user, _)| requested.contains(user)).collect(),
         ))
+    }
+
+    /// Returns whether these sorted users own enough of the stacks between them for one update of
+    /// all. First checks those in the middle, which costs less.
+    pub(super) async fn is_dense(&self, day: &str, sorted: &[&str]) -> Result<bool> {
+        Ok(sorted.len() >= MANY
+            && self.own_range(day, middle(sorted)).await?
+            && self.own_range(day, sorted).await?)
+    }
+
+    /// Returns whether these sorted users own at least a third of the stacks between them.
+    async fn own_range(&self, day: &str, sorted: &[&str]) -> Result<bool> {
+        let most = (OWN * sorted.len()) as u64;
+        let count = self.count_matching(day, range(sorted), Some(most + 1));
+        Ok(count.await? <= most)
     }
 
     /// Returns whether any stack of this day has an ObjectId as `_id`, if one of these users could
@@ -189,6 +199,29 @@ impl Mongo {
         let found = self.find(&day.collection(), filter).limit(1).ids();
         Ok(!found.await?.is_empty())
     }
+}
+
+/// The most stacks that are read in a range, for each requested one.
+const OWN: usize = 3;
+
+/// Returns the users in the middle of these, which are at least [`MANY`].
+fn middle<'a, 'u>(sorted: &'a [&'u str]) -> &'a [&'u str] {
+    let start = (sorted.len() - MANY) / 2;
+    &sorted[start..start + MANY]
+}
+
+/// Returns the filter for the stacks from the first of these sorted users to the last.
+fn range(sorted: &[&str]) -> Document {
+    let (first, last) = (sorted[0], sorted[sorted.len() - 1]);
+    doc! {"_id": {"$gte": first, "$lte": last}}
+}
+
+/// Returns the condition on `_id` for these sorted users. `$in` alone reads the whole clustered
+/// collection on MongoDB 6.0.
+pub(super) fn among(sorted: &[&str]) -> RawDocumentBuf {
+    let (first, last) = (sorted[0], sorted[sorted.len() - 1]);
+    let users = RawArrayBuf::from_iter(sorted.iter().copied());
+    rawdoc! {"$gte": first, "$lte": last, "$in": users}
 }
 
 /// Returns pipelines that read a user's stack of each day and add the index of the day.
@@ -213,7 +246,7 @@ fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
 
 /// Returns `None` if the document has no readable owner.
 pub(super) fn stack_of(
-    document: &RawDocumentBuf,
+    document: &RawDocument,
     day: impl Fn(&RawStack<'_>) -> Option<Day>,
 ) -> Option<(UserId, Stack)> {
     let stack = RawStack::read(document.as_bytes()).ok()??;

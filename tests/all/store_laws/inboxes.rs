@@ -82,8 +82,8 @@ pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
     let mut stacks = Vec::new();
     for name in names {
         let person = user(name);
-        let feed = store.feed(window(), &person).await.unwrap();
         let each = std::slice::from_ref(&person);
+        let feed = store.feeds(window(), each).await.unwrap().remove(0);
         let windows = store.windows(window(), each).await.unwrap();
         let users = store.users(each).await.unwrap();
         let parts = FeedParts {
@@ -97,7 +97,8 @@ pub async fn a_feed_equals_the_separate_reads_of_its_parts(store: Fresh) {
     assert_eq!(stacks, [3, 2, 2, 1]);
 
     let long_ago = Window::ending(today().back(365), 7);
-    let feed = store.feed(long_ago, &user("ada")).await.unwrap();
+    let feed = store.feeds(long_ago, &[user("ada")]).await.unwrap();
+    let feed = &feed[0];
     assert_eq!(feed.person.stacks, []);
     assert_eq!(feed.inbox, load_inbox(&store, "ada").await);
 }
