@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::exit::{Exit, explain_failure};
-use super::screen::Screen;
-use super::table::Ink;
+use super::session::Session;
 use super::words;
-use crate::app::App;
+use crate::app::Access;
 use crate::engine::archive::{Request, part_of};
 use crate::wire::transfer::{DayFate, DayReport};
 
@@ -22,23 +21,26 @@ use crate::wire::transfer::{DayFate, DayReport};
 pub(super) struct Args {
     /// Drop days older than this [default: archive.keep, 30d]
     #[arg(long, value_name = "DURATION")]
-    pub keep: Option<String>,
+    keep: Option<String>,
     /// Export each day to a file in this folder and verify it before the day is dropped
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
     /// Show what would be dropped, and change nothing
     #[arg(long)]
-    pub dry_run: bool,
+    dry_run: bool,
     /// Also drop protected days, but never days in the window
     #[arg(long)]
     force: bool,
-    /// Answer in JSON, one line per day
-    #[arg(long)]
-    json: bool,
 }
 
 impl Args {
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let access = match self.dry_run {
+            true => Access::Read,
+            false => Access::Write,
+        };
+        session.set("archive.keep", self.keep.as_ref());
+        let (app, screen) = (session.open(access).await?, &mut *session.screen);
         let request = Request {
             keep: app.config.archive_keep,
             export: self.export.clone(),
@@ -50,13 +52,13 @@ impl Args {
         let ended = app.archive().run(&request, &bar, &mut days).await;
         drop(bar);
         for day in &days {
-            if self.json {
-                screen.json(day)?;
-            } else if let Some(what) = self.fate(screen, day) {
+            if !screen.answer(day)?
+                && let Some(what) = self.fate(day)
+            {
                 screen.line(format!("{}  {what}", day.day.start().date_naive()))?;
             }
         }
-        if !self.json {
+        if !screen.is_json {
             screen.line(self.summary(&days))?;
         }
         ended?;
@@ -70,25 +72,24 @@ impl Args {
     }
 
     /// Returns the line for a day. Days that are too young or in the window are only counted.
-    fn fate(&self, screen: &Screen, report: &DayReport) -> Option<String> {
+    fn fate(&self, report: &DayReport) -> Option<String> {
         let stacks = words::count(report.stacks, "stack", "stacks");
-        let kept = screen.ink(Ink::Warning, "kept:");
         Some(match &report.fate {
             DayFate::InWindow | DayFate::Young => return None,
             DayFate::Busy => {
-                format!("{kept} a fan-out still writes to it (tidings worker --once finishes it)")
+                "kept: a fan-out still writes to it (tidings worker --once finishes it)".to_owned()
             }
             DayFate::Unmailed { people, events } => format!(
-                "{kept} {} should have been mailed {} (--force drops it all the same)",
+                "kept: {} should have been mailed {} (--force drops it all the same)",
                 words::people(*people),
                 words::events(*events)
             ),
-            DayFate::Held => format!("{kept} another process archives or restores it"),
+            DayFate::Held => "kept: another process archives or restores it".to_owned(),
             DayFate::Changed => {
-                format!("{kept} it was written to meanwhile; it goes the next time")
+                "kept: it was written to meanwhile; it goes the next time".to_owned()
             }
             DayFate::Failed { why } => {
-                format!("{} {why}", screen.ink(Ink::Warning, "failed, stands:"))
+                format!("failed, stands: {why}")
             }
             DayFate::Dropped { file } => {
                 let (dropped, to) = match self.dry_run {
@@ -152,13 +153,11 @@ pub(super) struct RestoreArgs {
     /// Files to restore, such as notifications_20140422.ndjson.zst
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Answer in JSON, one line per file
-    #[arg(long)]
-    json: bool,
 }
 
 impl RestoreArgs {
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let archive = app.archive();
         let (mut good, mut bad) = (0, 0);
         // Later parts of a day are appended to earlier ones, so their order matters.
@@ -174,9 +173,7 @@ impl RestoreArgs {
                 }
             };
             good += 1;
-            if self.json {
-                screen.json(&summary)?;
-            } else {
+            if !screen.answer(&summary)? {
                 let stacks = words::count(summary.stacks, "stack", "stacks");
                 let day = summary.day.start().date_naive();
                 screen.line(format!("{day}  restored, {stacks}"))?;

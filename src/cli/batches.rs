@@ -4,6 +4,7 @@ use clap::{Args as Arguments, Subcommand};
 
 use super::exit::{Exit, Usage};
 use super::screen::Screen;
+use super::session::Session;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::app::{Access, App};
@@ -23,8 +24,18 @@ use crate::wire::batch::{BatchView, LeadView};
 pub(super) struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
-    #[command(flatten)]
-    list: List,
+    /// Only batches of this user
+    #[arg(long, value_name = "USER")]
+    user: Option<UserId>,
+    /// Only batches with this key, such as type:Comment or key:acme
+    #[arg(long, value_name = "KEY")]
+    key: Option<BatchKey>,
+    /// Only batches in this state: open, closing, closed or canceled
+    #[arg(long, value_name = "STATE")]
+    state: Option<BatchState>,
+    /// Maximum number of batches
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
 }
 
 const AFTER_HELP: &str = "\
@@ -35,15 +46,8 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List batches, newest first
-    List(List),
     /// Show a batch and its events
-    Show {
-        id: Id,
-        /// Answer in JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Show { id: Id },
     /// Close open batches now
     ///
     /// They accept no more events, and a worker sends them in its next round.
@@ -66,58 +70,28 @@ enum Verb {
         kind: EventType,
         #[arg(required = true, value_name = "OBJECT")]
         objects: Vec<ObjectId>,
-        /// Answer in JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
-#[derive(Debug, Arguments)]
-struct List {
-    /// Only batches of this user
-    #[arg(long, value_name = "USER")]
-    user: Option<UserId>,
-    /// Only batches with this key, such as type:Comment or key:acme
-    #[arg(long, value_name = "KEY")]
-    key: Option<BatchKey>,
-    /// Only batches in this state: open, closing, closed or canceled
-    #[arg(long, value_name = "STATE")]
-    state: Option<BatchState>,
-    /// Maximum number of batches
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
 impl Args {
-    pub(super) fn access(&self) -> Access {
-        match &self.verb {
-            None | Some(Verb::List(_) | Verb::Show { .. }) => Access::Read,
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let access = match &self.verb {
+            None | Some(Verb::Show { .. }) => Access::Read,
             Some(_) => Access::Write,
-        }
-    }
-
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        };
+        let (app, screen) = (session.open(access).await?, &mut *session.screen);
         match &self.verb {
-            None => self.list.run(app, screen).await,
-            Some(Verb::List(list)) => list.run(app, screen).await,
-            Some(Verb::Show { id, json }) => show(*id, *json, app, screen).await,
-            Some(Verb::Close { ids }) => end(ids, End::Close, app, screen).await,
-            Some(Verb::Cancel { ids }) => end(ids, End::Cancel, app, screen).await,
-            Some(Verb::TakeOut {
-                kind,
-                objects,
-                json,
-            }) => {
+            None => self.list(&app, screen).await,
+            Some(Verb::Show { id }) => show(*id, &app, screen).await,
+            Some(Verb::Close { ids }) => end(ids, End::Close, &app, screen).await,
+            Some(Verb::Cancel { ids }) => end(ids, End::Cancel, &app, screen).await,
+            Some(Verb::TakeOut { kind, objects }) => {
                 let policies = &app.config.policies;
                 let objects = objects.iter().cloned();
                 let objects = objects.map(|object| policies.object_id(kind, object));
                 let objects: Vec<ObjectId> = objects.collect();
                 let out = app.batches().remove_events(kind, &objects, None).await?;
-                if *json {
-                    screen.json(&out)?;
+                if screen.answer(&out)? {
                     return Ok(Exit::Done);
                 }
                 let events = words::events(out.removed);
@@ -127,10 +101,8 @@ impl Args {
             }
         }
     }
-}
 
-impl List {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let filter = BatchFilter {
             user: self.user.clone(),
             key: self.key.clone(),
@@ -142,9 +114,8 @@ impl List {
         let more = words::more(found.len(), limit, "--user, --key or --state");
         found.truncate(limit);
         let views = book.views(found).await?;
-        match self.json {
-            true => screen.json(&views)?,
-            false => screen.list(&table(&views), more)?,
+        if !screen.answer(&views)? {
+            screen.list(&table(&views), more)?;
         }
         Ok(Exit::Done)
     }
@@ -154,14 +125,10 @@ fn no_such(id: Id) -> Usage {
     Usage::new(format!("there is no batch {id}")).instead("tidings batches, which lists them")
 }
 
-async fn show(id: Id, json: bool, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+async fn show(id: Id, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
     let book = app.batches();
     let found = book.batch(id).await?;
-    let view = book.view(found.ok_or_else(|| no_such(id))?).await?;
-    match json {
-        true => screen.json(&view)?,
-        false => screen.pretty(&view)?,
-    }
+    screen.pretty(&book.view(found.ok_or_else(|| no_such(id))?).await?)?;
     Ok(Exit::Done)
 }
 
@@ -222,26 +189,23 @@ pub(super) fn note_not_kept(screen: &mut Screen, out: RemovedEvents) -> std::io:
 }
 
 /// Returns the table of batches with the outcomes of their emails.
-pub(super) fn table(views: &[BatchView]) -> Table {
-    let mut table = Table::new([
-        Column("closes (UTC)", Ink::Faint, Fit::Full),
-        Column("state", Ink::Strong, Fit::Full),
-        Column("events", Ink::Plain, Fit::Number),
-        Column("person", Ink::Plain, Fit::Cut),
-        Column("key", Ink::Plain, Fit::Cut),
-        Column("batch", Ink::Plain, Fit::Full),
-        Column("mail", Ink::Plain, Fit::Cut),
-    ]);
-    for view in views {
-        table.row([
-            words::minute(view.closes_at),
-            view.state.as_str().to_owned(),
-            words::number(view.events()),
-            view.user.to_string(),
-            view.key.clone(),
-            view.id.to_string(),
-            mail(view),
-        ]);
-    }
-    table
+fn table(views: &[BatchView]) -> Table {
+    Table::new(
+        views,
+        &[
+            Column("closes (UTC)", Ink::Faint, Fit::Full, |view| {
+                words::minute(view.closes_at)
+            }),
+            Column("state", Ink::Strong, Fit::Full, |view| {
+                view.state.as_str().to_owned()
+            }),
+            Column("events", Ink::Plain, Fit::Number, |view| {
+                words::number(view.events())
+            }),
+            Column("person", Ink::Plain, Fit::Cut, |view| view.user.to_string()),
+            Column("key", Ink::Plain, Fit::Cut, |view| view.key.clone()),
+            Column("batch", Ink::Plain, Fit::Full, |view| view.id.to_string()),
+            Column("mail", Ink::Plain, Fit::Cut, |view| mail(view)),
+        ],
+    )
 }

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand};
 
 use super::exit::{Exit, Usage};
-use super::harmless;
 use super::screen::Screen;
+use super::session::Session;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::app::{Access, App, TemplateUse};
@@ -39,9 +39,6 @@ pub(super) struct Args {
     /// Maximum number of emails
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,7 +46,10 @@ enum Verb {
     /// Show an email: its history, content and provider report
     ///
     /// Objects are shown as they are now, and unsubscribe links do not work.
-    Show(Show),
+    Show {
+        /// The delivery, such as digest:mara:weekly:2014-W17
+        id: String,
+    },
     /// Settle unknown outcomes: of one email, one call, a period, or all
     ///
     /// `sent`: the emails were sent. `failed`: they were not, and the next run or a worker sends
@@ -65,27 +65,18 @@ enum Verb {
 }
 
 impl Args {
-    pub(super) fn access(&self) -> Access {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (access, templates) = match &self.verb {
+            None => (Access::Read, TemplateUse::Fallback),
+            Some(Verb::Show { .. }) => (Access::Read, TemplateUse::Required),
+            Some(Verb::Settle(_) | Verb::Retry(_)) => (Access::Write, TemplateUse::BuiltIn),
+        };
+        let app = session.open_with(access, templates).await?;
         match &self.verb {
-            None | Some(Verb::Show(_)) => Access::Read,
-            Some(Verb::Settle(_) | Verb::Retry(_)) => Access::Write,
-        }
-    }
-
-    pub(super) fn templates(&self) -> TemplateUse {
-        match &self.verb {
-            Some(Verb::Show(_)) => TemplateUse::Required,
-            None => TemplateUse::Fallback,
-            Some(Verb::Settle(_) | Verb::Retry(_)) => TemplateUse::BuiltIn,
-        }
-    }
-
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        match &self.verb {
-            None => self.list(app, screen).await,
-            Some(Verb::Show(show)) => show.run(app, screen).await,
-            Some(Verb::Settle(settle)) => settle.run(app, screen).await,
-            Some(Verb::Retry(retry)) => retry.run(app, screen).await,
+            None => self.list(&app, session.screen).await,
+            Some(Verb::Show { id }) => show(id, &app, session.screen).await,
+            Some(Verb::Settle(settle)) => settle.run(&app, session.screen).await,
+            Some(Verb::Retry(retry)) => retry.run(&app, session.screen).await,
         }
     }
 
@@ -111,15 +102,11 @@ impl Args {
                 subject: story.mail.map(|mail| mail.subject),
             });
         }
-        if self.json {
-            screen.json(&listed)?;
-            return Ok(Exit::Done);
+        if !screen.answer(&listed)? {
+            let rows = listed.iter();
+            let rows = rows.map(|listed| (&listed.row, listed.subject.as_deref()));
+            screen.list(&table(rows), more)?;
         }
-        let mut table = head();
-        for Listed { row, subject } in &listed {
-            add(&mut table, row, subject.as_deref());
-        }
-        screen.list(&table, more)?;
         Ok(Exit::Done)
     }
 }
@@ -132,35 +119,36 @@ async fn story(app: &App, row: Delivery) -> anyhow::Result<Story> {
     Ok(story)
 }
 
-/// Returns the table of emails and their outcomes.
-pub(super) fn table(rows: &[DeliveryRow]) -> Table {
-    let mut table = head();
-    rows.iter().for_each(|row| add(&mut table, row, None));
-    table
-}
-
-fn head() -> Table {
-    Table::new([
-        Column("emails (UTC)", Ink::Faint, Fit::Full),
-        Column("state", Ink::Strong, Fit::Full),
-        Column("events", Ink::Plain, Fit::Number),
-        Column("tried", Ink::Plain, Fit::SpareNumber),
-        Column("delivery", Ink::Plain, Fit::Full),
-        Column("subject", Ink::Plain, Fit::Cut),
-        Column("because", Ink::Plain, Fit::Cut),
-    ])
-}
-
-fn add(table: &mut Table, row: &DeliveryRow, subject: Option<&str>) {
-    table.row([
-        words::minute(row.settled.or(row.tried).unwrap_or(row.created)),
-        words::delivery_state(row),
-        words::number(u64::from(row.items)),
-        words::number(u64::from(row.attempts)),
-        row.id.to_string(),
-        subject.unwrap_or_default().to_owned(),
-        row.reason.clone().unwrap_or_default(),
-    ]);
+/// Returns the table of emails, their outcomes and their subjects.
+pub(super) fn table<'a>(
+    rows: impl IntoIterator<Item = (&'a DeliveryRow, Option<&'a str>)>,
+) -> Table {
+    Table::new(
+        rows,
+        &[
+            Column("emails (UTC)", Ink::Faint, Fit::Full, |(row, _)| {
+                words::minute(row.settled.or(row.tried).unwrap_or(row.created))
+            }),
+            Column("state", Ink::Strong, Fit::Full, |(row, _)| {
+                words::delivery_state(row)
+            }),
+            Column("events", Ink::Plain, Fit::Number, |(row, _)| {
+                words::number(row.items.into())
+            }),
+            Column("tried", Ink::Plain, Fit::Number, |(row, _)| {
+                words::number(row.attempts.into())
+            }),
+            Column("delivery", Ink::Plain, Fit::Full, |(row, _)| {
+                row.id.to_string()
+            }),
+            Column("subject", Ink::Plain, Fit::Cut, |(_, subject)| {
+                subject.unwrap_or_default().to_owned()
+            }),
+            Column("because", Ink::Plain, Fit::Cut, |(row, _)| {
+                row.reason.clone().unwrap_or_default()
+            }),
+        ],
+    )
 }
 
 /// Formats a number of emails in the output of `settle` and `retry`.
@@ -183,9 +171,6 @@ struct Retry {
     /// With --all: only emails to this user
     #[arg(long, value_name = "USER", requires = "all")]
     user: Option<UserId>,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl Retry {
@@ -197,8 +182,7 @@ impl Retry {
         };
         let bad = (retried.busy.len() + retried.not_failed.len()) as u64;
         let exit = Exit::of(retried.again, bad);
-        if self.json {
-            screen.json(&retried)?;
+        if screen.answer(&retried)? {
             return Ok(exit);
         }
         screen.line(match retried.again {
@@ -284,30 +268,18 @@ impl Settle {
     }
 }
 
-#[derive(Debug, Arguments)]
-struct Show {
-    /// The delivery, such as digest:mara:weekly:2014-W17
-    id: String,
-    /// Answer in JSON, including the HTML part
-    #[arg(long)]
-    json: bool,
-}
-
-impl Show {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let id = DeliveryId::stored(self.id.as_str());
-        let Some(row) = app.deliveries().get(&id).await? else {
-            return Err(Usage::new(format!("there is no delivery {id}"))
-                .instead("tidings deliveries, which lists them")
-                .into());
-        };
-        let story = story(app, row).await?;
-        match self.json {
-            true => screen.json(&story)?,
-            false => show_story(&story, screen)?,
-        }
-        Ok(Exit::Done)
+async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let id = DeliveryId::stored(id);
+    let Some(row) = app.deliveries().get(&id).await? else {
+        return Err(Usage::new(format!("there is no delivery {id}"))
+            .instead("tidings deliveries, which lists them")
+            .into());
+    };
+    let story = story(app, row).await?;
+    if !screen.answer(&story)? {
+        show_story(&story, screen)?;
     }
+    Ok(Exit::Done)
 }
 
 /// Returns the history of a delivery, one row per step.
@@ -336,8 +308,11 @@ fn history(story: &Story) -> Table {
 fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     let row = &story.row;
     let to = words::list([Some(row.user.to_string()), story.to.clone()]);
-    let id = screen.ink(Ink::Strong, &row.id);
-    screen.line(format!("{id}  {}  to {to}", words::delivery_state(row)))?;
+    screen.line(format!(
+        "{}  {}  to {to}",
+        row.id,
+        words::delivery_state(row)
+    ))?;
     screen.table(&history(story))?;
     screen.line("")?;
     let Some(mail) = &story.mail else {
@@ -349,10 +324,9 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
         DeliveryState::Pending => "The mail, if it left now, with objects as they are now:",
         _ => "The mail, as it was built from what it covers, with objects as they are now:",
     };
-    screen.line(screen.ink(Ink::Faint, head))?;
-    screen.line(screen.ink(Ink::Strong, format!("  {}", mail.subject)))?;
-    // An isolated name can be wrapped, so its isolates may be balanced only across several lines.
-    for line in harmless::lines(mail.text.trim_end()).lines() {
+    screen.line(head)?;
+    screen.line(format!("  {}", mail.subject))?;
+    for line in mail.text.trim_end().lines() {
         screen.line(format!("  {line}").trim_end())?;
     }
     let (sent, now) = (u64::from(row.items), mail.events());

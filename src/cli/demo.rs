@@ -11,14 +11,14 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use clap::Args as Arguments;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
 use super::exit::{Exit, Usage};
 use super::screen::Screen;
-use super::table::Ink;
+use super::session::Session;
 use crate::app::{Access, App};
 use crate::clock::{Clock, Ids, ManualClock, SystemClock};
-use crate::config::{Config, Sources};
+use crate::config::{Config, LogFormat, Sources};
 use crate::demo::folder::{self, Foreign, Served};
 use crate::domain::Delivery;
 use crate::engine::delivery::deliveries::Only;
@@ -37,13 +37,17 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, screen: &mut Screen, run: Run) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>, run: Run) -> anyhow::Result<Exit> {
+        session.refuse_store(OWN_STORE)?;
+        session.start_log(LogFormat::Text);
         enter(&self.dir, None, "tidings demo")?;
-        tell(screen, run, &self.dir, SystemClock.now()).await?;
+        tell(session.screen, run, &self.dir, SystemClock.now()).await?;
         Ok(Exit::Done)
     }
 }
 
+/// Why a demo rejects `--store`.
+pub(super) const OWN_STORE: &str = "a demo has a store of its own";
 /// The default folder.
 pub(super) const DIR: &str = "tidings-demo";
 
@@ -69,7 +73,7 @@ pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow
 
 /// Runs a command line of tidings with this app.
 pub(super) type Run =
-    for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> BoxFuture<'a, anyhow::Result<Exit>>;
+    for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> LocalBoxFuture<'a, anyhow::Result<Exit>>;
 
 const SCRIPT: &str = include_str!("../demo/data/story.txt");
 /// The number of lines of an email that the story shows.
@@ -94,7 +98,6 @@ async fn tell(
     let store = open_store(&config, Access::Create).await?;
     let (mailer, ids) = (Arc::new(outbox(&config)), Arc::new(Ids::random()));
     let app = App::assemble(config, store, mailer, clock.clone(), ids)?;
-    screen.without_bars();
     let mut story = Story {
         screen,
         run,
@@ -103,8 +106,7 @@ async fn tell(
         now,
         chapter: 0,
     };
-    let title = story.screen.ink(Ink::Strong, "tidings");
-    story.screen.line(format!("{title}  feeds and digests"))?;
+    story.screen.line("tidings  feeds and digests")?;
     story.screen.line("")?;
     for line in SCRIPT.lines() {
         story
@@ -127,7 +129,10 @@ struct Story<'a> {
 impl Story<'_> {
     async fn step(&mut self, line: &str, dir: &Path) -> anyhow::Result<()> {
         match line.split_once(' ') {
-            Some(("#", title)) => self.begin_chapter(title),
+            Some(("#", title)) => {
+                self.chapter += 1;
+                Ok(self.screen.line(format!("{}  {title}", self.chapter))?)
+            }
             Some(("$", command)) => self.show(command).await,
             Some(("%", command)) => run(self.run, command, &self.app, &mut Screen::nowhere()).await,
             Some(("+", minutes)) => {
@@ -142,8 +147,7 @@ impl Story<'_> {
             Some(("=", user)) => {
                 let row = self.latest(user).await?;
                 let page = dir.join(outbox(&self.app.config).page(&row.id));
-                let page = self.screen.ink(Ink::Accent, page.display());
-                Ok(self.screen.line(format!("   {page}"))?)
+                Ok(self.screen.line(format!("   {}", page.display()))?)
             }
             _ => {
                 let line = line.replace("{dir}", &dir.display().to_string());
@@ -152,21 +156,12 @@ impl Story<'_> {
         }
     }
 
-    fn begin_chapter(&mut self, title: &str) -> anyhow::Result<()> {
-        self.chapter += 1;
-        let number = self.screen.ink(Ink::Faint, self.chapter);
-        let title = self.screen.ink(Ink::Strong, title);
-        Ok(self.screen.line(format!("{number}  {title}"))?)
-    }
-
     /// Prints a command, runs it, and prints its output.
     async fn show(&mut self, command: &str) -> anyhow::Result<()> {
-        let prompt = self.screen.ink(Ink::Faint, "$");
-        let typed = self.screen.ink(Ink::Accent, command);
-        self.screen.line(format!("   {prompt} {typed}"))?;
-        let indent = self.screen.indent("     ".to_owned());
+        self.screen.line(format!("   $ {command}"))?;
+        self.screen.indent = "     ";
         let ended = run(self.run, command, &self.app, self.screen).await;
-        self.screen.indent(indent);
+        self.screen.indent = "";
         ended
     }
 
@@ -174,10 +169,9 @@ impl Story<'_> {
         let row = self.latest(user).await?;
         let email = self.app.compose().story(row).await?.mail;
         let text = email.context("the email cannot be shown")?.text;
-        let bar = self.screen.ink(Ink::Faint, "│");
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         for line in lines.take(EXCERPT).chain(["…"]) {
-            self.screen.line(format!("     {bar} {line}"))?;
+            self.screen.line(format!("     │ {line}"))?;
         }
         Ok(())
     }

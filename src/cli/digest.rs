@@ -10,11 +10,10 @@ use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::exit::{Exit, Usage, causes};
-use super::process::Stop;
-use super::screen::Screen;
+use super::session::Session;
 use super::words;
 use super::work::{FanOutEnd, Waits, backlog_lines};
-use crate::app::App;
+use crate::app::{Access, App};
 use crate::domain::{Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
 use crate::private;
@@ -39,7 +38,7 @@ pub(super) struct Args {
     cadence: Option<String>,
     /// Count the emails that would be sent, also of open batches, and write nothing
     #[arg(long)]
-    pub dry_run: bool,
+    dry_run: bool,
     /// With --dry-run: write an HTML page with the counts, the sizes and sample emails
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     report: Option<PathBuf>,
@@ -65,18 +64,16 @@ pub(super) struct Args {
     /// period
     #[arg(long)]
     now: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl Args {
-    pub(super) async fn run(
-        &self,
-        app: &App,
-        screen: &mut Screen,
-        stop: &Stop,
-    ) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let access = match self.dry_run {
+            true => Access::Read,
+            false => Access::Write,
+        };
+        let (app, stop) = session.open_to_send(access).await?;
+        let (app, screen) = (&app, &mut *session.screen);
         let now = app.context.clock.now();
         if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
             let what = format!(
@@ -160,16 +157,15 @@ impl Args {
                 .with_context(|| format!("writing the report {}", path.display()))?;
             lines.push(format!("report: {}", path.display()));
         }
-        if self.json {
-            screen.json(&DigestRun {
-                at,
-                dry_run: self.dry_run,
-                page,
-                mails_waiting: waits.waiting(),
-                bad_fanouts: &fanned_out.done.bad_fanouts,
-                report: &report,
-            })?;
-        } else {
+        let run = DigestRun {
+            at,
+            dry_run: self.dry_run,
+            page,
+            mails_waiting: waits.waiting(),
+            bad_fanouts: &fanned_out.done.bad_fanouts,
+            report: &report,
+        };
+        if !screen.answer(&run)? {
             lines.iter().try_for_each(|line| screen.line(line))?;
         }
         waits.show(&report.mails, &fanned_out, screen)?;

@@ -8,8 +8,8 @@ use chrono::TimeDelta;
 use clap::Args as Arguments;
 
 use super::exit::Exit;
-use super::options::Global;
 use super::screen::Screen;
+use super::session::Session;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::clock::SystemClock;
@@ -38,9 +38,6 @@ pub(super) struct Args {
     /// DNS server to use instead of this machine's, such as 9.9.9.9 or 127.0.0.1:5353
     #[arg(long, value_name = "ADDRESS", value_parser = nameserver)]
     nameserver: Option<SocketAddr>,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// The port of DNS servers.
@@ -62,9 +59,9 @@ fn nameserver(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Args {
-    pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let mut lost = false;
-        let findings = match global.load(Vec::new()) {
+        let findings = match session.load() {
             Ok(config) => {
                 let options = DoctorOptions {
                     timeout: self.timeout,
@@ -79,11 +76,12 @@ impl Args {
         };
         let worst = findings.iter().map(|finding| finding.severity).max();
         let severity = worst.unwrap_or(Severity::Ok);
-        if self.json {
-            let findings = &findings;
-            screen.json(&Diagnosis { severity, findings })?;
-        } else {
-            show(&findings, screen)?;
+        let diagnosis = Diagnosis {
+            severity,
+            findings: &findings,
+        };
+        if !session.screen.answer(&diagnosis)? {
+            show(&findings, session.screen)?;
         }
         Ok(match severity {
             // There is neither a configuration nor a database here.
@@ -108,7 +106,7 @@ fn unreadable(problems: &Problems) -> Vec<Finding> {
 }
 
 /// The severities in the order of the summary: the color, and the words for one and for several.
-const SEVERITIES: [(Severity, Ink, &str, &str); 4] = [
+static SEVERITIES: [(Severity, Ink, &str, &str); 4] = [
     (Severity::Ok, Ink::Good, "ok", "ok"),
     (Severity::Warning, Ink::Warning, "warning", "warnings"),
     (Severity::Error, Ink::Bad, "error", "errors"),
@@ -116,17 +114,21 @@ const SEVERITIES: [(Severity, Ink, &str, &str); 4] = [
 ];
 
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
-    let mut table = Table::new([
-        Column("", Ink::Plain, Fit::Full),
-        Column("", Ink::Plain, Fit::Full),
-        Column("", Ink::Plain, Fit::Wrap),
-    ]);
-    for finding in findings {
-        let is_it = |of: &&(Severity, Ink, &str, &str)| of.0 == finding.severity;
-        if let Some((_, ink, word, _)) = SEVERITIES.iter().find(is_it) {
-            table.row_in(*ink, [(*word).to_owned(), check(finding), text_of(finding)]);
-        }
-    }
+    let of = |finding: &Finding| SEVERITIES.iter().find(|of| of.0 == finding.severity);
+    let rows = findings
+        .iter()
+        .filter_map(|finding| Some((of(finding)?, finding)));
+    let table = Table::new(
+        rows.clone(),
+        &[
+            Column("", Ink::Plain, Fit::Full, |((_, _, word, _), _)| {
+                (*word).to_owned()
+            }),
+            Column("", Ink::Plain, Fit::Full, |(_, finding)| check(finding)),
+            Column("", Ink::Plain, Fit::Wrap, |(_, finding)| text_of(finding)),
+        ],
+    );
+    let table = table.with_inks(rows.map(|((_, ink, ..), _)| *ink));
     screen.table(&table)?;
     let counts = SEVERITIES.map(|(severity, _, one, many)| {
         let of = findings.iter().filter(|of| of.severity == severity);

@@ -6,11 +6,10 @@ use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_not_kept;
 use super::exit::{Exit, WithoutKeys, causes};
-use super::screen::Screen;
-use super::table::Ink;
+use super::session::Session;
 use super::words;
 use super::work::{FanOut, FanOutEnd, bad_stacks, passed_over};
-use crate::app::App;
+use crate::app::Access;
 use crate::domain::details::Actor;
 use crate::domain::text::list_first;
 use crate::domain::{
@@ -80,9 +79,6 @@ pub(super) struct NotifyArgs {
     at: Option<DateTime<Utc>>,
     #[command(flatten)]
     fan_out: FanOut,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -114,7 +110,13 @@ fn near(text: &str) -> Result<Near, String> {
 }
 
 impl NotifyArgs {
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
+        // A new database contains no users, so this may be the wrong folder.
+        if session.is_new {
+            let store = &app.config.store;
+            screen.warning(format!("there was no database: made {store:?}"))?;
+        }
         let request = self.request()?;
         let accepted = app.notify().accept(vec![request.clone()]).await;
         let accepted = accepted.map_err(|error| match request.key {
@@ -123,8 +125,8 @@ impl NotifyArgs {
         })?;
         let receipt = accepted[0];
         // The event is accepted, so this must not fail: the caller would post the event again.
-        let fanned_out = match self.fan_out.wanted(app) {
-            true => FanOutEnd::all(app, &screen.bar("people reached")).await,
+        let fanned_out = match self.fan_out.wanted(&app) {
+            true => FanOutEnd::all(&app, &screen.bar("people reached")).await,
             false => FanOutEnd::default(),
         };
         let mut failures = Vec::from_iter(fanned_out.failure());
@@ -148,18 +150,17 @@ impl NotifyArgs {
             warnings.push("the event is accepted; it need not be handed in again".into());
         }
         let done = &fanned_out.done;
-        if self.json {
-            screen.json(&Notified {
-                receipt,
-                state: reached.map(|(state, _)| state),
-                counts: reached.map(|(_, counts)| counts),
-                bad_stacks: &done.bad_stacks,
-                bad_fanouts: &done.bad_fanouts,
-                warnings,
-            })?;
-        } else {
-            screen.line(sentence(screen, receipt, reached))?;
-            screen.warnings(warnings)?;
+        let notified = Notified {
+            receipt,
+            state: reached.map(|(state, _)| state),
+            counts: reached.map(|(_, counts)| counts),
+            bad_stacks: &done.bad_stacks,
+            bad_fanouts: &done.bad_fanouts,
+            warnings,
+        };
+        if !screen.answer(&notified)? {
+            screen.line(sentence(receipt, reached))?;
+            screen.warnings(notified.warnings)?;
         }
         bad_stacks(&done.bad_stacks, screen)?;
         passed_over(&done.bad_fanouts, "fan-outs", screen)?;
@@ -194,18 +195,15 @@ impl NotifyArgs {
     }
 }
 
-fn sentence(screen: &Screen, receipt: Receipt, reached: Option<(FanoutState, Counts)>) -> String {
+fn sentence(receipt: Receipt, reached: Option<(FanoutState, Counts)>) -> String {
     let accepted = match receipt.known {
         true => "accepted before under this key",
         false => "accepted",
     };
-    let id = screen.ink(Ink::Faint, format!("fan-out {}", receipt.id));
+    let id = format!("fan-out {}", receipt.id);
     let what = match reached {
         None => return format!("{accepted}  {id}"),
-        Some((FanoutState::Pending, _)) => {
-            let next = screen.ink(Ink::Accent, "tidings worker --once");
-            format!("a worker fans it out ({next})")
-        }
+        Some((FanoutState::Pending, _)) => "a worker fans it out (tidings worker --once)".into(),
         Some((FanoutState::Done, counts)) => words::list([
             Some(format!("reached {}", words::people(counts.people))),
             words::some(counts.capped, "entries did not fit into full days"),
@@ -228,17 +226,14 @@ pub(super) struct RetractArgs {
     kind: EventType,
     #[arg(required = true, value_name = "OBJECT")]
     objects: Vec<ObjectId>,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl RetractArgs {
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (app, screen) = (session.open(Access::Write).await?, &mut *session.screen);
         let retracted = app.retract().events(&self.kind, &self.objects).await?;
         screen.warnings(&retracted.warnings)?;
-        if self.json {
-            screen.json(&retracted)?;
+        if screen.answer(&retracted)? {
             return Ok(Exit::Done);
         }
         let (kind, objects) = (&self.kind, list_first(&retracted.objects, NAMED));
@@ -262,26 +257,24 @@ const NAMED: usize = 5;
 #[derive(Debug, Arguments)]
 pub(super) struct FlushArgs {
     user: UserId,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl FlushArgs {
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (app, screen) = (session.open(Access::Write).await?, &mut *session.screen);
         let user = &self.user;
         let flushed = app.flush().user(user).await?;
-        if self.json {
-            screen.json(&Flushed { user, flushed })?;
-        } else if flushed == 0 {
-            screen.line(format!("nothing is pending for {user}"))?;
-        } else {
-            let events = words::events(flushed);
-            let them = if flushed == 1 { "it" } else { "them" };
-            screen.line(format!(
-                "flushed {events} pending for {user}: no digest tells of {them}"
-            ))?;
+        if screen.answer(&Flushed { user, flushed })? {
+            return Ok(Exit::Done);
         }
+        screen.line(match flushed {
+            0 => format!("nothing is pending for {user}"),
+            1 => format!("flushed 1 event pending for {user}: no digest tells of it"),
+            n => {
+                let events = words::events(n);
+                format!("flushed {events} pending for {user}: no digest tells of them")
+            }
+        })?;
         Ok(Exit::Done)
     }
 }

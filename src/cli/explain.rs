@@ -7,9 +7,10 @@ use clap::Args as Arguments;
 use super::deliveries;
 use super::exit::Exit;
 use super::screen::Screen;
+use super::session::Session;
 use super::table::{Column, Fit, Ink, Table};
 use super::{users, words};
-use crate::app::App;
+use crate::app::Access;
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
@@ -29,15 +30,13 @@ pub(super) struct Args {
     /// Only this event: an item such as 20140422.17, an object's id, or a type and an id
     #[arg(num_args = 0..=2, value_name = "WHAT")]
     event: Vec<String>,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl Args {
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (app, screen) = (session.open(Access::Read).await?, &mut *session.screen);
         let event = self.event.last().map(String::as_str);
-        let user = users::find(app, self.user.as_str()).await?;
+        let user = users::find(&app, self.user.as_str()).await?;
         let mut explained = app.explain().user(&user, event).await?;
         if let [kind, _] = &self.event[..] {
             explained.events.retain(|fate| fate.kind == *kind);
@@ -46,8 +45,7 @@ impl Args {
             true => Exit::Done,
             false => Exit::Failed,
         };
-        if self.json {
-            screen.json(&explained)?;
+        if screen.answer(&explained)? {
             return Ok(exit);
         }
         let now = app.context.clock.now();
@@ -73,7 +71,9 @@ impl Args {
         }
         if !explained.deliveries.is_empty() && event.is_none() {
             screen.line("")?;
-            screen.page(&deliveries::table(&explained.deliveries))?;
+            screen.page(&deliveries::table(
+                explained.deliveries.iter().map(|row| (row, None)),
+            ))?;
         }
         Ok(exit)
     }
@@ -91,7 +91,7 @@ impl Args {
 }
 
 fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
-    let mut head = screen.ink(Ink::Strong, &explained.user);
+    let mut head = explained.user.to_string();
     let about = words::list([explained.name.clone(), explained.email.clone()]);
     if !about.is_empty() {
         head = format!("{head}  {about}");
@@ -99,7 +99,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     screen.line(head)?;
     for UnreadableField { field, why } in &explained.unreadable {
         let line = format!("{field} of their record cannot be read, so the default is used: {why}");
-        screen.line(format!("  {}", screen.ink(Ink::Warning, line)))?;
+        screen.line(format!("  {line}"))?;
     }
     if let Some(digest) = &explained.digest {
         screen.paragraph("  digest  ", Ink::Plain, &when(digest, now))?;
@@ -288,19 +288,21 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
 
 /// Writes an event on one line, and its outcome on the lines below.
 fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
-    let mut head = Table::new([
-        Column("", Ink::Faint, Fit::Full),
-        Column("", Ink::Strong, Fit::Cut),
-        Column("", Ink::Plain, Fit::Cut),
-        Column("", Ink::Faint, Fit::Spare),
-    ]);
-    let title = fate.title.clone();
-    head.row([
-        format!("{} UTC", words::minute(fate.at)),
-        title.unwrap_or_else(|| fate.object.to_string()),
-        fate.kind.clone(),
-        fate.position.to_string(),
-    ]);
+    let head = Table::new(
+        [fate],
+        &[
+            Column("", Ink::Faint, Fit::Full, |fate| {
+                format!("{} UTC", words::minute(fate.at))
+            }),
+            Column("", Ink::Strong, Fit::Cut, |fate| {
+                fate.title
+                    .clone()
+                    .unwrap_or_else(|| fate.object.to_string())
+            }),
+            Column("", Ink::Plain, Fit::Cut, |fate| fate.kind.clone()),
+            Column("", Ink::Faint, Fit::Full, |fate| fate.position.to_string()),
+        ],
+    );
     screen.line("")?;
     screen.page(&head)?;
     Ok(screen.paragraph("  ", Ink::Plain, &sentence(fate, now))?)

@@ -7,6 +7,7 @@ use clap::Args as Arguments;
 
 use super::exit::Exit;
 use super::screen::Screen;
+use super::session::Session;
 use super::words;
 use crate::app::Access;
 use crate::config::Config;
@@ -31,14 +32,11 @@ pub(super) struct Args {
     #[arg(long)]
     close: bool,
     /// Open the store again that an export closed
-    #[arg(long, conflicts_with_all = ["folder", "close", "json"])]
+    #[arg(long, conflicts_with_all = ["folder", "close"])]
     reopen: bool,
     /// Reopen the store even if its export is complete: no other store has sent emails since
     #[arg(long, requires = "reopen")]
     force: bool,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -47,7 +45,8 @@ Examples:
   tidings export --close moving && tidings --store mongodb://HOST/DATABASE import store moving";
 
 impl Args {
-    pub(super) async fn run(&self, config: &Config, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (config, screen) = (&session.load()?, &mut *session.screen);
         let Some(folder) = &self.folder else {
             let store = open_store(config, Access::Export).await?;
             let reopened = reopen(&*store, self.force).await?;
@@ -84,9 +83,7 @@ impl Args {
         }
         let manifest = exported?;
         warn(screen, "cannot be exported", &manifest.unreadable)?;
-        if self.json {
-            screen.json(&manifest)?;
-        } else {
+        if !screen.answer(&manifest)? {
             let records = manifest.files.iter().map(|file| file.records).sum();
             let records = words::count(records, "record", "records");
             let folder = folder.display();
@@ -109,7 +106,6 @@ impl Args {
 pub(super) async fn import_store(
     folder: &Path,
     config: &Config,
-    json: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<Exit> {
     // A mistyped or damaged folder creates no store.
@@ -121,9 +117,15 @@ pub(super) async fn import_store(
     warn(screen, "cannot be imported", &imported.rejected)?;
     warn(screen, "not in the export", &imported.unreadable)?;
     let (store, shown) = (&config.store, folder.display());
-    if json {
-        screen.json(&imported)?;
-    } else if imported.same {
+    let exit = match (imported.same, imported.unreadable.count) {
+        (true, 0) => Exit::Done,
+        (true, _) => Exit::Partly,
+        (false, _) => Exit::Failed,
+    };
+    if screen.answer(&imported)? {
+        return Ok(exit);
+    }
+    if imported.same {
         let records = imported.files.iter().map(|file| file.records).sum();
         let records = words::count(records, "record", "records");
         let lacks = match imported.unreadable.count {
@@ -145,11 +147,7 @@ pub(super) async fn import_store(
             "{store:?} stays closed; next: stop all writers and repeat"
         ))?;
     }
-    Ok(match (imported.same, imported.unreadable.count) {
-        (true, 0) => Exit::Done,
-        (true, _) => Exit::Partly,
-        (false, _) => Exit::Failed,
-    })
+    Ok(exit)
 }
 
 /// Warns about records that were not copied.

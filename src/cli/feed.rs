@@ -3,10 +3,10 @@
 use clap::Args as Arguments;
 
 use super::exit::Exit;
-use super::screen::Screen;
+use super::session::Session;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
-use crate::app::App;
+use crate::app::Access;
 use crate::domain::feed::{Cursor, Kinds, Query};
 use crate::domain::inbox::StateFilter;
 use crate::domain::{Category, EventType, Position, UserId};
@@ -38,13 +38,11 @@ pub(super) struct Args {
     /// Number of days to look back, including today [default: the whole window]
     #[arg(long, value_name = "N")]
     days: Option<u32>,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl Args {
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (app, screen) = (session.open(Access::Read).await?, &mut *session.screen);
         let (category, policies) = (self.category.as_ref(), &app.config.policies);
         let request = Request {
             user: self.user.clone(),
@@ -64,17 +62,18 @@ impl Args {
             let user = &self.user;
             screen.warning(format!("there is no record of {user}: is the id right?"))?;
         }
-        if self.json {
-            screen.json(&page)?;
-        } else if page.items.is_empty() {
+        if screen.answer(&page)? {
+            return Ok(Exit::Done);
+        }
+        if page.items.is_empty() {
             screen.line(self.nothing(app.config.window_back))?;
         } else {
             screen.table(&table(&page))?;
             let (unseen, unread) = (page.counts.unseen, page.counts.unread);
             let counts = format!("{unseen} unseen, {unread} unread");
-            let older = page.next.map(|before| format!("older: --before {before}"));
-            for line in std::iter::once(counts).chain(older) {
-                screen.line(screen.ink(Ink::Faint, line))?;
+            screen.line(counts)?;
+            if let Some(before) = page.next {
+                screen.line(format!("older: --before {before}"))?;
             }
         }
         Ok(Exit::Done)
@@ -93,23 +92,21 @@ impl Args {
 }
 
 fn table(page: &Page) -> Table {
-    let mut table = Table::new([
-        Column("when (UTC)", Ink::Faint, Fit::Full),
-        Column("title", Ink::Strong, Fit::Cut),
-        Column("by", Ink::Plain, Fit::Cut),
-        Column("type", Ink::Plain, Fit::Cut),
-        Column("state", Ink::Faint, Fit::Spare),
-        Column("item", Ink::Faint, Fit::Spare),
-    ]);
-    for item in &page.items {
-        table.row([
-            words::minute(item.at),
-            item.summary(),
-            item.by().unwrap_or_default().to_owned(),
-            item.kind.to_string(),
-            item.state.as_str().to_owned(),
-            item.id.to_string(),
-        ]);
-    }
-    table
+    Table::new(
+        &page.items,
+        &[
+            Column("when (UTC)", Ink::Faint, Fit::Full, |item| {
+                words::minute(item.at)
+            }),
+            Column("title", Ink::Strong, Fit::Cut, |item| item.summary()),
+            Column("by", Ink::Plain, Fit::Cut, |item| {
+                item.by().unwrap_or_default().to_owned()
+            }),
+            Column("type", Ink::Plain, Fit::Cut, |item| item.kind.to_string()),
+            Column("state", Ink::Faint, Fit::Full, |item| {
+                item.state.as_str().to_owned()
+            }),
+            Column("item", Ink::Faint, Fit::Full, |item| item.id.to_string()),
+        ],
+    )
 }

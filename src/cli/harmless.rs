@@ -6,7 +6,6 @@
 //! unsafe character. The program's own colors are safe because they are added last.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -40,31 +39,15 @@ pub(super) fn lines(text: &str) -> Cow<'_, str> {
     signed(text, |c| is_obeyed(c) && c != '\n')
 }
 
+/// Replaces these characters by signs. Direction isolates have no width and are omitted.
 fn signed(text: &str, hides: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&hides) {
         return Cow::Borrowed(text);
     }
-    let isolates = balanced_isolates(text);
-    let shown = text.char_indices().filter_map(|(at, c)| match hides(c) {
-        true if isolates.contains(&at) => None,
-        true => Some(sign(c)),
-        false => Some(c),
-    });
+    let shown = text.chars();
+    let shown = shown.filter(|c| !matches!(c, '\u{2066}'..='\u{2069}'));
+    let shown = shown.map(|c| if hides(c) { sign(c) } else { c });
     Cow::Owned(shown.collect())
-}
-
-/// Returns the positions of paired direction isolates. They have no width and do not affect the
-/// text around them (Unicode Standard Annex 9), so they are omitted.
-fn balanced_isolates(text: &str) -> HashSet<usize> {
-    let (mut open, mut pairs) = (Vec::new(), HashSet::new());
-    for (at, c) in text.char_indices() {
-        match c {
-            '\u{2066}'..='\u{2068}' => open.push(at),
-            '\u{2069}' => pairs.extend(open.pop().into_iter().flat_map(|begin| [begin, at])),
-            _ => {}
-        }
-    }
-    pairs
 }
 
 /// Escapes the unsafe characters of compact JSON. Parsers read the same value.
@@ -118,22 +101,18 @@ mod tests {
             "Žižek, עברית 👩\u{200d}🎨"
         );
         assert_eq!(line("a\u{1b}[2J\r\n\tb\u{9b}\u{7f}"), "a␛[2J␍␊␉b\u{fffd}␡");
-        assert_eq!(
-            line("safe\u{202e}gpj.exe\u{2069}"),
-            "safe\u{fffd}gpj.exe\u{fffd}"
-        );
+        assert_eq!(line("safe\u{202e}gpj.exe\u{2069}"), "safe\u{fffd}gpj.exe");
         assert_eq!(lines("one\n\u{1b}two\n"), "one\n␛two\n");
     }
 
     #[test]
-    fn balanced_direction_isolates_are_removed() {
+    fn direction_isolates_are_removed() {
         assert_eq!(
             line("3 أعمال من \u{2068}Ada \u{2067}أدا\u{2069}\u{2069}: \u{2066}Ferry\u{2069}"),
             "3 أعمال من Ada أدا: Ferry"
         );
         assert_eq!(lines("by \u{2068}Ada\nNoor\u{2069}"), "by Ada\nNoor");
-        assert_eq!(line("a\u{2068}b"), "a\u{fffd}b");
-        assert_eq!(line("\u{2069}a\u{2066}b\u{2069}"), "\u{fffd}ab");
+        assert_eq!(line("a\u{2068}b"), "ab");
     }
 
     #[test]

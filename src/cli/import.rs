@@ -7,10 +7,10 @@ use clap::{Args as Arguments, ValueEnum};
 use super::exit::{Exit, Usage, WithoutKeys};
 use super::export::import_store;
 use super::screen::Screen;
+use super::session::Session;
 use super::words;
 use super::work::{FanOut, FanOutEnd, bad_stacks};
-use crate::app::App;
-use crate::config::Config;
+use crate::app::Access;
 use crate::domain::{ModelName, Policies};
 use crate::engine::directory::import::{Kind, Mapping, SHOWN};
 use crate::wire::transfer::{ImportReport, Imported, WithoutModel};
@@ -36,9 +36,6 @@ pub(super) struct Args {
     map: Vec<(String, String)>,
     #[command(flatten)]
     fan_out: FanOut,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 const AFTER_HELP: &str = r#"Lines, such as:
@@ -134,8 +131,11 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Args {
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let kind = self.kind()?;
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let Some(kind) = self.kind()? else {
+            return import_store(&self.file, &session.load()?, session.screen).await;
+        };
+        let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let bar = screen.bar("lines");
         let report = app.import().file(&kind, &self.file, &bar).await;
         let report = report.map_err(|error| match kind {
@@ -144,8 +144,8 @@ impl Args {
         })?;
         drop(bar);
         let are_events = kind == Kind::Events && report.accepted > 0;
-        let fanned_out = match are_events && self.fan_out.wanted(app) {
-            true => Some(FanOutEnd::all(app, &screen.bar("people reached")).await),
+        let fanned_out = match are_events && self.fan_out.wanted(&app) {
+            true => Some(FanOutEnd::all(&app, &screen.bar("people reached")).await),
             false => None,
         };
         let done = fanned_out.as_ref().filter(|end| end.failure.is_none());
@@ -153,12 +153,11 @@ impl Args {
         show_bad_lines(&self.file, &report, screen)?;
         let lacks = report.without_model.as_ref();
         screen.warnings(lacks.and_then(|of| missing_model(of, &app.config.policies)))?;
-        if self.json {
-            screen.json(&Imported {
-                report: &report,
-                fanned_out: done,
-            })?;
-        } else {
+        let imported = Imported {
+            report: &report,
+            fanned_out: done,
+        };
+        if !screen.answer(&imported)? {
             let rest = match done {
                 Some(done) => Some(format!(
                     "{} reached {}",
@@ -179,32 +178,13 @@ impl Args {
         Ok(fanned_out.exit(exit))
     }
 
-    /// Whether a whole store is imported.
-    pub(super) fn is_of_store(&self) -> bool {
-        self.what == What::Store
-    }
-
-    /// Imports a whole store.
-    pub(super) async fn run_store(
-        &self,
-        config: &Config,
-        screen: &mut Screen,
-    ) -> anyhow::Result<Exit> {
-        self.refuse_mapping()?;
-        import_store(&self.file, config, self.json, screen).await
-    }
-
-    fn refuse_mapping(&self) -> Result<(), Usage> {
+    /// Returns the kind of the lines; `None` if a whole store is imported.
+    fn kind(&self) -> Result<Option<Kind>, Usage> {
         if self.what != What::Objects && (self.model.is_some() || !self.map.is_empty()) {
             return Err(Usage::new("--model and --map are for objects")
                 .instead("leaving them out; every other line says itself what it is about"));
         }
-        Ok(())
-    }
-
-    fn kind(&self) -> Result<Kind, Usage> {
-        self.refuse_mapping()?;
-        Ok(match self.what {
+        Ok(Some(match self.what {
             What::Users => Kind::Users,
             What::Follows => Kind::Follows,
             What::Objects => Kind::Objects(Mapping {
@@ -212,7 +192,7 @@ impl Args {
                 fields: self.map.clone(),
             }),
             What::Events => Kind::Events,
-            What::Store => unreachable!("run_store imports a store"),
-        })
+            What::Store => return Ok(None),
+        }))
     }
 }

@@ -8,8 +8,8 @@ use chrono::TimeDelta;
 use clap::{Args as Arguments, Subcommand};
 
 use super::exit::{Exit, Usage};
-use super::options::Global;
 use super::screen::Screen;
+use super::session::Session;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::app::{Access, App};
@@ -28,8 +28,6 @@ use crate::wire::user::NewKeyView;
 pub(super) struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
-    #[command(flatten)]
-    list: List,
 }
 
 const AFTER_HELP: &str = "Examples:
@@ -40,8 +38,6 @@ const AFTER_HELP: &str = "Examples:
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List keys by name; the keys themselves are not stored
-    List(List),
     /// Create a key and print it once
     Create {
         /// Name of the key, such as the application that uses it
@@ -50,36 +46,30 @@ enum Verb {
         /// or admin (also suppressions)
         #[arg(long)]
         scope: Scope,
-        /// Answer in JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Revoke a key
     Revoke { name: KeyName },
 }
 
-#[derive(Debug, Arguments)]
-struct List {
-    /// Answer in JSON, one line per key
-    #[arg(long)]
-    json: bool,
-}
-
 impl Args {
-    pub(super) fn access(&self) -> Access {
-        match &self.verb {
-            None | Some(Verb::List(_)) => Access::Read,
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let access = match &self.verb {
+            None => Access::Read,
             Some(Verb::Create { .. }) => Access::Create,
             Some(Verb::Revoke { .. }) => Access::Write,
-        }
-    }
-
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        };
+        let (app, screen) = (session.open(access).await?, &mut *session.screen);
         match &self.verb {
-            None => self.list.run(app, screen).await,
-            Some(Verb::List(list)) => list.run(app, screen).await,
-            Some(Verb::Create { name, scope, json }) => {
-                create(name, *scope, *json, app, screen).await
+            None => list(&app, screen).await?,
+            Some(Verb::Create { name, scope }) => {
+                let (key, scope) = (app.keys().create(name, *scope).await?, *scope);
+                let key = key.expose();
+                if !screen.answer(&NewKeyView { name, scope, key })? {
+                    screen.line(key)?;
+                }
+                screen.note(format!(
+                    "{name:?} has the scope {scope}; the key is not shown again"
+                ))?;
             }
             Some(Verb::Revoke { name }) => {
                 if !app.keys().revoke(name).await? {
@@ -89,58 +79,31 @@ impl Args {
                 screen.line(format!(
                     "{name:?} is revoked; running servers refuse it within ten seconds"
                 ))?;
-                Ok(Exit::Done)
             }
         }
-    }
-}
-
-impl List {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let keys = app.keys().list().await?;
-        if self.json {
-            keys.iter().try_for_each(|key| screen.json(key))?;
-            return Ok(Exit::Done);
-        }
-        if keys.is_empty() {
-            let create = "`tidings keys create NAME --scope read` does";
-            screen.line(format!("no server key was created; {create}"))?;
-            return Ok(Exit::Done);
-        }
-        let mut table = Table::new([
-            Column("name", Ink::Strong, Fit::Cut),
-            Column("scope", Ink::Plain, Fit::Full),
-            Column("created (UTC)", Ink::Faint, Fit::Full),
-        ]);
-        for key in keys {
-            table.row([
-                key.name.to_string(),
-                key.scope.to_string(),
-                words::minute(key.created),
-            ]);
-        }
-        screen.table(&table)?;
         Ok(Exit::Done)
     }
 }
 
-async fn create(
-    name: &KeyName,
-    scope: Scope,
-    json: bool,
-    app: &App,
-    screen: &mut Screen,
-) -> anyhow::Result<Exit> {
-    let key = app.keys().create(name, scope).await?;
-    let key = key.expose();
-    match json {
-        true => screen.json(&NewKeyView { name, scope, key })?,
-        false => screen.line(key)?,
+async fn list(app: &App, screen: &mut Screen) -> anyhow::Result<()> {
+    let keys = app.keys().list().await?;
+    if screen.is_json {
+        return keys.iter().try_for_each(|key| screen.json(key));
     }
-    screen.note(format!(
-        "{name:?} has the scope {scope}; the key is not shown again"
-    ))?;
-    Ok(Exit::Done)
+    if keys.is_empty() {
+        let create = "`tidings keys create NAME --scope read` does";
+        screen.line(format!("no server key was created; {create}"))?;
+    }
+    Ok(screen.table(&Table::new(
+        &keys,
+        &[
+            Column("name", Ink::Strong, Fit::Cut, |key| key.name.to_string()),
+            Column("scope", Ink::Plain, Fit::Full, |key| key.scope.to_string()),
+            Column("created (UTC)", Ink::Faint, Fit::Full, |key| {
+                words::minute(key.created)
+            }),
+        ],
+    ))?)
 }
 
 /// Print a user token, for testing
@@ -162,8 +125,8 @@ const TOKEN_HELP: &str = r#"Example:
   curl -H "Authorization: Bearer $(tidings token mara)" http://127.0.0.1:8080/v1/users/mara/feed"#;
 
 impl TokenArgs {
-    pub(super) fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let config = global.load(Vec::new())?;
+    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let config = session.load()?;
         let tokens = Tokens::new(&config.tokens.audience, config.tokens.keys);
         let (now, lasts) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));
         let Some(token) = tokens.make(&self.user, now, lasts)? else {
@@ -171,6 +134,7 @@ impl TokenArgs {
             let next = "tokens.secret in tidings.toml, or TIDINGS_TOKENS_SECRET: the output of openssl rand -hex 32";
             return Err(usage.instead(next).into());
         };
+        let screen = &mut *session.screen;
         screen.line(token.expose())?;
         let (user, until) = (&self.user, words::minute(now + lasts));
         screen.note(format!("opens what is {user:?}'s own until {until} UTC"))?;

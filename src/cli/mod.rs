@@ -10,11 +10,9 @@ use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
-use crate::app::{Access, App, TemplateUse};
-use crate::config::LogFormat;
-use crate::operate::open::{is_missing, upgrade_ahead};
+use crate::app::App;
 
 mod archive;
 mod batches;
@@ -30,11 +28,10 @@ mod feed;
 mod harmless;
 mod import;
 mod keys;
-mod options;
 mod preview;
-mod process;
 mod screen;
 mod serve;
+mod session;
 mod simulate;
 mod status;
 mod suppressions;
@@ -45,9 +42,8 @@ mod work;
 mod worker;
 
 pub use exit::{Exit, explain_failure, of_failure};
-use options::{Global, Level};
-use process::{Stop, never_stop, start_log, stop_on_signal};
 use screen::Screen;
+use session::{Global, Level, Session};
 
 /// The version, and the schema versions to which it upgrades stores.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
@@ -95,58 +91,10 @@ enum Command {
     Users(users::Args),
     Keys(keys::Args),
     Token(keys::TokenArgs),
-    Config(options::ConfigArgs),
+    Config(session::ConfigArgs),
 }
 
 impl Command {
-    /// Returns the configuration options that the command's flags set.
-    fn options(&self) -> Vec<(String, String)> {
-        let (option, value) = match self {
-            Self::Serve(args) => ("server.listen", &args.listen),
-            Self::Archive(args) => ("archive.keep", &args.keep),
-            _ => return Vec::new(),
-        };
-        let value = value.iter().cloned();
-        value.map(|value| (option.to_owned(), value)).collect()
-    }
-
-    /// Returns what the command may do to the store. `None` if it does not use the configured
-    /// store, or opens it only if a flag asks for it.
-    fn access(&self) -> Option<Access> {
-        Some(match self {
-            Self::Demo(_)
-            | Self::Config(_)
-            | Self::Doctor(_)
-            | Self::Simulate(_)
-            | Self::Preview(_)
-            | Self::SendTest(_)
-            | Self::Token(_) => return None,
-            Self::Serve(args) if args.demo => return None,
-            Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Create,
-            Self::Worker(_) | Self::Flush(_) | Self::Retract(_) => Access::Write,
-            Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Read,
-            Self::Export(_) => Access::Export,
-            Self::Digest(args) if args.dry_run => Access::Read,
-            Self::Digest(_) => Access::Write,
-            Self::Archive(args) if args.dry_run => Access::Read,
-            Self::Archive(_) => Access::Write,
-            Self::Batches(args) => args.access(),
-            Self::Deliveries(args) => args.access(),
-            Self::Suppressions(args) => args.access(),
-            Self::Users(args) => args.access(),
-            Self::Keys(args) => args.access(),
-        })
-    }
-
-    /// Returns whether the command renders emails or pages, and so needs the templates.
-    fn templates(&self) -> TemplateUse {
-        match self {
-            Self::Serve(_) | Self::Worker(_) | Self::Digest(_) => TemplateUse::Required,
-            Self::Deliveries(args) => args.templates(),
-            _ => TemplateUse::BuiltIn,
-        }
-    }
-
     /// Returns the log level without `--log`. Long-running commands log what they do. `doctor` logs
     /// nothing, because its findings report the problems.
     fn usual_level(&self) -> Level {
@@ -154,6 +102,36 @@ impl Command {
             Self::Serve(_) | Self::Worker(_) => Level::Info,
             Self::Doctor(_) => Level::Off,
             _ => Level::Warn,
+        }
+    }
+
+    async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        match self {
+            Self::Serve(args) => args.run(session, run_in_demo).await,
+            Self::Demo(args) => args.run(session, run_in_demo).await,
+            Self::Notify(args) => args.run(session).await,
+            Self::Feed(args) => args.run(session).await,
+            Self::Explain(args) => args.run(session).await,
+            Self::Flush(args) => args.run(session).await,
+            Self::Retract(args) => args.run(session).await,
+            Self::Digest(args) => args.run(session).await,
+            Self::Worker(args) => args.run(session).await,
+            Self::Batches(args) => args.run(session).await,
+            Self::Preview(args) => args.run(session).await,
+            Self::SendTest(args) => args.run(session).await,
+            Self::Deliveries(args) => args.run(session).await,
+            Self::Archive(args) => args.run(session).await,
+            Self::Restore(args) => args.run(session).await,
+            Self::Import(args) => args.run(session).await,
+            Self::Export(args) => args.run(session).await,
+            Self::Status(args) => args.run(session).await,
+            Self::Doctor(args) => args.run(session).await,
+            Self::Simulate(args) => args.run(session),
+            Self::Suppressions(args) => args.run(session).await,
+            Self::Users(args) => args.run(session).await,
+            Self::Keys(args) => args.run(session).await,
+            Self::Token(args) => args.run(session),
+            Self::Config(args) => args.run(session),
         }
     }
 }
@@ -179,7 +157,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(cli.run(&mut Screen::standard()));
+    let mut session = Session {
+        screen: &mut Screen::standard(cli.global.json),
+        demo: None,
+        usual_level: cli.command.usual_level(),
+        options: Vec::new(),
+        is_new: false,
+        global: cli.global,
+    };
+    let ended = runtime.block_on(cli.command.run(&mut session));
     // MongoDB's driver panics if its tasks are shut down one by one. The process ends now, so the
     // runtime is leaked.
     std::mem::forget(runtime);
@@ -191,106 +177,18 @@ fn run_in_demo<'a>(
     arguments: Vec<String>,
     app: &'a App,
     screen: &'a mut Screen,
-) -> BoxFuture<'a, anyhow::Result<Exit>> {
+) -> LocalBoxFuture<'a, anyhow::Result<Exit>> {
     let run = async move {
-        let cli = Cli::try_parse_from(arguments)?;
-        cli.command.run(app, screen, &never_stop()).await
+        let Cli { global, command } = Cli::try_parse_from(arguments)?;
+        let mut session = Session {
+            global,
+            screen,
+            demo: Some(app),
+            usual_level: Level::Warn,
+            options: Vec::new(),
+            is_new: false,
+        };
+        command.run(&mut session).await
     };
-    run.boxed()
-}
-
-impl Cli {
-    async fn run(self, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let (global, command) = (&self.global, &self.command);
-        let level = global.level(command.usual_level());
-        let Some(access) = command.access() else {
-            // These commands read no configuration, or report its problems themselves.
-            start_log(level, LogFormat::Text);
-            return self.run_without_store(screen).await;
-        };
-        let config = global.load(command.options())?;
-        start_log(level, config.watch.log);
-        if matches!(command, Command::Serve(_) | Command::Worker(_)) {
-            screen.warnings(&config.warnings)?;
-        }
-        if let Command::Status(args) = command
-            && let Some(schema) = upgrade_ahead(&config).await?
-        {
-            return args.ahead(&config, &schema, screen);
-        }
-        if let Command::Export(args) = command {
-            return args.run(&config, screen).await;
-        }
-        if let Command::Import(args) = command
-            && args.is_of_store()
-        {
-            return args.run_store(&config, screen).await;
-        }
-        // A new database contains no users, so this may be the wrong folder.
-        let is_new = matches!(command, Command::Notify(_)) && is_missing(&config);
-        let store = format!("{:?}", config.store);
-        let app = App::open(config, access, command.templates()).await?;
-        if is_new {
-            screen.warning(format!("there was no database: made {store}"))?;
-        }
-        // These commands finish their current work when a signal arrives. The others are short, or
-        // can be interrupted anywhere.
-        let stop = match command {
-            Command::Serve(_) | Command::Digest(_) | Command::Worker(_) => stop_on_signal()?,
-            _ => never_stop(),
-        };
-        app.end_with(&stop);
-        command.run(&app, screen, &stop).await
-    }
-
-    async fn run_without_store(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let global = &self.global;
-        let refuse_store = || global.refuse_store("a demo has a store of its own");
-        match &self.command {
-            Command::Config(args) => args.run(global, screen),
-            Command::Token(args) => args.run(global, screen),
-            Command::Doctor(args) => args.run(global, screen).await,
-            Command::Preview(args) => args.run(global, screen).await,
-            Command::SendTest(args) => args.run(global, screen).await,
-            Command::Simulate(args) => {
-                global.refuse_store("a simulation opens no store")?;
-                args.run(screen)
-            }
-            Command::Demo(args) => {
-                refuse_store()?;
-                args.run(screen, run_in_demo).await
-            }
-            Command::Serve(args) => {
-                refuse_store()?;
-                args.run_demo(screen, run_in_demo).await
-            }
-            _ => unreachable!("these commands have an access"),
-        }
-    }
-}
-
-impl Command {
-    /// Runs the command with the configured store. Panics if it is one that opens none here.
-    async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
-        match self {
-            Self::Serve(args) => args.run(app, screen, stop).await,
-            Self::Notify(args) => args.run(app, screen).await,
-            Self::Feed(args) => args.run(app, screen).await,
-            Self::Explain(args) => args.run(app, screen).await,
-            Self::Flush(args) => args.run(app, screen).await,
-            Self::Retract(args) => args.run(app, screen).await,
-            Self::Digest(args) => args.run(app, screen, stop).await,
-            Self::Worker(args) => args.run(app, screen, stop).await,
-            Self::Batches(args) => args.run(app, screen).await,
-            Self::Deliveries(args) => args.run(app, screen).await,
-            Self::Archive(args) => args.run(app, screen).await,
-            Self::Restore(args) => args.run(app, screen).await,
-            Self::Import(args) => args.run(app, screen).await,
-            Self::Status(args) => args.run(app, screen).await,
-            Self::Suppressions(args) => args.run(app, screen).await,
-            Self::Users(args) => args.run(app, screen).await,
-            Self::Keys(args) => args.run(app, screen).await,
-            _ => unreachable!("they open no store here, and were done before"),
-        }
-    }
+    run.boxed_local()
 }

@@ -11,10 +11,8 @@ use anyhow::Context;
 use clap::Args as Arguments;
 
 use super::exit::{Exit, Usage};
-use super::options::Global;
-use super::process::stop_on_signal;
 use super::screen::Screen;
-use super::table::Ink;
+use super::session::{Session, stop_on_signal};
 use super::words;
 use crate::app::{Access, App, TemplateUse};
 use crate::clock::SystemClock;
@@ -65,13 +63,13 @@ fn kinds(name: Option<&str>) -> Vec<Kind> {
 /// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
 /// templates do not prevent it.
 async fn preview(
-    global: &Global,
+    session: &Session<'_>,
     user: Option<&UserId>,
     kinds: Vec<Kind>,
     locale: Option<&String>,
     brand: Option<&BrandName>,
 ) -> anyhow::Result<Preview> {
-    let config = global.load(Vec::new())?;
+    let config = session.load()?;
     let (mut brand, mut person) = (brand.cloned(), None);
     if let Some(user) = user {
         let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
@@ -83,7 +81,7 @@ async fn preview(
         brand = brand.or(reader.brand);
         person = Some((of, user.clone()));
     } else {
-        global.refuse_store("invented things are in no store; --user shows a user's own")?;
+        session.refuse_store("invented things are in no store; --user shows a user's own")?;
     }
     let preview = Preview {
         config: config.of(brand.as_ref())?,
@@ -110,7 +108,7 @@ fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Usage> {
 }
 
 impl Args {
-    pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let kinds = kinds(self.kind.as_deref());
         if self.out.is_none() && !self.listen.ip().is_loopback() {
             let at = self.listen;
@@ -119,18 +117,17 @@ impl Args {
             return Err(Usage::new(what).instead(next).into());
         }
         let (locale, brand) = (self.locale.as_ref(), self.brand.as_ref());
-        let preview = preview(global, self.user.as_ref(), kinds, locale, brand).await?;
+        let preview = preview(session, self.user.as_ref(), kinds, locale, brand).await?;
         match &self.out {
-            Some(folder) => write(folder, &preview, screen).await,
-            None => self.serve(preview, screen).await,
+            Some(folder) => write(folder, &preview, session.screen).await,
+            None => self.serve(preview, session.screen).await,
         }
     }
 
     async fn serve(&self, preview: Preview, screen: &mut Screen) -> anyhow::Result<Exit> {
         let listening = api::listen(self.listen)?;
-        let url = format!("http://{}", listening.addr);
-        let shown = screen.ink(Ink::Strong, &url);
-        screen.line(format!("{shown} shows mails and pages; Ctrl-C ends it"))?;
+        let at = listening.addr;
+        screen.line(format!("http://{at} shows mails and pages; Ctrl-C ends it"))?;
         let templates = match &preview.config.mail.templates {
             Some(folder) => format!("{}, looked at again when one is saved", folder.display()),
             None => "the built-in ones; mail.templates names a folder of your own".to_owned(),
@@ -212,10 +209,10 @@ pub(super) struct SendTestArgs {
 }
 
 impl SendTestArgs {
-    pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let kinds = kinds(Some(&self.kind));
         let (locale, brand) = (self.locale.as_ref(), self.brand.as_ref());
-        let preview = preview(global, self.user.as_ref(), kinds, locale, brand).await?;
+        let preview = preview(session, self.user.as_ref(), kinds, locale, brand).await?;
         let (sheets, notes) = preview.sheets(None, preview.locale.as_deref()).await?;
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {
@@ -226,6 +223,7 @@ impl SendTestArgs {
         let (config, to) = (&preview.config, self.address.clone());
         let outcome = send_test(config, preview.brand.as_ref(), to, sheet).await?;
         let to = &self.address;
+        let screen = &mut *session.screen;
         let (result, exit) = match outcome {
             Outcome::Accepted { provider_id } => {
                 screen.line(match config.mail.transport {
@@ -253,7 +251,7 @@ impl SendTestArgs {
             | Outcome::Withheld { reason }
             | Outcome::Stop { reason } => (format!("it was refused: {reason}"), Exit::Failed),
         };
-        screen.warning(screen.ink(Ink::Warning, result))?;
+        screen.warning(result)?;
         Ok(exit)
     }
 }

@@ -1,14 +1,14 @@
 //! The output of a command: lines on standard output, notes and progress on standard error.
 //!
-//! It makes text of users [`harmless`]; a color is a mark in the text until the line is written.
-//! Colors appear only on a terminal, and never with `NO_COLOR` (no-color.org). A closed pipe
-//! (`tidings feed … | head`) ends the output, not the work.
+//! It makes text of users [`harmless`]. Colors appear only on a terminal, and never with `NO_COLOR`
+//! (no-color.org). A closed pipe (`tidings feed … | head`) ends the output, not the work. With
+//! `--json`, every line of standard output is JSON ([`Screen::answer`], [`Screen::line`]).
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tokio::sync::watch;
 use unicode_width::UnicodeWidthStr;
@@ -17,26 +17,6 @@ use super::harmless;
 use super::table::{Column, Fit, Ink, Table};
 use crate::engine::Watcher;
 
-fn paint(color: bool, ink: Ink, text: impl Display) -> String {
-    match color {
-        true => format!("{}{text}{}", ink.mark(), Ink::Plain.mark()),
-        false => text.to_string(),
-    }
-}
-
-/// Replaces the marks in a text by escape sequences, or removes them if no color is shown.
-fn colored(text: &str, color: bool) -> String {
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match Ink::ALL.into_iter().find(|ink| ink.mark() == c) {
-            Some(ink) if color => out.push_str(ink.escape()),
-            Some(_) => {}
-            None => out.push(c),
-        }
-    }
-    out
-}
-
 pub(super) struct Screen {
     out: Box<dyn Write + Send>,
     notes: Box<dyn Write + Send>,
@@ -44,7 +24,10 @@ pub(super) struct Screen {
     note_color: bool,
     /// The columns of the terminal; `None` for no limit.
     width: Option<usize>,
-    indent: String,
+    /// The indent of lines.
+    pub indent: &'static str,
+    /// Whether the command answers in JSON.
+    pub is_json: bool,
     /// Whether progress bars are drawn.
     bars: bool,
     /// Whether standard output was closed by its reader.
@@ -60,16 +43,17 @@ pub(super) fn colorful(stream: &impl IsTerminal) -> bool {
 
 impl Screen {
     /// Returns the process's own output.
-    pub(super) fn standard() -> Self {
+    pub(super) fn standard(is_json: bool) -> Self {
         let out = io::stdout();
         let width = terminal_size::terminal_size_of(&out)
             .map(|(terminal_size::Width(columns), _)| usize::from(columns));
         Self {
-            color: colorful(&out),
+            color: colorful(&out) && !is_json,
             note_color: colorful(&io::stderr()),
             out: Box::new(out),
             notes: Box::new(io::stderr()),
             width,
+            is_json,
             bars: true,
             ..Self::nowhere()
         }
@@ -83,7 +67,8 @@ impl Screen {
             color: false,
             note_color: false,
             width: None,
-            indent: String::new(),
+            indent: "",
+            is_json: false,
             bars: false,
             closed: false,
         }
@@ -94,30 +79,24 @@ impl Screen {
         Bar::new(self.bars, what)
     }
 
-    /// Draws no progress bars from now on.
-    pub(super) fn without_bars(&mut self) {
-        self.bars = false;
-    }
-
-    /// Sets the indent of lines, and returns the previous one.
-    pub(super) fn indent(&mut self, indent: String) -> String {
-        std::mem::replace(&mut self.indent, indent)
-    }
-
     /// Returns the columns of a line; `None` for no limit.
     fn width(&self) -> Option<usize> {
         self.width
             .map(|width| width.saturating_sub(self.indent.len()).max(40))
     }
 
-    pub(super) fn ink(&self, ink: Ink, text: impl Display) -> String {
-        paint(self.color, ink, text)
+    /// Writes a line for people to standard output; with `--json`, as `{"message": …}`.
+    pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
+        self.write_text(&harmless::line(&text.to_string()))
     }
 
-    /// Writes a line to standard output.
-    pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
-        let text = colored(&harmless::line(&text.to_string()), self.color);
-        self.write_line(&text)
+    /// Writes a harmless line, perhaps with colors.
+    fn write_text(&mut self, text: &str) -> io::Result<()> {
+        match (self.is_json, text.trim()) {
+            (false, _) => self.write_line(text),
+            (true, "") => Ok(()),
+            (true, text) => self.write_line(&serde_json::json!({"message": text}).to_string()),
+        }
     }
 
     /// Writes several lines.
@@ -129,7 +108,7 @@ impl Screen {
         if self.closed {
             return Ok(());
         }
-        let indent = if text.is_empty() { "" } else { &self.indent };
+        let indent = if text.is_empty() { "" } else { self.indent };
         match writeln!(self.out, "{indent}{text}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;
@@ -141,15 +120,24 @@ impl Screen {
 
     /// Writes a table, at most as wide as the terminal.
     pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
-        let mut lines = table.lines(self.width(), self.color).into_iter();
-        lines.try_for_each(|line| self.write_line(&line))
+        self.table_within(self.width(), "", table)
     }
 
     /// Writes a table, at most as wide as the terminal, or 80 columns.
     pub(super) fn page(&mut self, table: &Table) -> io::Result<()> {
-        let width = Some(self.width().unwrap_or(80));
-        let mut lines = table.lines(width, self.color).into_iter();
-        lines.try_for_each(|line| self.write_line(&line))
+        self.table_within(Some(self.width().unwrap_or(80)), "", table)
+    }
+
+    /// Writes a table within this width. Its first line follows the head, and the others are
+    /// indented below it.
+    fn table_within(&mut self, width: Option<usize>, head: &str, table: &Table) -> io::Result<()> {
+        let room = width.map(|width| width.saturating_sub(head.width()));
+        let mut head = head.to_owned();
+        for line in table.lines(room, self.color) {
+            self.write_text(&format!("{head}{line}"))?;
+            head = " ".repeat(head.width());
+        }
+        Ok(())
     }
 
     /// Writes a list, or `none` if it is empty, and a note about further rows.
@@ -164,14 +152,9 @@ impl Screen {
     /// Writes a text after a head, wrapped and indented below its first line, at most as wide as
     /// the terminal, or 80 columns.
     pub(super) fn paragraph(&mut self, head: &str, ink: Ink, text: &str) -> io::Result<()> {
-        let mut table = Table::new([Column("", ink, Fit::Wrap)]);
-        table.row([text.to_owned()]);
-        let room = self.width().unwrap_or(80).saturating_sub(head.width());
-        let lines = table.lines(Some(room), self.color);
-        let below = " ".repeat(head.width());
-        let heads = std::iter::once(head).chain(std::iter::repeat(below.as_str()));
-        let mut lines = heads.zip(&lines);
-        lines.try_for_each(|(head, line)| self.write_line(&format!("{head}{line}")))
+        let column = Column("", ink, Fit::Wrap, |text: &&str| (*text).to_owned());
+        let width = Some(self.width().unwrap_or(80));
+        self.table_within(width, head, &Table::new([text], &[column]))
     }
 
     /// Writes a value as one line of JSON.
@@ -180,21 +163,39 @@ impl Screen {
         Ok(self.write_line(&harmless::json(&text))?)
     }
 
-    /// Writes a value as JSON on several lines.
+    /// With `--json`, writes the answer of a command as one line of JSON. Returns whether it did.
+    pub(super) fn answer(&mut self, value: &impl Serialize) -> anyhow::Result<bool> {
+        if self.is_json {
+            self.json(value)?;
+        }
+        Ok(self.is_json)
+    }
+
+    /// Writes a value as JSON on several lines; with `--json`, on one.
     pub(super) fn pretty(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
-        Ok(self.text(&serde_json::to_string_pretty(value)?)?)
+        match self.answer(value)? {
+            true => Ok(()),
+            false => Ok(self.text(&serde_json::to_string_pretty(value)?)?),
+        }
     }
 
     /// Writes a line to standard error.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
-        let text = colored(&harmless::line(&text.to_string()), self.note_color);
-        writeln!(self.notes, "{}{text}", self.indent)
+        self.write_note("", &text.to_string())
     }
 
     /// Writes a warning to standard error.
     pub(super) fn warning(&mut self, text: impl Display) -> io::Result<()> {
-        let mark = paint(self.note_color, Ink::Warning, "note:");
-        self.note(format!("{mark} {text}"))
+        let mark = match self.note_color {
+            true => "\x1b[33mnote:\x1b[0m ",
+            false => "note: ",
+        };
+        self.write_note(mark, &text.to_string())
+    }
+
+    fn write_note(&mut self, mark: &str, text: &str) -> io::Result<()> {
+        let text = harmless::line(text);
+        writeln!(self.notes, "{}{mark}{text}", self.indent)
     }
 
     /// Writes several warnings.
@@ -213,9 +214,9 @@ pub(super) struct Bar {
     stop: Option<watch::Receiver<bool>>,
 }
 
-const COUNT: &str = "{spinner} {prefix}: {human_pos}, {rate}, {elapsed}";
+const COUNT: &str = "{spinner} {prefix}: {human_pos}, {per_sec}, {elapsed}";
 const OF_TOTAL: &str =
-    "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {rate}, {eta} left";
+    "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {per_sec}, {eta} left";
 
 impl Bar {
     /// `what` names the counted things, such as "people looked at". Draws nothing if standard error
@@ -242,15 +243,9 @@ impl Bar {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template)
+    let style = ProgressStyle::with_template(template);
+    style
         .expect("the templates above are valid; every bar is drawn with one")
-        .with_key(
-            "rate",
-            |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-                // A failed write only loses the rate.
-                let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
-            },
-        )
         .progress_chars("━╸ ")
 }
 
@@ -272,21 +267,5 @@ impl Watcher for Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_our_own_color_marks_become_colors() {
-        let painted = paint(true, Ink::Bad, "late\u{1b}[2J");
-        let line = harmless::line(&painted).into_owned();
-
-        assert_eq!(colored(&line, true), "\u{1b}[31mlate␛[2J\u{1b}[0m");
-        assert_eq!(paint(false, Ink::Bad, "late"), "late");
-        let posing = "\u{fdd1}x\u{fdd0}\u{fdd2}";
-        assert_eq!(colored(posing, false), "x");
     }
 }

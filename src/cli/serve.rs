@@ -6,12 +6,12 @@ use clap::Args as Arguments;
 use tokio::sync::watch;
 
 use super::exit::{Exit, Usage};
-use super::process::{Stop, stop_on_signal};
 use super::screen::Screen;
-use super::table::{Ink, Table};
+use super::session::{Session, Stop, stop_on_signal};
+use super::table::Table;
 use super::{demo, worker};
-use crate::app::App;
-use crate::config::{Config, Sources};
+use crate::app::{Access, App};
+use crate::config::{Config, LogFormat, Sources};
 use crate::demo::Gallery;
 use crate::demo::folder::Served;
 use crate::http::api::{self, Bound};
@@ -23,13 +23,13 @@ use crate::http::api::{self, Bound};
 pub(super) struct Args {
     /// Address to listen on [default: server.listen, 127.0.0.1:8080]; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: Option<String>,
+    listen: Option<String>,
     /// Run only the HTTP API, and leave the work to `tidings worker`, here or on other machines
     #[arg(long)]
     no_worker: bool,
     /// Show the gallery of `tidings demo` in a browser, at /demo; needs no configuration
     #[arg(long, conflicts_with = "no_worker")]
-    pub demo: bool,
+    demo: bool,
     /// With --demo: folder to create; replaces an earlier demo there [default: tidings-demo]
     #[arg(long, value_name = "DIR", requires = "demo")]
     dir: Option<PathBuf>,
@@ -38,25 +38,29 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(
         &self,
-        app: &App,
-        screen: &mut Screen,
-        stop: &Stop,
+        session: &mut Session<'_>,
+        run: demo::Run,
     ) -> anyhow::Result<Exit> {
+        if self.demo {
+            return self.run_demo(session, run).await;
+        }
+        session.set("server.listen", self.listen.as_ref());
+        let (app, stop) = session.open_to_send(Access::Create).await?;
+        let screen = &mut session.screen;
+        screen.warnings(&app.config.warnings)?;
         let key = match &app.config.server.key {
             Some(key) => key.expose().to_owned(),
             None => made_up()?,
         };
         let bound = api::bind(app.clone(), &key)?;
-        self.greet(app, screen, &format!("http://{}", bound.addr), &key)?;
-        worker::beside_metrics(app, self.serve(app, bound, stop)).await
+        self.greet(&app, screen, &format!("http://{}", bound.addr), &key)?;
+        worker::beside_metrics(&app, self.serve(&app, bound, &stop)).await
     }
 
     /// Plays the demo's story, so that there is something to see, and serves the result.
-    pub(super) async fn run_demo(
-        &self,
-        screen: &mut Screen,
-        run: demo::Run,
-    ) -> anyhow::Result<Exit> {
+    async fn run_demo(&self, session: &mut Session<'_>, run: demo::Run) -> anyhow::Result<Exit> {
+        session.refuse_store(demo::OWN_STORE)?;
+        session.start_log(LogFormat::Text);
         let listen = self.listen.iter().cloned();
         let wanted = Config::load(&Sources {
             flags: listen.map(|at| ("server.listen".to_owned(), at)).collect(),
@@ -83,7 +87,7 @@ impl Args {
         app.end_with(&stop);
         let gallery = Gallery::new(served.url());
         let bound = listening.demo(app.clone(), &served.key, gallery)?;
-        greet_demo(screen, &served, dir)?;
+        greet_demo(session.screen, &served, dir)?;
         self.serve(&app, bound, &stop).await
     }
 
@@ -138,7 +142,7 @@ impl Args {
         facts.fact("  mails", outbox);
         facts.fact("  worker", worker.to_owned());
         facts.fact("  key", about_key);
-        let what = format!("listens on {}", screen.ink(Ink::Strong, url));
+        let what = format!("listens on {url}");
         greet(screen, &what, &facts, (key, url, "USER"))
     }
 }
@@ -154,7 +158,7 @@ fn greet(
     screen.line(format!("tidings {} {what}", env!("CARGO_PKG_VERSION")))?;
     screen.table(facts)?;
     let line = format!("curl -H \"Authorization: Bearer {key}\" {url}/v1/users/{user}/feed");
-    screen.line(format!("  try     {}", screen.ink(Ink::Accent, line)))?;
+    screen.line(format!("  try     {line}"))?;
     Ok(())
 }
 
@@ -166,7 +170,7 @@ fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Resul
     facts.fact("  folder", format!("{dir}, made anew each time"));
     facts.fact("  mails", mails);
     facts.fact("  key", format!("{key}, made up for this run"));
-    let what = format!("shows {}", screen.ink(Ink::Strong, format!("{url}/demo")));
+    let what = format!("shows {url}/demo");
     greet(screen, &what, &facts, (key, &url, "mara"))
 }
 

@@ -8,7 +8,7 @@ use clap::Args as Arguments;
 use indicatif::FormattedDuration;
 
 use super::exit::Exit;
-use super::screen::Screen;
+use super::session::Session;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use crate::config::Candidates;
@@ -26,9 +26,6 @@ pub(super) struct Args {
     policies: PathBuf,
     /// Recorded events as NDJSON, plain, gzip or Zstandard; - is standard input
     events: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 const AFTER_HELP: &str = r#"A policy takes the batch options of a type in tidings.toml:
@@ -46,16 +43,16 @@ Example:
   tidings simulate policies.toml events.ndjson.zst"#;
 
 impl Args {
-    pub(super) fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        session.refuse_store("a simulation opens no store")?;
+        let screen = &mut *session.screen;
         let candidates = Candidates::load(&self.policies)?;
         screen.warnings(&candidates.warnings)?;
         let events = read_events(&self.events)?;
         let bar = screen.bar("events");
         let comparison = simulate(&events, &candidates.policies, &bar);
         drop(bar);
-        if self.json {
-            screen.json(&comparison)?;
-        } else {
+        if !screen.answer(&comparison)? {
             screen.line(summary(&comparison))?;
             screen.line("")?;
             screen.table(&table(&comparison))?;
@@ -75,36 +72,39 @@ fn summary(comparison: &Comparison) -> String {
 }
 
 fn table(comparison: &Comparison) -> Table {
-    let numbers = [
-        "emails",
-        "per day",
-        "per user: mean",
-        "p95",
-        "max",
-        "delay: p50",
-        "p95",
-        "max",
-        "largest",
-    ];
-    let numbers = numbers.map(|heading| Column(heading, Ink::Plain, Fit::Number));
-    let policy = Column("policy", Ink::Strong, Fit::Cut);
-    let mut table = Table::new(std::iter::once(policy).chain(numbers));
-    for figures in &comparison.policies {
-        let (user, delay) = (figures.emails_per_user, figures.delay_seconds);
-        table.row([
-            figures.policy.clone(),
-            words::number(figures.emails),
-            rounded(figures.emails_per_day),
-            rounded(user.mean),
-            words::number(user.p95),
-            words::number(user.max),
-            duration(delay.p50),
-            duration(delay.p95),
-            duration(delay.max),
-            words::number(figures.largest),
-        ]);
-    }
-    table
+    Table::new(
+        &comparison.policies,
+        &[
+            Column("policy", Ink::Strong, Fit::Cut, |of| of.policy.clone()),
+            Column("emails", Ink::Plain, Fit::Number, |of| {
+                words::number(of.emails)
+            }),
+            Column("per day", Ink::Plain, Fit::Number, |of| {
+                rounded(of.emails_per_day)
+            }),
+            Column("per user: mean", Ink::Plain, Fit::Number, |of| {
+                rounded(of.emails_per_user.mean)
+            }),
+            Column("p95", Ink::Plain, Fit::Number, |of| {
+                words::number(of.emails_per_user.p95)
+            }),
+            Column("max", Ink::Plain, Fit::Number, |of| {
+                words::number(of.emails_per_user.max)
+            }),
+            Column("delay: p50", Ink::Plain, Fit::Number, |of| {
+                duration(of.delay_seconds.p50)
+            }),
+            Column("p95", Ink::Plain, Fit::Number, |of| {
+                duration(of.delay_seconds.p95)
+            }),
+            Column("max", Ink::Plain, Fit::Number, |of| {
+                duration(of.delay_seconds.max)
+            }),
+            Column("largest", Ink::Plain, Fit::Number, |of| {
+                words::number(of.largest)
+            }),
+        ],
+    )
 }
 
 /// Formats seconds, such as `00:04:30`.

@@ -6,13 +6,13 @@ use clap::Args as Arguments;
 use super::deliveries;
 use super::digest;
 use super::exit::Exit;
-use super::screen::Screen;
+use super::session::Session;
 use super::table::{Column, Fit, Ink, Table};
 use super::words;
 use super::work::waits;
-use crate::app::App;
-use crate::config::Config;
+use crate::app::{Access, App, TemplateUse};
 use crate::domain::{Day, ReportCounts};
+use crate::operate::open::upgrade_ahead;
 use crate::store::Schema;
 use crate::wire::status::{
     DayView, DigestActivity, JournalCounts, OlderDays, Status, Unopened, WorkerActivity,
@@ -23,11 +23,7 @@ use crate::wire::status::{
 /// Exits with 3 while sending is paused, an outcome is unknown, or an email failed within the last
 /// seven days.
 #[derive(Debug, Arguments)]
-pub(super) struct Args {
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
+pub(super) struct Args {}
 
 /// Adds the pending upgrade, if there is one.
 fn add_upgrade(schema: &Schema, table: &mut Table) {
@@ -39,49 +35,41 @@ fn add_upgrade(schema: &Schema, table: &mut Table) {
 }
 
 impl Args {
-    /// Reports that the store needs an upgrade, and leaves it unchanged.
-    pub(super) fn ahead(
-        &self,
-        config: &Config,
-        schema: &Schema,
-        screen: &mut Screen,
-    ) -> anyhow::Result<Exit> {
-        let store = format!("{:?}", config.store);
-        if self.json {
-            screen.json(&Unopened { store, schema })?;
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let config = session.load()?;
+        let screen = &mut *session.screen;
+        if let Some(schema) = upgrade_ahead(&config).await? {
+            // Opening the store would upgrade it.
+            let store = format!("{:?}", config.store);
+            let mut table = Table::facts();
+            table.fact("store", store.clone());
+            add_upgrade(&schema, &mut table);
+            let schema = &schema;
+            if !screen.answer(&Unopened { store, schema })? {
+                screen.table(&table)?;
+                screen.line("  Copy the file first if you may want to go back.")?;
+            }
             return Ok(Exit::Done);
         }
-        let mut table = Table::facts();
-        table.fact("store", store);
-        add_upgrade(schema, &mut table);
-        screen.table(&table)?;
-        screen.line("  Copy the file first if you may want to go back.")?;
-        Ok(Exit::Done)
-    }
-
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let app = App::open(config, Access::Read, TemplateUse::BuiltIn).await?;
         let now = app.context.clock.now();
         let status = app.status().now().await?;
         let exit = match status.has_failures() {
             true => Exit::Partly,
             false => Exit::Done,
         };
-        if self.json {
-            screen.json(&status)?;
+        if screen.answer(&status)? {
             return Ok(exit);
         }
         screen.table(&facts(&status, now))?;
-        if !status.failed.is_empty() {
-            screen.line("")?;
-            screen.table(&deliveries::table(&status.failed))?;
-            screen.line("  tidings deliveries retry ID|--all, once the cause is fixed")?;
-        }
-        if !status.unknown.is_empty() {
-            screen.line("")?;
-            screen.table(&deliveries::table(&status.unknown))?;
-            screen.line(
-                "  tidings deliveries settle ID sent|failed, once you know what became of one",
-            )?;
+        let retry = "tidings deliveries retry ID|--all, once the cause is fixed";
+        let settle = "tidings deliveries settle ID sent|failed, once you know what became of one";
+        for (rows, next) in [(&status.failed, retry), (&status.unknown, settle)] {
+            if !rows.is_empty() {
+                screen.line("")?;
+                screen.table(&deliveries::table(rows.iter().map(|row| (row, None))))?;
+                screen.line(format!("  {next}"))?;
+            }
         }
         if !status.days.is_empty() {
             screen.line("")?;
@@ -234,16 +222,12 @@ fn reports(counts: &ReportCounts) -> String {
 
 /// Returns a row for each day in and after the window, and one for each earlier month.
 fn days_table(days: &[DayView], today: Day) -> Table {
-    let mut table = Table::new([
-        Column("day", Ink::Plain, Fit::Full),
-        Column("stacks", Ink::Plain, Fit::Number),
-        Column("", Ink::Faint, Fit::Full),
-    ]);
     let date = |day: &DayView| day.day.start().date_naive();
     let is_current = |day: &DayView| day.in_window || day.day > today;
     let month = |day: &DayView| (!is_current(day)).then(|| date(day).format("%Y-%m").to_string());
-    for days in days.chunk_by(|a, b| month(a).is_some() && month(a) == month(b)) {
-        let stacks = days.iter().map(|day| day.stacks).sum();
+    let rows = days.chunk_by(|a, b| month(a).is_some() && month(a) == month(b));
+    let rows = rows.map(|days| {
+        let stacks: u64 = days.iter().map(|day| day.stacks).sum();
         let (what, place) = match days {
             [day] if day.in_window => (date(day).to_string(), "in the window".to_owned()),
             [day] if is_current(day) => (date(day).to_string(), "ahead of today".to_owned()),
@@ -252,7 +236,16 @@ fn days_table(days: &[DayView], today: Day) -> Table {
                 (month(&days[0]).unwrap_or_default(), count)
             }
         };
-        table.row([what, words::number(stacks), place]);
-    }
-    table
+        (what, stacks, place)
+    });
+    Table::new(
+        rows,
+        &[
+            Column("day", Ink::Plain, Fit::Full, |(what, ..)| what.clone()),
+            Column("stacks", Ink::Plain, Fit::Number, |(_, stacks, _)| {
+                words::number(*stacks)
+            }),
+            Column("", Ink::Faint, Fit::Full, |(.., place)| place.clone()),
+        ],
+    )
 }

@@ -9,10 +9,10 @@ use clap::{Args as Arguments, Subcommand};
 use super::exit::Exit;
 use super::import::{import_line, show_bad_lines};
 use super::screen::Screen;
-use super::table::Ink;
+use super::session::Session;
 use super::words;
 use crate::app::{Access, App};
-use crate::domain::{Address, Reason, Suppression, UserId};
+use crate::domain::{Address, Reason, UserId};
 use crate::engine::directory::import::Kind;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::wire::delivery::SuppressionView;
@@ -26,20 +26,19 @@ use crate::wire::delivery::SuppressionView;
 pub(super) struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
-    #[command(flatten)]
-    list: List,
+    /// Show addresses in full, so that `import` can read the output of --json
+    #[arg(long)]
+    reveal: bool,
 }
 
 const AFTER_HELP: &str = r#"Examples:
   tidings suppressions
   tidings suppressions add mara@example.org
   tidings suppressions import bounces.csv --reason hard_bounce
-  tidings suppressions list --json --reveal | zstd > suppressions.ndjson.zst"#;
+  tidings suppressions --json --reveal | zstd > suppressions.ndjson.zst"#;
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List suppressed addresses, sorted, with their users
-    List(List),
     /// Suppress an address
     Add {
         address: Address,
@@ -58,22 +57,9 @@ enum Verb {
         /// Reason for lines that name none
         #[arg(long, default_value = "manual")]
         reason: Reason,
-        /// Answer in JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Allow email to an address again
     Lift { address: Address },
-}
-
-#[derive(Debug, Arguments)]
-struct List {
-    /// Answer in JSON, one line per address; `import` reads it with --reveal
-    #[arg(long)]
-    json: bool,
-    /// Show addresses in full
-    #[arg(long)]
-    reveal: bool,
 }
 
 /// The number of addresses in one read.
@@ -82,18 +68,15 @@ const PAGE: usize = 1_000;
 const NAMED: usize = 5;
 
 impl Args {
-    pub(super) fn access(&self) -> Access {
-        match &self.verb {
-            None | Some(Verb::List(_)) => Access::Read,
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let access = match &self.verb {
+            None => Access::Read,
             Some(Verb::Add { .. } | Verb::Import { .. }) => Access::Create,
             Some(Verb::Lift { .. }) => Access::Write,
-        }
-    }
-
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        };
+        let (app, screen) = (session.open(access).await?, &mut *session.screen);
         match &self.verb {
-            None => self.list.run(app, screen).await,
-            Some(Verb::List(list)) => list.run(app, screen).await,
+            None => self.list(&app, screen).await,
             Some(Verb::Add { address, reason }) => {
                 let input = SuppressionInput::new(address.clone(), *reason);
                 app.suppressions().add(vec![input]).await?;
@@ -103,15 +86,14 @@ impl Args {
                 screen.line(format!("{address} is suppressed: {reason}"))?;
                 Ok(Exit::Done)
             }
-            Some(Verb::Import { file, reason, json }) => {
+            Some(Verb::Import { file, reason }) => {
                 let bar = screen.bar("lines");
                 let kind = Kind::Suppressions(*reason);
                 let report = app.import().file(&kind, file, &bar).await?;
                 drop(bar);
                 show_bad_lines(file, &report, screen)?;
-                match json {
-                    true => screen.json(&report)?,
-                    false => screen.line(import_line(&report, ("address", "addresses"), None))?,
+                if !screen.answer(&report)? {
+                    screen.line(import_line(&report, ("address", "addresses"), None))?;
                 }
                 Ok(Exit::of(report.accepted, report.bad))
             }
@@ -125,10 +107,8 @@ impl Args {
             }
         }
     }
-}
 
-impl List {
-    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let (book, people) = (app.suppressions(), app.people());
         let mut after = None;
         loop {
@@ -138,42 +118,32 @@ impl List {
             };
             after = Some(last.address.clone());
             for suppression in page {
-                let users = match self.json {
-                    true => Vec::new(),
-                    false => people.with_address(&suppression.address, NAMED).await?,
-                };
-                self.show(suppression, &users, screen)?;
+                let address = suppression.address.clone();
+                let mut view = SuppressionView::from(suppression);
+                if self.reveal {
+                    view.address = address.reveal().to_owned();
+                }
+                if screen.answer(&view)? {
+                    continue;
+                }
+                let users = people.with_address(&address, NAMED).await?;
+                let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
+                let (since, reason, users) = (
+                    words::minute(view.at),
+                    view.reason.as_str(),
+                    users.join(", "),
+                );
+                let detail = view.detail.as_deref().unwrap_or_default();
+                let line = format!(
+                    "{since}  {reason:12}  {:9}  {}  {users}  {detail}",
+                    view.source, view.address
+                );
+                screen.line(line.trim_end())?;
             }
         }
-        if after.is_none() && !self.json {
+        if after.is_none() && !screen.is_json {
             screen.line("no address is suppressed")?;
         }
         Ok(Exit::Done)
-    }
-
-    fn show(
-        &self,
-        suppression: Suppression,
-        users: &[UserId],
-        screen: &mut Screen,
-    ) -> anyhow::Result<()> {
-        let revealed = suppression.address.reveal().to_owned();
-        let mut view = SuppressionView::from(suppression);
-        if self.reveal {
-            view.address = revealed;
-        }
-        if self.json {
-            return screen.json(&view);
-        }
-        let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
-        let users = users.join(", ");
-        let since = screen.ink(Ink::Faint, words::minute(view.at));
-        let reason = screen.ink(Ink::Strong, format!("{:12}", view.reason.as_str()));
-        let detail = view.detail.as_deref().unwrap_or_default();
-        let line = format!(
-            "{since}  {reason}  {:9}  {}  {users}  {detail}",
-            view.source, view.address
-        );
-        Ok(screen.line(line.trim_end())?)
     }
 }

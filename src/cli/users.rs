@@ -7,6 +7,7 @@ use clap::{Args as Arguments, Subcommand};
 
 use super::exit::{Exit, Usage};
 use super::screen::Screen;
+use super::session::Session;
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{Address, UserId};
@@ -28,13 +29,7 @@ const AFTER_HELP: &str = r#"Examples:
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show the record, and how much else is stored about the user
-    Show {
-        #[command(flatten)]
-        one: One,
-        /// Answer in JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Show(One),
     /// Write everything that is stored about the user to standard output, as JSON
     Export(One),
     /// Delete the user, their unsent emails, and their name in events
@@ -52,16 +47,13 @@ struct One {
 }
 
 impl Args {
-    pub(super) fn access(&self) -> Access {
-        match &self.verb {
-            Verb::Show { .. } | Verb::Export(_) => Access::Read,
-            Verb::Erase(_) => Access::Write,
-        }
-    }
-
-    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let (Verb::Show { one, .. } | Verb::Export(one) | Verb::Erase(one)) = &self.verb;
-        let user = find(app, &one.user).await?;
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (access, one) = match &self.verb {
+            Verb::Show(one) | Verb::Export(one) => (Access::Read, one),
+            Verb::Erase(one) => (Access::Write, one),
+        };
+        let (app, screen) = (session.open(access).await?, &mut *session.screen);
+        let user = find(&app, &one.user).await?;
         if let Verb::Erase(_) = &self.verb {
             if !app.people().delete(&user).await? {
                 bail!("nothing is stored about {user}");
@@ -73,7 +65,7 @@ impl Args {
             bail!("nothing is stored about {user}");
         };
         match &self.verb {
-            Verb::Show { json, .. } => show(&user, &export, *json, app, screen).await?,
+            Verb::Show(_) => show(&user, &export, &app, screen).await?,
             _ => screen.json(&export)?,
         }
         Ok(Exit::Done)
@@ -106,14 +98,13 @@ pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
 async fn show(
     user: &UserId,
     export: &UserExport,
-    json: bool,
     app: &App,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
     let record = app.people().get(user).await?;
     let record = record.map(|user| UserView::of(user, &app.config.policies));
-    if json {
-        return screen.json(&record);
+    if screen.answer(&record)? {
+        return Ok(());
     }
     match &record {
         Some(record) => screen.pretty(record)?,

@@ -12,11 +12,11 @@ use tokio::sync::watch;
 
 use super::digest::{exit_of, paused, sent};
 use super::exit::{Exit, explain_failure};
-use super::process::Stop;
 use super::screen::Screen;
+use super::session::{Session, Stop};
 use super::words;
 use super::work::{FanOutEnd, Waits, backlog_lines};
-use crate::app::App;
+use crate::app::{Access, App};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::activity::BEAT;
@@ -34,62 +34,54 @@ pub(super) struct Args {
     /// Do all work that is due now, and exit
     #[arg(long)]
     once: bool,
-    /// With --once: answer in JSON
-    #[arg(long, requires = "once")]
-    json: bool,
 }
 
 impl Args {
-    pub(super) async fn run(
-        &self,
-        app: &App,
-        screen: &mut Screen,
-        stop: &Stop,
-    ) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let (app, stop) = session.open_to_send(Access::Write).await?;
+        session.screen.warnings(&app.config.warnings)?;
         if self.once {
-            return self.once(app, screen, stop).await;
+            return once(&app, session.screen, &stop).await;
         }
         tracing::info!("worker: started; Ctrl-C or SIGTERM finishes what is in hand and ends");
-        beside_metrics(app, async { Ok(run(app, stop.clone()).await?) }).await?;
+        beside_metrics(&app, async { Ok(run(&app, stop).await?) }).await?;
         tracing::info!("worker: stopped");
         Ok(Exit::Done)
     }
+}
 
-    async fn once(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
-        let worker = app.worker();
-        let round = worker.round(&mut None, &UntilStopped(stop)).await;
-        let released = worker.release().await;
-        let mut round = round?;
-        let recorded = record(app, round.digests.as_ref()).await;
-        let fanned_out = FanOutEnd {
-            done: round.fanouts.clone(),
-            failure: round.not_fanned_out.take().map(anyhow::Error::from),
-            left: 0,
-        };
-        let mut mails = mails(&round);
-        mails.bad_stacks += fanned_out.done.bad_stacks.clone();
-        if self.json {
-            screen.json(&round)?;
-        } else {
-            let done = sentence(&round, app.identities.outbox());
-            let done = done.unwrap_or_else(|| "nothing to do".into());
-            screen.line(format!("worker: {done}"))?;
-        }
-        let waits = Waits::of(app, None).await;
-        waits.show(&mails, &fanned_out, screen)?;
-        let pause = round.paused.as_ref().map(paused);
-        screen.warnings(pause.map(|paused| format!("no mail leaves: {paused}")))?;
-        released?;
-        recorded?;
-        if *stop.borrow() {
-            screen.warning(
-                "stopped before everything was done; the next run or a worker goes on from there",
-            )?;
-            return Ok(Exit::Partly);
-        }
-        let exit = exit_of(&mails, u64::from(round.paused.is_some()));
-        Ok(waits.exit(fanned_out.exit(exit)))
+async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+    let worker = app.worker();
+    let round = worker.round(&mut None, &UntilStopped(stop)).await;
+    let released = worker.release().await;
+    let mut round = round?;
+    let recorded = record(app, round.digests.as_ref()).await;
+    let fanned_out = FanOutEnd {
+        done: round.fanouts.clone(),
+        failure: round.not_fanned_out.take().map(anyhow::Error::from),
+        left: 0,
+    };
+    let mut mails = mails(&round);
+    mails.bad_stacks += fanned_out.done.bad_stacks.clone();
+    if !screen.answer(&round)? {
+        let done = sentence(&round, app.identities.outbox());
+        let done = done.unwrap_or_else(|| "nothing to do".into());
+        screen.line(format!("worker: {done}"))?;
     }
+    let waits = Waits::of(app, None).await;
+    waits.show(&mails, &fanned_out, screen)?;
+    let pause = round.paused.as_ref().map(paused);
+    screen.warnings(pause.map(|paused| format!("no mail leaves: {paused}")))?;
+    released?;
+    recorded?;
+    if *stop.borrow() {
+        screen.warning(
+            "stopped before everything was done; the next run or a worker goes on from there",
+        )?;
+        return Ok(Exit::Partly);
+    }
+    let exit = exit_of(&mails, u64::from(round.paused.is_some()));
+    Ok(waits.exit(fanned_out.exit(exit)))
 }
 
 /// Runs `work`, and serves metrics until it ends if the configuration has an address for them.

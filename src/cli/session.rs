@@ -1,0 +1,262 @@
+//! What a command runs with: the flags of every command, the output, the configuration, the store,
+//! and the signals that ask it to stop; and `tidings config`.
+//!
+//! A command opens the store itself, so it names its access where it uses it. Start with
+//! [`Session::open`].
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use tokio::sync::watch;
+use tracing::subscriber::set_global_default;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+
+use super::exit::{Exit, Usage};
+use super::harmless;
+use super::screen::{Screen, colorful};
+use crate::app::{Access, App, TemplateUse};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
+use crate::email::Provider;
+use crate::operate::open::is_missing;
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "For every command")]
+pub(super) struct Global {
+    /// Configuration file [default: tidings.toml in this folder, if there is one]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "TIDINGS_CONFIG",
+        hide_env_values = true
+    )]
+    config: Option<PathBuf>,
+    /// Store to use: sqlite:PATH, or mongodb://HOST/DATABASE
+    #[arg(long, global = true, value_name = "URL")]
+    store: Option<String>,
+    /// Log level on standard error [default: info for serve and worker, otherwise warn]
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        env = "TIDINGS_LOG",
+        hide_env_values = true
+    )]
+    log: Option<Level>,
+    /// Answer in JSON: each line of standard output is a JSON value
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// A log level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// The default configuration file.
+const FILE: &str = "tidings.toml";
+
+/// What a command runs with.
+pub(super) struct Session<'a> {
+    pub global: Global,
+    pub screen: &'a mut Screen,
+    /// The app of the demo whose story runs this command.
+    pub demo: Option<&'a App>,
+    /// The log level without `--log`.
+    pub usual_level: Level,
+    /// The configuration options that the command's own flags set.
+    pub options: Vec<(String, String)>,
+    /// Whether opening the store created it.
+    pub is_new: bool,
+}
+
+/// Becomes true when the work should stop.
+pub(super) type Stop = watch::Receiver<bool>;
+
+impl Session<'_> {
+    /// Returns the file of `--config` or `TIDINGS_CONFIG`, or the default file if it exists.
+    fn file(&self) -> Option<PathBuf> {
+        let usual = || Path::new(FILE).exists().then(|| FILE.into());
+        self.global.config.clone().or_else(usual)
+    }
+
+    /// Returns an error if there is a `--store`, for commands that cannot use it.
+    pub(super) fn refuse_store(&self, why: &str) -> Result<(), Usage> {
+        match self.global.store {
+            Some(_) => Err(Usage::new(why).instead("leaving out --store")),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets an option of the configuration by a flag of the command.
+    pub(super) fn set(&mut self, option: &str, value: Option<&String>) {
+        let set = value.map(|value| (option.to_owned(), value.clone()));
+        self.options.extend(set);
+    }
+
+    /// Loads the configuration from all its sources, and starts the log.
+    pub(super) fn load(&self) -> Result<Config, Problems> {
+        let store = self.global.store.clone();
+        let store = store.map(|store| ("store".to_owned(), store));
+        let config = Config::load(&Sources {
+            file: self.file(),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    let name = name.into_string().ok()?;
+                    Some((name, value.to_string_lossy().into_owned()))
+                })
+                .filter(|(name, _)| name.starts_with("TIDINGS_") || Provider::reads(name))
+                .collect(),
+            flags: self.options.iter().cloned().chain(store).collect(),
+        })?;
+        self.start_log(config.watch.log);
+        Ok(config)
+    }
+
+    /// Opens the configured store, for a command that renders no emails.
+    pub(super) async fn open(&mut self, access: Access) -> anyhow::Result<App> {
+        self.open_with(access, TemplateUse::BuiltIn).await
+    }
+
+    /// Opens the configured store. In the story of a demo, returns the demo's app.
+    pub(super) async fn open_with(
+        &mut self,
+        access: Access,
+        templates: TemplateUse,
+    ) -> anyhow::Result<App> {
+        if let Some(app) = self.demo {
+            return Ok(app.clone());
+        }
+        let config = self.load()?;
+        self.is_new = is_missing(&config);
+        App::open(config, access, templates).await
+    }
+
+    /// Opens the configured store for a command that sends emails, and stops it on a signal.
+    pub(super) async fn open_to_send(&mut self, access: Access) -> anyhow::Result<(App, Stop)> {
+        let app = self.open_with(access, TemplateUse::Required).await?;
+        let stop = match self.demo {
+            // Its sender is gone, so waiting for a change fails at once.
+            Some(_) => watch::channel(false).1,
+            None => stop_on_signal()?,
+        };
+        app.end_with(&stop);
+        Ok((app, stop))
+    }
+
+    /// Starts logging to standard error, one line per message, as text or JSON. Only the first call
+    /// of a process has an effect.
+    ///
+    /// Messages of other crates are logged only from `warn` up, because those crates do not know
+    /// which data is private.
+    pub(super) fn start_log(&self, format: LogFormat) {
+        let level = self.global.log.unwrap_or(self.usual_level);
+        let ours = format!("{level:?}").to_lowercase();
+        let others = match level {
+            Level::Off | Level::Error => ours.as_str(),
+            _ => "warn",
+        };
+        // actix reports malformed requests as errors. They are errors of the client.
+        let requests = match level {
+            Level::Debug | Level::Trace => "error",
+            _ => "off",
+        };
+        let filter = EnvFilter::new(format!("{others},tidings={ours},actix_http={requests}"));
+        let color = format == LogFormat::Text && colorful(&std::io::stderr());
+        let lines = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(move || harmless::Log {
+                out: std::io::stderr(),
+                color,
+            })
+            .with_ansi(color)
+            .with_timer(Moment)
+            .with_target(false);
+        let _ = match format {
+            LogFormat::Text => set_global_default(lines.finish()),
+            LogFormat::Json => {
+                let objects = lines.json().flatten_event(true).with_span_list(false);
+                set_global_default(objects.finish())
+            }
+        };
+    }
+}
+
+/// The time of a log message in UTC, in whole seconds.
+struct Moment;
+
+impl FormatTime for Moment {
+    fn format_time(&self, out: &mut Writer<'_>) -> std::fmt::Result {
+        write!(out, "{}", SystemClock.now().format("%Y-%m-%dT%H:%M:%SZ"))
+    }
+}
+
+/// Returns a `Stop` that becomes true at the first SIGTERM or Ctrl-C. The second one ends the
+/// process at once, with exit code 130.
+pub(super) fn stop_on_signal() -> std::io::Result<Stop> {
+    let (stop, stopped) = watch::channel(false);
+    #[cfg(unix)]
+    let mut terminate = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())?
+    };
+    let mut next_signal = async move || {
+        #[cfg(unix)]
+        let terminated = terminate.recv();
+        #[cfg(not(unix))]
+        let terminated = std::future::pending::<()>();
+        tokio::select! {
+            _ = terminated => {}
+            // If Ctrl-C cannot be handled, it ends the process by default.
+            Ok(()) = tokio::signal::ctrl_c() => {}
+        }
+    };
+    tokio::spawn(async move {
+        next_signal().await;
+        tracing::info!("stopping; once more ends at once");
+        // An error means that the work has already ended.
+        let _ = stop.send(true);
+        next_signal().await;
+        std::process::exit(130);
+    });
+    Ok(stopped)
+}
+
+/// Show the effective configuration, secrets redacted
+///
+/// Later sources override earlier ones: the defaults, tidings.toml, the environment
+/// (TIDINGS_DIGEST_HOUR sets digest.hour), flags.
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    /// Show every option with its default and description, as a start for a tidings.toml
+    #[arg(long)]
+    defaults: bool,
+}
+
+impl ConfigArgs {
+    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        if self.defaults {
+            session.screen.text(DEFAULTS)?;
+            return Ok(Exit::Done);
+        }
+        let config = session.load()?;
+        let file = session.file();
+        let file = file.map_or("no file".to_owned(), |file| file.display().to_string());
+        let screen = &mut session.screen;
+        screen.line(format!(
+            "# From the defaults, {file}, the environment and flags."
+        ))?;
+        screen.text(config.redacted().trim_end())?;
+        screen.warnings(&config.warnings)?;
+        Ok(Exit::Done)
+    }
+}
