@@ -5,7 +5,8 @@ use clap::{Args as Arguments, Subcommand};
 use super::exit::{Exit, Usage};
 use super::screen::Screen;
 use super::session::Session;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::{Cut, Full, Number};
+use super::table::{Column, Table};
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::batch::RemovedEvents;
@@ -193,19 +194,13 @@ fn table(views: &[BatchView]) -> Table {
     Table::new(
         views,
         &[
-            Column("closes (UTC)", Ink::Faint, Fit::Full, |view| {
-                words::minute(view.closes_at)
-            }),
-            Column("state", Ink::Strong, Fit::Full, |view| {
-                view.state.as_str().to_owned()
-            }),
-            Column("events", Ink::Plain, Fit::Number, |view| {
-                words::number(view.events())
-            }),
-            Column("person", Ink::Plain, Fit::Cut, |view| view.user.to_string()),
-            Column("key", Ink::Plain, Fit::Cut, |view| view.key.clone()),
-            Column("batch", Ink::Plain, Fit::Full, |view| view.id.to_string()),
-            Column("mail", Ink::Plain, Fit::Cut, |view| mail(view)),
+            Column("closes (UTC)", Full, |view| words::minute(view.closes_at)),
+            Column("state", Full, |view| view.state.as_str().to_owned()),
+            Column("events", Number, |view| words::number(view.events())),
+            Column("person", Cut, |view| view.user.to_string()),
+            Column("key", Cut, |view| view.key.clone()),
+            Column("batch", Full, |view| view.id.to_string()),
+            Column("mail", Cut, |view| mail(view)),
         ],
     )
 }

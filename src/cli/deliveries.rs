@@ -6,7 +6,8 @@ use clap::{Args as Arguments, Subcommand};
 use super::exit::{Exit, Usage};
 use super::screen::Screen;
 use super::session::Session;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::{Cut, Full, Number};
+use super::table::{Column, Table};
 use super::words;
 use crate::app::{Access, App, TemplateUse};
 use crate::domain::delivery::OperatorDecision;
@@ -126,25 +127,19 @@ pub(super) fn table<'a>(
     Table::new(
         rows,
         &[
-            Column("emails (UTC)", Ink::Faint, Fit::Full, |(row, _)| {
+            Column("emails (UTC)", Full, |(row, _)| {
                 words::minute(row.settled.or(row.tried).unwrap_or(row.created))
             }),
-            Column("state", Ink::Strong, Fit::Full, |(row, _)| {
-                words::delivery_state(row)
-            }),
-            Column("events", Ink::Plain, Fit::Number, |(row, _)| {
-                words::number(row.items.into())
-            }),
-            Column("tried", Ink::Plain, Fit::Number, |(row, _)| {
+            Column("state", Full, |(row, _)| words::delivery_state(row)),
+            Column("events", Number, |(row, _)| words::number(row.items.into())),
+            Column("tried", Number, |(row, _)| {
                 words::number(row.attempts.into())
             }),
-            Column("delivery", Ink::Plain, Fit::Full, |(row, _)| {
-                row.id.to_string()
-            }),
-            Column("subject", Ink::Plain, Fit::Cut, |(_, subject)| {
+            Column("delivery", Full, |(row, _)| row.id.to_string()),
+            Column("subject", Cut, |(_, subject)| {
                 subject.unwrap_or_default().to_owned()
             }),
-            Column("because", Ink::Plain, Fit::Cut, |(row, _)| {
+            Column("because", Cut, |(row, _)| {
                 row.reason.clone().unwrap_or_default()
             }),
         ],

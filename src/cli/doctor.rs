@@ -10,7 +10,8 @@ use clap::Args as Arguments;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::session::Session;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::{Full, Wrap};
+use super::table::{Column, Ink, Table};
 use super::words;
 use crate::clock::SystemClock;
 use crate::config::Problems;
@@ -121,11 +122,9 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     let table = Table::new(
         rows.clone(),
         &[
-            Column("", Ink::Plain, Fit::Full, |((_, _, word, _), _)| {
-                (*word).to_owned()
-            }),
-            Column("", Ink::Plain, Fit::Full, |(_, finding)| check(finding)),
-            Column("", Ink::Plain, Fit::Wrap, |(_, finding)| text_of(finding)),
+            Column("", Full, |((_, _, word, _), _)| (*word).to_owned()),
+            Column("", Full, |(_, finding)| check(finding)),
+            Column("", Wrap, |(_, finding)| text_of(finding)),
         ],
     );
     let table = table.with_inks(rows.map(|((_, ink, ..), _)| *ink));

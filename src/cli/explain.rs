@@ -8,16 +8,15 @@ use super::deliveries;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::session::Session;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::{Cut, Full};
+use super::table::{Column, Table};
 use super::{users, words};
 use crate::app::Access;
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
 use crate::wire::delivery::SuppressionView;
-use crate::wire::explanation::{
-    BrandView, By, DigestView, Explanation, Fate, InDelivery, Place, Why,
-};
+use crate::wire::explanation::{By, DigestView, Explanation, Fate, InDelivery, Place, Why};
 
 /// Explain why a user does or does not get something
 ///
@@ -52,7 +51,7 @@ impl Args {
         person(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
-            screen.paragraph("", Ink::Plain, &self.nothing(app.config.window_back + 1))?;
+            screen.paragraph("", &self.nothing(app.config.window_back + 1))?;
         }
         for fate in &explained.events {
             show_event(fate, now, screen)?;
@@ -61,13 +60,15 @@ impl Args {
             let date = day.start().date_naive();
             let lost = "their stack is full; later events of that day were not stored";
             screen.line("")?;
-            screen.paragraph("", Ink::Plain, &format!("{date}: {lost}"))?;
+            screen.paragraph("", &format!("{date}: {lost}"))?;
         }
         if !explained.batches.is_empty() && event.is_none() {
-            screen.line("")?;
+            let mut batches = Table::facts();
             for batch in &explained.batches {
-                show_batch(batch, screen)?;
+                batches.fact("  batch", of_batch(batch));
             }
+            screen.line("")?;
+            screen.page(&batches)?;
         }
         if !explained.deliveries.is_empty() && event.is_none() {
             screen.line("")?;
@@ -101,51 +102,44 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
         let line = format!("{field} of their record cannot be read, so the default is used: {why}");
         screen.line(format!("  {line}"))?;
     }
-    if let Some(digest) = &explained.digest {
-        screen.paragraph("  digest  ", Ink::Plain, &when(digest, now))?;
-    }
-    if let Some(locale) = &explained.locale {
-        screen.paragraph("  locale  ", Ink::Plain, &locale.to_string())?;
-    }
-    if !explained.turned_off.is_empty() {
-        let off = explained.turned_off.iter();
-        let off = words::list(off.map(|kind| Some(kind.to_string())));
-        screen.paragraph("  off     ", Ink::Plain, &format!("{off}, as they chose"))?;
-    }
-    let mut obstacles = Vec::new();
-    if let Some(BrandView { name, configured }) = &explained.brand {
-        match configured {
-            true => screen.paragraph("  brand   ", Ink::Plain, &name.to_string())?,
-            false => obstacles.push(format!(
-                "no mail leaves: the brand {name} is not configured, so they wait"
-            )),
-        }
-    }
-    if let Some(when) = explained.unsubscribed {
+    let (digest, locale) = (explained.digest.as_ref(), explained.locale.as_ref());
+    let off = explained.turned_off.iter();
+    let off = words::list(off.map(|kind| Some(kind.to_string())));
+    let off = (!off.is_empty()).then(|| format!("{off}, as they chose"));
+    let brand = explained.brand.as_ref();
+    let known = brand.filter(|brand| brand.configured);
+    let mut facts = Table::facts();
+    facts.fact("  digest", digest.map(|digest| when(digest, now)));
+    facts.fact("  locale", locale.map(ToString::to_string));
+    facts.fact("  off", off);
+    facts.fact("  brand", known.map(|brand| brand.name.to_string()));
+    screen.page(&facts)?;
+    let missing = brand.filter(|brand| !brand.configured).map(|brand| {
+        let name = &brand.name;
+        format!("no mail leaves: the brand {name} is not configured, so they wait")
+    });
+    let unsubscribed = explained.unsubscribed.map(|when| {
         let when = words::minute(when);
-        obstacles.push(format!("unsubscribed from everything on {when} UTC"));
-    }
+        format!("unsubscribed from everything on {when} UTC")
+    });
     let unmailable = explained.unmailable.as_ref();
-    obstacles.extend(unmailable.map(|why| format!("no mail leaves: {why}")));
-    for obstacle in obstacles {
-        screen.paragraph("  ", Ink::Warning, &obstacle)?;
-    }
-    if let Some(suppression) = &explained.suppression {
-        screen.paragraph("  ", Ink::Plain, &since(suppression))?;
+    let unmailable = unmailable.map(|why| format!("no mail leaves: {why}"));
+    let suppression = explained.suppression.as_ref().map(since);
+    let obstacles = [missing, unsubscribed, unmailable, suppression];
+    for obstacle in obstacles.into_iter().flatten() {
+        screen.paragraph("  ", &obstacle)?;
     }
     Ok(())
 }
 
-/// Writes a batch: `batch    5352… open, 3 events, closes 2014-04-19 10:05 UTC, key
-/// ArtworkPublished`.
-fn show_batch(batch: &BatchView, screen: &mut Screen) -> anyhow::Result<()> {
+/// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
+fn of_batch(batch: &BatchView) -> String {
     let events = words::events(batch.events());
     let (state, closes) = (batch.state.as_str(), words::minute(batch.closes_at));
-    let text = format!(
+    format!(
         "{} {state}, {events}, closes {closes} UTC, key {}",
         batch.id, batch.key
-    );
-    Ok(screen.paragraph("  batch   ", Ink::Plain, &text)?)
+    )
 }
 
 /// Describes a suppression: `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun
@@ -291,19 +285,17 @@ fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::R
     let head = Table::new(
         [fate],
         &[
-            Column("", Ink::Faint, Fit::Full, |fate| {
-                format!("{} UTC", words::minute(fate.at))
-            }),
-            Column("", Ink::Strong, Fit::Cut, |fate| {
+            Column("", Full, |fate| format!("{} UTC", words::minute(fate.at))),
+            Column("", Cut, |fate| {
                 fate.title
                     .clone()
                     .unwrap_or_else(|| fate.object.to_string())
             }),
-            Column("", Ink::Plain, Fit::Cut, |fate| fate.kind.clone()),
-            Column("", Ink::Faint, Fit::Full, |fate| fate.position.to_string()),
+            Column("", Cut, |fate| fate.kind.clone()),
+            Column("", Full, |fate| fate.position.to_string()),
         ],
     );
     screen.line("")?;
     screen.page(&head)?;
-    Ok(screen.paragraph("  ", Ink::Plain, &sentence(fate, now))?)
+    Ok(screen.paragraph("  ", &sentence(fate, now))?)
 }

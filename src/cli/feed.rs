@@ -4,7 +4,8 @@ use clap::Args as Arguments;
 
 use super::exit::Exit;
 use super::session::Session;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::{Cut, Full};
+use super::table::{Column, Table};
 use super::words;
 use crate::app::Access;
 use crate::domain::feed::{Cursor, Kinds, Query};
@@ -95,18 +96,12 @@ fn table(page: &Page) -> Table {
     Table::new(
         &page.items,
         &[
-            Column("when (UTC)", Ink::Faint, Fit::Full, |item| {
-                words::minute(item.at)
-            }),
-            Column("title", Ink::Strong, Fit::Cut, |item| item.summary()),
-            Column("by", Ink::Plain, Fit::Cut, |item| {
-                item.by().unwrap_or_default().to_owned()
-            }),
-            Column("type", Ink::Plain, Fit::Cut, |item| item.kind.to_string()),
-            Column("state", Ink::Faint, Fit::Full, |item| {
-                item.state.as_str().to_owned()
-            }),
-            Column("item", Ink::Faint, Fit::Full, |item| item.id.to_string()),
+            Column("when (UTC)", Full, |item| words::minute(item.at)),
+            Column("title", Cut, |item| item.summary()),
+            Column("by", Cut, |item| item.by().unwrap_or_default().to_owned()),
+            Column("type", Cut, |item| item.kind.to_string()),
+            Column("state", Full, |item| item.state.as_str().to_owned()),
+            Column("item", Full, |item| item.id.to_string()),
         ],
     )
 }

@@ -10,7 +10,8 @@ use clap::{Args as Arguments, Subcommand};
 use super::exit::{Exit, Usage};
 use super::screen::Screen;
 use super::session::Session;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::{Cut, Full};
+use super::table::{Column, Table};
 use super::words;
 use crate::app::{Access, App};
 use crate::clock::{Clock as _, SystemClock};
@@ -97,11 +98,9 @@ async fn list(app: &App, screen: &mut Screen) -> anyhow::Result<()> {
     Ok(screen.table(&Table::new(
         &keys,
         &[
-            Column("name", Ink::Strong, Fit::Cut, |key| key.name.to_string()),
-            Column("scope", Ink::Plain, Fit::Full, |key| key.scope.to_string()),
-            Column("created (UTC)", Ink::Faint, Fit::Full, |key| {
-                words::minute(key.created)
-            }),
+            Column("name", Cut, |key| key.name.to_string()),
+            Column("scope", Full, |key| key.scope.to_string()),
+            Column("created (UTC)", Full, |key| words::minute(key.created)),
         ],
     ))?)
 }

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use unicode_width::UnicodeWidthStr;
 
 use super::harmless;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::Wrap;
+use super::table::{Column, Table};
 use crate::engine::Watcher;
 
 pub(super) struct Screen {
@@ -151,8 +152,8 @@ impl Screen {
 
     /// Writes a text after a head, wrapped and indented below its first line, at most as wide as
     /// the terminal, or 80 columns.
-    pub(super) fn paragraph(&mut self, head: &str, ink: Ink, text: &str) -> io::Result<()> {
-        let column = Column("", ink, Fit::Wrap, |text: &&str| (*text).to_owned());
+    pub(super) fn paragraph(&mut self, head: &str, text: &str) -> io::Result<()> {
+        let column = Column("", Wrap, |text: &&str| (*text).to_owned());
         let width = Some(self.width().unwrap_or(80));
         self.table_within(width, head, &Table::new([text], &[column]))
     }

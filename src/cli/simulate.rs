@@ -9,7 +9,8 @@ use indicatif::FormattedDuration;
 
 use super::exit::Exit;
 use super::session::Session;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::{Cut, Number};
+use super::table::{Column, Table};
 use super::words;
 use crate::config::Candidates;
 use crate::operate::simulate::{read_events, simulate};
@@ -75,34 +76,18 @@ fn table(comparison: &Comparison) -> Table {
     Table::new(
         &comparison.policies,
         &[
-            Column("policy", Ink::Strong, Fit::Cut, |of| of.policy.clone()),
-            Column("emails", Ink::Plain, Fit::Number, |of| {
-                words::number(of.emails)
-            }),
-            Column("per day", Ink::Plain, Fit::Number, |of| {
-                rounded(of.emails_per_day)
-            }),
-            Column("per user: mean", Ink::Plain, Fit::Number, |of| {
+            Column("policy", Cut, |of| of.policy.clone()),
+            Column("emails", Number, |of| words::number(of.emails)),
+            Column("per day", Number, |of| rounded(of.emails_per_day)),
+            Column("per user: mean", Number, |of| {
                 rounded(of.emails_per_user.mean)
             }),
-            Column("p95", Ink::Plain, Fit::Number, |of| {
-                words::number(of.emails_per_user.p95)
-            }),
-            Column("max", Ink::Plain, Fit::Number, |of| {
-                words::number(of.emails_per_user.max)
-            }),
-            Column("delay: p50", Ink::Plain, Fit::Number, |of| {
-                duration(of.delay_seconds.p50)
-            }),
-            Column("p95", Ink::Plain, Fit::Number, |of| {
-                duration(of.delay_seconds.p95)
-            }),
-            Column("max", Ink::Plain, Fit::Number, |of| {
-                duration(of.delay_seconds.max)
-            }),
-            Column("largest", Ink::Plain, Fit::Number, |of| {
-                words::number(of.largest)
-            }),
+            Column("p95", Number, |of| words::number(of.emails_per_user.p95)),
+            Column("max", Number, |of| words::number(of.emails_per_user.max)),
+            Column("delay: p50", Number, |of| duration(of.delay_seconds.p50)),
+            Column("p95", Number, |of| duration(of.delay_seconds.p95)),
+            Column("max", Number, |of| duration(of.delay_seconds.max)),
+            Column("largest", Number, |of| words::number(of.largest)),
         ],
     )
 }

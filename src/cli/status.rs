@@ -7,7 +7,8 @@ use super::deliveries;
 use super::digest;
 use super::exit::Exit;
 use super::session::Session;
-use super::table::{Column, Fit, Ink, Table};
+use super::table::Fit::{Full, Number};
+use super::table::{Column, Table};
 use super::words;
 use super::work::waits;
 use crate::app::{Access, App, TemplateUse};
@@ -241,11 +242,9 @@ fn days_table(days: &[DayView], today: Day) -> Table {
     Table::new(
         rows,
         &[
-            Column("day", Ink::Plain, Fit::Full, |(what, ..)| what.clone()),
-            Column("stacks", Ink::Plain, Fit::Number, |(_, stacks, _)| {
-                words::number(*stacks)
-            }),
-            Column("", Ink::Faint, Fit::Full, |(.., place)| place.clone()),
+            Column("day", Full, |(what, ..)| what.clone()),
+            Column("stacks", Number, |(_, stacks, _)| words::number(*stacks)),
+            Column("", Full, |(.., place)| place.clone()),
         ],
     )
 }

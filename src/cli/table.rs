@@ -10,9 +10,7 @@ use super::harmless;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
     Plain,
-    /// The most important cell of a row.
-    Strong,
-    /// Secondary information.
+    /// A heading, or the name of a value.
     Faint,
     /// A state that needs no attention.
     Good,
@@ -34,8 +32,8 @@ pub(super) enum Fit {
     Wrap,
 }
 
-/// A column: its heading, the role and width of its cells, and the text of a cell.
-pub(super) struct Column<T>(pub &'static str, pub Ink, pub Fit, pub fn(&T) -> String);
+/// A column: its heading, its width, and the text of a cell.
+pub(super) struct Column<T>(pub &'static str, pub Fit, pub fn(&T) -> String);
 
 #[derive(Debug)]
 pub(super) struct Table {
@@ -52,12 +50,12 @@ impl Table {
     pub(super) fn new<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<T>]) -> Self {
         let cells = |row: T| {
             let cells = columns.iter();
-            let cells = cells.map(|Column(_, ink, _, text)| cell(&text(&row), *ink));
+            let cells = cells.map(|Column(_, _, text)| cell(&text(&row), Ink::Plain));
             cells.collect()
         };
         Self {
             rows: rows.into_iter().map(cells).collect(),
-            columns: columns.iter().map(|column| (column.0, column.2)).collect(),
+            columns: columns.iter().map(|column| (column.0, column.1)).collect(),
         }
     }
 
@@ -151,7 +149,6 @@ fn styled(text: &str, ink: Ink) -> Cell {
     match ink {
         _ if text.is_empty() => cell,
         Ink::Plain => cell,
-        Ink::Strong => cell.add_attribute(Attribute::Bold),
         Ink::Faint => cell.add_attribute(Attribute::Dim),
         Ink::Good => cell.fg(Color::DarkGreen),
         Ink::Warning => cell.fg(Color::DarkYellow),
@@ -173,21 +170,18 @@ mod tests {
         let table = Table::new(
             rows,
             &[
-                Column("when", Ink::Plain, Fit::Full, |row| row[0].to_owned()),
-                Column("title", Ink::Plain, Fit::Cut, |row| row[1].to_owned()),
-                Column("n", Ink::Plain, Fit::Number, |row| row[2].to_owned()),
-                Column("id", Ink::Plain, Fit::Full, |row| row[3].to_owned()),
-                Column("none", Ink::Plain, Fit::Full, |_| String::new()),
+                Column("when", Fit::Full, |row| row[0].to_owned()),
+                Column("title", Fit::Cut, |row| row[1].to_owned()),
+                Column("n", Fit::Number, |row| row[2].to_owned()),
+                Column("id", Fit::Full, |row| row[3].to_owned()),
+                Column("none", Fit::Full, |_| String::new()),
             ],
         );
         table.lines(width, false)
     }
 
     fn one(text: &'static str, fit: Fit) -> Table {
-        Table::new(
-            [text],
-            &[Column("", Ink::Plain, fit, |text| (*text).to_owned())],
-        )
+        Table::new([text], &[Column("", fit, |text| (*text).to_owned())])
     }
 
     #[test]
