@@ -291,7 +291,7 @@ async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
             shared.users,
             such_as.unwrap_or_default()
         ),
-        "merge the records of one person: an unsubscribe stops one record, and only its confirmation page offers the others; `tidings users show ADDRESS` names up to 10 records",
+        "merge the records of one person: an unsubscribe stops one record, and only its confirmation page offers the others; `tidings explain ADDRESS` names up to 10 records",
     )))
 }
 

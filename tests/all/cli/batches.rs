@@ -16,7 +16,7 @@ fn with_open_batches() -> Desk {
 }
 
 fn listed(desk: &Desk, arguments: &[&str]) -> Vec<Value> {
-    let ran = desk.run(&[&["batches", "list", "--json"], arguments].concat());
+    let ran = desk.run(&[&["batches", "--json"], arguments].concat());
     ran.json().as_array().unwrap().clone()
 }
 

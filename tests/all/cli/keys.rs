@@ -11,7 +11,7 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
     let json = desk.run(&["keys", "create", "dash", "--scope", "read", "--json"]);
     let duplicate = desk.run(&["keys", "create", "dash", "--scope", "admin"]);
     let listed = desk.done(&["keys"]);
-    let lines = desk.done(&["keys", "list", "--json"]);
+    let lines = desk.done(&["keys", "--json"]);
     let revoked = desk.done(&["keys", "revoke", "web app"]);
     let again = desk.run(&["keys", "revoke", "web app"]);
 

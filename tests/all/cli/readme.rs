@@ -46,7 +46,7 @@ fn the_example_of_a_burst_sends_one_email() {
     for typed in lines.iter().filter_map(|line| arguments(line)) {
         desk.done(&typed);
     }
-    let listed = desk.run(&["batches", "list", "--json"]).json();
+    let listed = desk.run(&["batches", "--json"]).json();
     let id = listed[0]["id"].as_str().unwrap();
     desk.done(&["batches", "close", id]);
     desk.run(&["worker", "--once"]);

@@ -142,8 +142,8 @@ async fn the_api_and_the_json_output_of_commands_agree() {
         &notified,
     );
     assert_eq!(feed, desk.run(&["feed", "ada", "--json"]).json());
-    assert_eq!(batches, desk.run(&["batches", "list", "--json"]).json());
-    let line = desk.run(&["suppressions", "list", "--json"]).json();
+    assert_eq!(batches, desk.run(&["batches", "--json"]).json());
+    let line = desk.run(&["suppressions", "--json"]).json();
     assert_eq!(suppressed, json!([line]));
     let explained = desk.run(&["explain", "ada", "--json"]).json();
     assert_eq!(explained["batches"], batches);

@@ -66,7 +66,7 @@ fn the_list_of_a_provider_is_imported_and_bad_lines_are_reported() {
         "more.ndjson, line 3, reason: unknown variant `bounce`"
     );
 
-    let listed = desk.done(&["suppressions", "list", "--json"]);
+    let listed = desk.done(&["suppressions", "--json"]);
     let listed: Vec<Value> = listed
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -101,7 +101,7 @@ fn full_addresses_are_shown_only_with_reveal() {
 
     let masked = desk.done(&["suppressions"]);
     let revealed = desk.done(&["suppressions", "--reveal"]);
-    let lines = desk.done(&["suppressions", "list", "--json", "--reveal"]);
+    let lines = desk.done(&["suppressions", "--json", "--reveal"]);
 
     assert_contains!(masked, "manual");
     assert_contains!(masked, "a…@example.org");
@@ -113,7 +113,7 @@ fn full_addresses_are_shown_only_with_reveal() {
     other.run(&["suppressions", "import", "list"]).done();
     assert_eq!(
         other
-            .run(&["suppressions", "list", "--json", "--reveal"])
+            .run(&["suppressions", "--json", "--reveal"])
             .done(),
         lines
     );

@@ -163,7 +163,7 @@ async fn addresses_shared_by_several_records_are_a_warning(fresh: Fresh) {
         &two,
         "addresses",
         Severity::Warning,
-        "tidings users show ADDRESS",
+        "tidings explain ADDRESS",
     );
     let text = format!("{:?}", super::of(&two, "addresses"));
     assert!(!text.contains("example.org"), "{text}");
