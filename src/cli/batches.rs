@@ -2,7 +2,7 @@
 
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::screen::Screen;
 use super::session::Session;
 use super::table::Fit::{Cut, Full, Number};
@@ -13,6 +13,7 @@ use crate::domain::batch::RemovedEvents;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
+use crate::operate::open::Refusal;
 use crate::wire::batch::{BatchView, LeadView};
 
 /// List, show, close and cancel batches
@@ -122,8 +123,11 @@ impl Args {
     }
 }
 
-fn no_such(id: Id) -> Usage {
-    Usage::new(format!("there is no batch {id}")).instead("tidings batches, which lists them")
+fn no_such(id: Id) -> Refusal {
+    Refusal::new(
+        format!("there is no batch {id}"),
+        "tidings batches, which lists them",
+    )
 }
 
 async fn show(id: Id, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {

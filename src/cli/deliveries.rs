@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::screen::Screen;
 use super::session::Session;
 use super::table::Fit::{Cut, Full, Number};
@@ -13,6 +13,7 @@ use crate::app::{Access, App, TemplateUse};
 use crate::domain::delivery::OperatorDecision;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::deliveries::Only;
+use crate::operate::open::Refusal;
 use crate::store::Span;
 use crate::wire::delivery::{DeliveryRow, Listed, Story};
 
@@ -266,9 +267,11 @@ impl Settle {
 async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
     let id = DeliveryId::stored(id);
     let Some(row) = app.deliveries().get(&id).await? else {
-        return Err(Usage::new(format!("there is no delivery {id}"))
-            .instead("tidings deliveries, which lists them")
-            .into());
+        return Err(Refusal::new(
+            format!("there is no delivery {id}"),
+            "tidings deliveries, which lists them",
+        )
+        .into());
     };
     let story = story(app, row).await?;
     if !screen.answer(&story)? {

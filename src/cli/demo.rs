@@ -13,7 +13,7 @@ use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use clap::Args as Arguments;
 use futures::future::LocalBoxFuture;
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::screen::Screen;
 use super::session::Session;
 use crate::app::{Access, App};
@@ -23,7 +23,7 @@ use crate::demo::folder::{self, Foreign, Served};
 use crate::domain::Delivery;
 use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::identity::outbox;
-use crate::operate::open::open_store;
+use crate::operate::open::{Refusal, open_store};
 
 /// See the whole story in a minute: import, notify, feed, digest, batch
 ///
@@ -54,9 +54,11 @@ pub(super) const DIR: &str = "tidings-demo";
 /// Makes the folder and changes to it, as every path in the story is relative to it.
 fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
     folder::enter(dir, served).map_err(|error| match error.is::<Foreign>() {
-        true => Usage::new(error.to_string())
-            .instead(format!("{command} --dir DIR, with a new folder"))
-            .into(),
+        true => Refusal::new(
+            error.to_string(),
+            format!("{command} --dir DIR, with a new folder"),
+        )
+        .into(),
         false => error,
     })
 }

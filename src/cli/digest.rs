@@ -9,13 +9,14 @@ use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
-use super::exit::{Exit, Usage, causes};
+use super::exit::{Exit, causes};
 use super::session::Session;
 use super::words;
 use super::work::{FanOutEnd, Waits, backlog_lines};
 use crate::app::{Access, App};
 use crate::domain::{Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
+use crate::operate::open::Refusal;
 use crate::private;
 use crate::render::report::DryRunPage;
 use crate::render::{ReportPage, Site};
@@ -81,7 +82,7 @@ impl Args {
                 words::minute(at)
             );
             let next = "--dry-run, which says what would be sent then; or leaving --at out";
-            return Err(Usage::new(what).instead(next).into());
+            return Err(Refusal::new(what, next).into());
         }
         let request = self.request(app);
         self.report.as_deref().map_or(Ok(()), check_page)?;
@@ -221,17 +222,17 @@ impl Args {
 }
 
 /// Checks before the run that a page can be written to this path, as far as this is known then.
-fn check_page(path: &Path) -> Result<(), Usage> {
+fn check_page(path: &Path) -> Result<(), Refusal> {
     let shown = path.display();
     if path.is_dir() || path.file_name().is_none() {
         let what = format!("--report: {shown} is a folder");
-        return Err(Usage::new(what).instead("name a file in it, such as report.html"));
+        return Err(Refusal::new(what, "name a file in it, such as report.html"));
     }
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
             let folder = folder.display();
             let what = format!("--report: the folder {folder} does not exist");
-            Err(Usage::new(what).instead(format!("mkdir -p {folder}")))
+            Err(Refusal::new(what, format!("mkdir -p {folder}")))
         }
         _ => Ok(()),
     }

@@ -47,34 +47,10 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A wrong request that clap cannot detect.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-pub(super) struct Usage {
-    what: String,
-    next: Option<String>,
-}
-
-impl Usage {
-    pub(super) fn new(what: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            next: None,
-        }
-    }
-
-    /// Adds a suggestion.
-    pub(super) fn instead(mut self, next: impl Into<String>) -> Self {
-        self.next = Some(next.into());
-        self
-    }
-}
-
 /// Returns [`Exit::Usage`] for a wrong request, and [`Exit::Failed`] for any other failure.
 pub fn of_failure(failure: &anyhow::Error) -> Exit {
     let is_wrong_request = failure.chain().any(|cause| {
-        cause.is::<Usage>()
-            || cause.is::<Problems>()
+        cause.is::<Problems>()
             || cause.is::<Invalid>()
             || cause.is::<render::Error>()
             || cause.is::<Refusal>()
@@ -142,9 +118,6 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
         false => "whatever was begun can be repeated",
     };
     for cause in failure.chain() {
-        if let Some(usage) = cause.downcast_ref::<Usage>() {
-            return usage.next.clone();
-        }
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
             return Some(refusal.next.clone());
         }

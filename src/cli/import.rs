@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, ValueEnum};
 
-use super::exit::{Exit, Usage, WithoutKeys};
+use super::exit::{Exit, WithoutKeys};
 use super::export::import_store;
 use super::screen::Screen;
 use super::session::Session;
@@ -13,6 +13,7 @@ use super::work::{FanOut, FanOutEnd, bad_stacks};
 use crate::app::Access;
 use crate::domain::{ModelName, Policies};
 use crate::engine::directory::import::{Kind, Mapping, SHOWN};
+use crate::operate::open::Refusal;
 use crate::wire::transfer::{ImportReport, Imported, WithoutModel};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store
@@ -179,10 +180,12 @@ impl Args {
     }
 
     /// Returns the kind of the lines; `None` if a whole store is imported.
-    fn kind(&self) -> Result<Option<Kind>, Usage> {
+    fn kind(&self) -> Result<Option<Kind>, Refusal> {
         if self.what != What::Objects && (self.model.is_some() || !self.map.is_empty()) {
-            return Err(Usage::new("--model and --map are for objects")
-                .instead("leaving them out; every other line says itself what it is about"));
+            return Err(Refusal::new(
+                "--model and --map are for objects",
+                "leaving them out; every other line says itself what it is about",
+            ));
         }
         Ok(Some(match self.what {
             What::Users => Kind::Users,

@@ -7,7 +7,7 @@
 use chrono::TimeDelta;
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::screen::Screen;
 use super::session::Session;
 use super::table::Fit::{Cut, Full};
@@ -17,6 +17,7 @@ use crate::app::{Access, App};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::tokens::Tokens;
+use crate::operate::open::Refusal;
 use crate::wire::user::NewKeyView;
 
 /// List, create and revoke server keys
@@ -74,8 +75,8 @@ impl Args {
             }
             Some(Verb::Revoke { name }) => {
                 if !app.keys().revoke(name).await? {
-                    let usage = Usage::new(format!("no server key is called {name:?}"));
-                    return Err(usage.instead("tidings keys, which lists them").into());
+                    let what = format!("no server key is called {name:?}");
+                    return Err(Refusal::new(what, "tidings keys, which lists them").into());
                 }
                 screen.line(format!(
                     "{name:?} is revoked; running servers refuse it within ten seconds"
@@ -129,9 +130,9 @@ impl TokenArgs {
         let tokens = Tokens::new(&config.tokens.audience, config.tokens.keys);
         let (now, lasts) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));
         let Some(token) = tokens.make(&self.user, now, lasts)? else {
-            let usage = Usage::new("no HS256 key is configured to sign a token with");
+            let what = "no HS256 key is configured to sign a token with";
             let next = "tokens.secret in tidings.toml, or TIDINGS_TOKENS_SECRET: the output of openssl rand -hex 32";
-            return Err(usage.instead(next).into());
+            return Err(Refusal::new(what, next).into());
         };
         let screen = &mut *session.screen;
         screen.line(token.expose())?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args as Arguments;
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::screen::Screen;
 use super::session::{Session, stop_on_signal};
 use super::words;
@@ -20,6 +20,7 @@ use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::http::api;
+use crate::operate::open::Refusal;
 use crate::operate::preview::{Kind, Preview, Sheet, send_test};
 use crate::private;
 use crate::render::Catalogs;
@@ -76,7 +77,7 @@ async fn preview(
         let of = app.of_person();
         let Some(reader) = of.reader(user).await? else {
             let why = format!("there is no record of {user:?}");
-            return Err(Usage::new(why).instead("leaving --user out").into());
+            return Err(Refusal::new(why, "leaving --user out").into());
         };
         brand = brand.or(reader.brand);
         person = Some((of, user.clone()));
@@ -98,13 +99,13 @@ async fn preview(
 }
 
 /// Returns an error if no catalog fits this locale.
-fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Usage> {
+fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Refusal> {
     if catalogs.nearest(locale).is_some() {
         return Ok(());
     }
     let tags: Vec<&str> = catalogs.tags().collect();
     let why = format!("there is no catalog for the locale {locale:?}");
-    Err(Usage::new(why).instead(format!("one of {}", tags.join(", "))))
+    Err(Refusal::new(why, format!("one of {}", tags.join(", "))))
 }
 
 impl Args {
@@ -114,7 +115,7 @@ impl Args {
             let at = self.listen;
             let what = format!("--listen {at}: a preview is for this machine alone");
             let next = format!("--listen 127.0.0.1:{}", at.port());
-            return Err(Usage::new(what).instead(next).into());
+            return Err(Refusal::new(what, next).into());
         }
         let (locale, brand) = (self.locale.as_ref(), self.brand.as_ref());
         let preview = preview(session, self.user.as_ref(), kinds, locale, brand).await?;
@@ -217,7 +218,7 @@ impl SendTestArgs {
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {
             let why = notes.join("; ");
-            return Err(Usage::new(why).instead("leaving --user out").into());
+            return Err(Refusal::new(why, "leaving --user out").into());
         };
         // The configuration of the brand: an email for a user leaves by that brand's provider.
         let (config, to) = (&preview.config, self.address.clone());

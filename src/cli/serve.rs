@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as Arguments;
 use tokio::sync::watch;
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::screen::Screen;
 use super::session::{Session, Stop, stop_on_signal};
 use super::table::Table;
@@ -15,6 +15,7 @@ use crate::config::{Config, LogFormat, Sources};
 use crate::demo::Gallery;
 use crate::demo::folder::Served;
 use crate::http::api::{self, Bound};
+use crate::operate::open::Refusal;
 
 /// Run the HTTP API and the background worker
 ///
@@ -72,7 +73,7 @@ impl Args {
                 "--demo gives every visitor a token of any user, and {wanted} is open to others"
             );
             let next = format!("--listen 127.0.0.1:{}, or leaving it out", wanted.port());
-            return Err(Usage::new(why).instead(next).into());
+            return Err(Refusal::new(why, next).into());
         }
         // Listen before replacing an earlier demo: another process may be serving that folder here.
         let listening = api::listen(wanted)?;

@@ -13,14 +13,14 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::harmless;
 use super::screen::{Screen, colorful};
 use crate::app::{Access, App, TemplateUse};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
 use crate::email::Provider;
-use crate::operate::open::is_missing;
+use crate::operate::open::{Refusal, is_missing};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "For every command")]
@@ -90,9 +90,9 @@ impl Session<'_> {
     }
 
     /// Returns an error if there is a `--store`, for commands that cannot use it.
-    pub(super) fn refuse_store(&self, why: &str) -> Result<(), Usage> {
+    pub(super) fn refuse_store(&self, why: &str) -> Result<(), Refusal> {
         match self.global.store {
-            Some(_) => Err(Usage::new(why).instead("leaving out --store")),
+            Some(_) => Err(Refusal::new(why, "leaving out --store")),
             None => Ok(()),
         }
     }

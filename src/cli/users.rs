@@ -5,11 +5,12 @@
 use anyhow::bail;
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::{Exit, Usage};
+use super::exit::Exit;
 use super::session::Session;
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{Address, UserId};
+use crate::operate::open::Refusal;
 
 /// Export or erase one user
 #[derive(Debug, Arguments)]
@@ -82,8 +83,8 @@ pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
         [only] => Ok(only.clone()),
         several => {
             let ids = words::list(several.iter().map(|id| Some(id.to_string())));
-            let usage = Usage::new(format!("several records have this address: {ids}"));
-            Err(usage.instead("one of these ids").into())
+            let what = format!("several records have this address: {ids}");
+            Err(Refusal::new(what, "one of these ids").into())
         }
     }
 }

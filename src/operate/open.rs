@@ -42,7 +42,7 @@ impl Access {
     }
 }
 
-/// The command may not use the store.
+/// A wrong request, with what to do instead. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct Refusal {
@@ -54,6 +54,15 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Creates a refusal for any other reason than a missing store.
+    pub fn new(what: impl Into<String>, next: impl Into<String>) -> Self {
+        Self {
+            is_missing: false,
+            what: what.into(),
+            next: next.into(),
+        }
+    }
+
     /// There is no store. It may be the wrong one, so the error names its configuration.
     fn missing(config: &Config) -> Self {
         let (from, next) = match &config.file {
@@ -94,11 +103,7 @@ impl Refusal {
                 "ending or undoing the move with the version of tidings that began it".to_owned(),
             ),
         };
-        Self {
-            is_missing: false,
-            what,
-            next,
-        }
+        Self::new(what, next)
     }
 }
 
@@ -143,12 +148,8 @@ pub(crate) async fn open_with(
             let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
             if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
                 let folder = folder.display();
-                return Err(Refusal {
-                    is_missing: false,
-                    what: format!("store: the folder {folder} does not exist"),
-                    next: format!("mkdir -p {folder}"),
-                }
-                .into());
+                let what = format!("store: the folder {folder} does not exist");
+                return Err(Refusal::new(what, format!("mkdir -p {folder}")).into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
             match refusal(config, &file, access).await.with_context(opening)? {
