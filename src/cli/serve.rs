@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args as Arguments;
-use tokio::sync::watch;
+use futures::FutureExt;
 
 use super::exit::Exit;
 use super::screen::Screen;
@@ -55,7 +55,7 @@ impl Args {
         };
         let bound = api::bind(app.clone(), &key)?;
         self.greet(&app, screen, &format!("http://{}", bound.addr), &key)?;
-        worker::beside_metrics(&app, self.serve(&app, bound, &stop)).await
+        self.serve(&app, bound, &stop).await
     }
 
     /// Plays the demo's story, so that there is something to see, and serves the result.
@@ -93,34 +93,14 @@ impl Args {
     }
 
     async fn serve(&self, app: &App, bound: Bound, stop: &Stop) -> anyhow::Result<Exit> {
-        // If one of the two ends, for any reason, the other ends too.
-        let (halt, halted) = watch::channel(false);
-        let serving = async {
-            let served = bound.run(halted.clone()).await;
-            halt.send_replace(true);
-            served
-        };
-        let working = async {
-            if self.no_worker {
-                return Ok(());
-            }
-            let worked = worker::run(app, halted.clone()).await;
-            halt.send_replace(true);
-            worked
-        };
-        let (mut signal, mut ended) = (stop.clone(), halted.clone());
-        let listening = async {
-            tokio::select! {
-                _ = signal.wait_for(|stop| *stop) => {}
-                _ = ended.wait_for(|ended| *ended) => {}
-            }
-            halt.send_replace(true);
-        };
-        let (served, worked, ()) = tokio::join!(serving, working, listening);
-        served?;
-        worked?;
+        let exit = worker::run_together(app, stop, |halted| {
+            let serving = bound.run(halted.clone()).boxed_local();
+            let working = (!self.no_worker).then(|| worker::run(app, halted).boxed_local());
+            std::iter::once(serving).chain(working).collect()
+        });
+        let exit = exit.await?;
         tracing::info!("stopped");
-        Ok(Exit::Done)
+        Ok(exit)
     }
 
     fn greet(&self, app: &App, screen: &mut Screen, url: &str, key: &str) -> anyhow::Result<()> {

@@ -8,6 +8,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::Args as Arguments;
+use futures::future::LocalBoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
 use super::digest::{exit_of, paused, sent};
@@ -44,9 +47,10 @@ impl Args {
             return once(&app, session.screen, &stop).await;
         }
         tracing::info!("worker: started; Ctrl-C or SIGTERM finishes what is in hand and ends");
-        beside_metrics(&app, async { Ok(run(&app, stop).await?) }).await?;
+        let exit = run_together(&app, &stop, |halted| vec![run(&app, halted).boxed_local()]);
+        let exit = exit.await?;
         tracing::info!("worker: stopped");
-        Ok(Exit::Done)
+        Ok(exit)
     }
 }
 
@@ -55,7 +59,9 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
     let round = worker.round(&mut None, &UntilStopped(stop)).await;
     let released = worker.release().await;
     let mut round = round?;
-    let recorded = record(app, round.digests.as_ref()).await;
+    let digests = round.digests.as_ref();
+    let digests = digests.map(|report| DigestActivity::of(report, app.context.clock.now()));
+    let recorded = record(app, digests, true).await;
     let fanned_out = FanOutEnd {
         done: round.fanouts.clone(),
         failure: round.not_fanned_out.take().map(anyhow::Error::from),
@@ -84,52 +90,60 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
     Ok(waits.exit(fanned_out.exit(exit)))
 }
 
-/// Runs `work`, and serves metrics until it ends if the configuration has an address for them.
-pub(super) async fn beside_metrics<T>(
+/// Runs these tasks, and serves metrics if the configuration has an address for them. When one of
+/// them ends, or `stop` turns true, the others end too.
+pub(super) async fn run_together<'a>(
     app: &App,
-    work: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<T> {
-    let Some(watched) = Watched::bind(app)? else {
-        return work.await;
-    };
-    tracing::info!("metrics: http://{}/metrics", watched.addr);
+    stop: &Stop,
+    tasks: impl FnOnce(Stop) -> Vec<Task<'a>>,
+) -> anyhow::Result<Exit> {
     let (halt, halted) = watch::channel(false);
-    let working = async {
-        let worked = work.await;
-        halt.send_replace(true);
-        worked
+    let mut tasks = tasks(halted.clone());
+    if let Some(watched) = Watched::bind(app)? {
+        tracing::info!("metrics: http://{}/metrics", watched.addr);
+        tasks.push(watched.run(halted.clone()).boxed_local());
+    }
+    let (mut signal, mut ended) = (stop.clone(), halted);
+    let signaled = async move {
+        tokio::select! {
+            _ = signal.wait_for(|stop| *stop) => {}
+            _ = ended.wait_for(|ended| *ended) => {}
+        }
+        Ok(())
     };
-    let (worked, watched) = tokio::join!(working, watched.run(halted));
-    watched.and(worked)
+    tasks.push(signaled.boxed_local());
+    let mut running = FuturesUnordered::from_iter(tasks);
+    let mut result = Ok(Exit::Done);
+    while let Some(ended) = running.next().await {
+        halt.send_replace(true);
+        result = result.and_then(|exit| ended.map(|()| exit));
+    }
+    result
 }
 
-/// Records for `status` that a worker was active, and its digest run if it made one.
-async fn record(app: &App, digests: Option<&Report>) -> engine::Result<()> {
-    if let Some(report) = digests {
-        let run = DigestActivity::of(report, app.context.clock.now());
-        app.activity().record_digests(&run).await?;
+/// A part of the work of a long-running command.
+pub(super) type Task<'a> = LocalBoxFuture<'a, anyhow::Result<()>>;
+
+/// Records for `status` that a worker is active or has stopped, and a digest run if there was one.
+async fn record(app: &App, run: Option<DigestActivity>, stopped: bool) -> engine::Result<()> {
+    let activity = app.activity();
+    if let Some(run) = &run {
+        activity.record_digests(run).await?;
     }
-    app.activity().beat(true).await
+    activity.beat(stopped).await
 }
 
 /// Records heartbeats and digest runs until `stop` becomes true.
-async fn beat(app: &App, mut stop: Stop, digests: &Mutex<Option<DigestActivity>>) {
-    let (activity, mut is_failing) = (app.activity(), false);
+async fn beat(app: &App, mut stop: Stop, seen: &Mutex<Seen>) {
+    let (mut is_failing, mut stopping) = (false, false);
     let every = BEAT.to_std().unwrap_or_default();
-    let mut stopping = false;
     loop {
-        let run = lock(digests).take();
-        let written = async {
-            if let Some(run) = &run {
-                activity.record_digests(run).await?;
-            }
-            activity.beat(stopping).await
-        };
-        let written = written.await;
-        if let (Err(error), false) = (&written, is_failing) {
+        let run = lock(seen).digests.take();
+        let recorded = record(app, run, stopping).await;
+        if let (Err(error), false) = (&recorded, is_failing) {
             tracing::warn!("worker: `tidings status` does not see this worker: {error}");
         }
-        is_failing = written.is_err();
+        is_failing = recorded.is_err();
         if stopping {
             return;
         }
@@ -140,63 +154,75 @@ async fn beat(app: &App, mut stop: Stop, digests: &Mutex<Option<DigestActivity>>
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// What the rounds of this process have shown.
+#[derive(Default)]
+struct Seen {
+    /// The failure of each part that fails now.
+    failing: HashMap<Part, String>,
+    paused: Option<Pause>,
+    /// The last digest run, until it is recorded.
+    digests: Option<DigestActivity>,
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs rounds until `stop` becomes true. Logs each round that did something, and each new kind of
 /// failure.
-pub(super) async fn run(app: &App, stop: Stop) -> engine::Result<()> {
-    let failing: Mutex<HashMap<Part, String>> = Mutex::default();
-    let current: Mutex<Option<Pause>> = Mutex::new(None);
-    let digests: Mutex<Option<DigestActivity>> = Mutex::new(None);
+pub(super) async fn run(app: &App, stop: Stop) -> anyhow::Result<()> {
+    let seen = Mutex::<Seen>::default();
     let worker = app.worker();
     let working = worker.run(stop.clone(), |part, round| {
         let now = app.context.clock.now();
         app.metrics.worked(part.name(), round.is_ok(), now);
-        let mut failing = lock(&failing);
-        match round {
-            Ok(round) => {
-                if failing.remove(&part).is_some() {
-                    tracing::info!("worker: works again");
-                }
-                let mut current = lock(&current);
-                // Only rounds of the mailing part show reliably whether a pause is in effect.
-                if part == Part::Mailing && *current != round.paused {
-                    match &round.paused {
-                        Some(pause) => tracing::error!("worker: no mail leaves: {}", paused(pause)),
-                        None => tracing::info!("worker: mails leave again"),
-                    }
-                    current.clone_from(&round.paused);
-                }
-                if let Some(done) = sentence(&round, app.identities.outbox()) {
-                    tracing::info!("worker: {done}");
-                }
-                if let Some(report) = &round.digests {
-                    *lock(&digests) = Some(DigestActivity::of(report, app.context.clock.now()));
-                }
-                let backlogs = round.digests.iter().map(|report| &report.backlog);
-                for line in backlogs.flat_map(backlog_lines) {
-                    tracing::warn!("worker: {line}");
-                }
-                for (reason, times) in mails(&round).reasons {
-                    let emails = words::count(times, "email", "emails");
-                    tracing::warn!("worker: {emails}: {reason}");
-                }
-            }
+        lock(&seen).log(app, part, round);
+    });
+    let (worked, ()) = tokio::join!(working, beat(app, stop, &seen));
+    Ok(worked?)
+}
+
+impl Seen {
+    /// Logs a round.
+    fn log(&mut self, app: &App, part: Part, round: engine::Result<Round>) {
+        let round = match round {
+            Ok(round) => round,
             Err(error) => {
                 let failure = explain_failure(&error.into());
                 // Failing parts retry again and again, and one cause often stops all parts. Log an
                 // error only if it is new.
-                if !failing.values().any(|known| *known == failure) {
+                if !self.failing.values().any(|known| *known == failure) {
                     tracing::error!("worker: {}", failure.lines().next().unwrap_or_default());
                 }
-                failing.insert(part, failure);
+                self.failing.insert(part, failure);
+                return;
+            }
+        };
+        if self.failing.remove(&part).is_some() {
+            tracing::info!("worker: works again");
+        }
+        // Only rounds of the mailing part show reliably whether a pause is in effect.
+        if part == Part::Mailing && self.paused != round.paused {
+            match &round.paused {
+                Some(pause) => tracing::error!("worker: no mail leaves: {}", paused(pause)),
+                None => tracing::info!("worker: mails leave again"),
+            }
+            self.paused.clone_from(&round.paused);
+        }
+        if let Some(done) = sentence(&round, app.identities.outbox()) {
+            tracing::info!("worker: {done}");
+        }
+        if let Some(report) = &round.digests {
+            self.digests = Some(DigestActivity::of(report, app.context.clock.now()));
+            for line in backlog_lines(&report.backlog) {
+                tracing::warn!("worker: {line}");
             }
         }
-    });
-    let (worked, ()) = tokio::join!(working, beat(app, stop, &digests));
-    worked
+        for (reason, times) in mails(&round).reasons {
+            let emails = words::count(times, "email", "emails");
+            tracing::warn!("worker: {emails}: {reason}");
+        }
+    }
 }
 
 fn mails(round: &Round) -> Tally {
