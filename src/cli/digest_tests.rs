@@ -158,8 +158,7 @@ fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
         [
             "late: 1 person had 12 events pending from days before the window; their next digest has them",
             "waiting: 5 events from days before the window for 2 people who cannot be emailed now; they expire after digest.max_age",
-            "expired: 40 events of 2014-04-01, older than digest.max_age",
-            "expired: 30 events of these for people who could not be emailed",
+            "expired: 2014-04-01: 40 events, older than digest.max_age; 30 of them for people who could not be emailed",
         ]
     );
     let late = "late: 1 person had 12 events pending from days before the window";

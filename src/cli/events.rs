@@ -13,8 +13,8 @@ use crate::app::Access;
 use crate::domain::details::Actor;
 use crate::domain::text::list_first;
 use crate::domain::{
-    Audience, BrandName, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid,
-    Json, ObjectId, Point, UserId,
+    Audience, BrandName, Counts, Details, EventType, FanoutState, FollowKey, Invalid, ObjectId,
+    Point, UserId,
 };
 use crate::engine;
 use crate::engine::ingest::notify::Request;
@@ -23,7 +23,8 @@ use crate::wire::event::{Notified, Receipt};
 
 /// Tell people that something happened
 ///
-/// Accepts an event, as POST /v1/events does. With a key, it is safe to repeat.
+/// Accepts an event, as POST /v1/events does. With a key, it is safe to repeat. `import events -`
+/// reads events with all fields.
 #[derive(Debug, Arguments)]
 #[command(
     group = ArgGroup::new("audience").required(true).args(["to", "followers_of", "near"]),
@@ -53,9 +54,6 @@ pub(super) struct NotifyArgs {
     /// Idempotency key: an event with a key that was accepted before is not accepted again
     #[arg(long)]
     key: Option<String>,
-    /// Batch the event by this key instead of by its type
-    #[arg(long, value_name = "KEY")]
-    batch_key: Option<ChosenKey>,
     /// Brand of the emails, instead of each user's; the type must be `branded`
     #[arg(long, value_name = "BRAND")]
     brand: Option<BrandName>,
@@ -65,15 +63,9 @@ pub(super) struct NotifyArgs {
     /// The actor's name, shown instead of the id
     #[arg(long, value_name = "NAME", requires = "actor")]
     actor_name: Option<String>,
-    /// URL of the actor's picture, https:// or http://
-    #[arg(long, value_name = "URL", requires = "actor")]
-    actor_image: Option<String>,
     /// Plain text to show in feeds and emails, such as a comment; up to 500 characters
     #[arg(long)]
     text: Option<String>,
-    /// More data for your feed, up to 2 KiB of JSON
-    #[arg(long, value_name = "JSON", value_parser = json)]
-    data: Option<Json>,
     /// Time of the event, which determines its day [default: now]
     #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     at: Option<DateTime<Utc>>,
@@ -91,10 +83,6 @@ Examples:
 struct Near {
     point: Point,
     km: f64,
-}
-
-fn json(text: &str) -> Result<Json, String> {
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
 fn near(text: &str) -> Result<Near, String> {
@@ -178,16 +166,14 @@ impl NotifyArgs {
             objects: self.objects.clone(),
             audience: audience.except(self.except.iter().chain(&self.actor).cloned()),
             key: self.key.clone(),
-            batch_key: self.batch_key.clone(),
+            batch_key: None,
             details: Details {
                 actor: self.actor.clone().map(|id| Actor {
                     name: self.actor_name.clone(),
-                    image: self.actor_image.clone(),
                     ..Actor::bare(id)
                 }),
                 brand: self.brand.clone(),
                 text: self.text.clone(),
-                data: self.data.clone().unwrap_or_default(),
                 ..Details::default()
             },
             at: self.at,

@@ -50,9 +50,7 @@ impl Args {
         let candidates = Candidates::load(&self.policies)?;
         screen.warnings(&candidates.warnings)?;
         let events = read_events(&self.events)?;
-        let bar = screen.bar("events");
-        let comparison = simulate(&events, &candidates.policies, &bar);
-        drop(bar);
+        let comparison = simulate(&events, &candidates.policies, &screen.bar("events"));
         if !screen.answer(&comparison)? {
             screen.line(summary(&comparison))?;
             screen.line("")?;

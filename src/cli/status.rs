@@ -7,10 +7,9 @@ use super::deliveries;
 use super::digest;
 use super::exit::Exit;
 use super::session::Session;
-use super::table::Fit::{Full, Number};
-use super::table::{Column, Table};
+use super::table::Table;
 use super::words;
-use super::work::waits;
+use super::work::{expired, waits};
 use crate::app::{Access, App, TemplateUse};
 use crate::domain::{Day, ReportCounts};
 use crate::operate::open::upgrade_ahead;
@@ -72,10 +71,6 @@ impl Args {
                 screen.line(format!("  {next}"))?;
             }
         }
-        if !status.days.is_empty() {
-            screen.line("")?;
-            screen.table(&days_table(&status.days, Day::of(now)))?;
-        }
         if !status.unreadable.is_empty() {
             screen.warning(status.unreadable.sentence())?;
         }
@@ -91,14 +86,12 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     add_upgrade(&status.schema, &mut table);
     let oldest = status.oldest_pending_day;
     table.fact("fan-outs", fanouts(status.fanouts, oldest));
-    let counts = [
-        words::some(status.batches.open, "open"),
-        words::some(status.batches.closing, "closing"),
-    ];
-    table.fact("batches", list_or(counts, "none open"));
+    let open = words::some(status.batches.open, "open");
+    let batches = words::list([open, words::some(status.batches.closing, "closing")]);
+    table.fact("batches", or_none(batches, "none open"));
     let states = status.deliveries.iter();
     let states = states.map(|(state, count)| words::some(*count, state.as_str()));
-    table.fact("mails", list_or(states, "none yet"));
+    table.fact("mails", or_none(words::list(states), "none yet"));
     let some_events = |n: u64| (n > 0).then(|| words::events(n));
     let failed = some_events(status.not_emailed)
         .map(|events| format!("{events} whose batch email failed within the last 7 days"));
@@ -122,16 +115,17 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let suppressed = suppressed.map(|(reason, count)| words::some(*count, reason.as_str()));
     let suppressed = Some(words::list(suppressed)).filter(|all| !all.is_empty());
     table.fact("suppressed", suppressed);
-    let days = status.days.is_empty().then(|| "none".to_owned());
-    table.fact("days", days);
+    let is_older = |day: &&DayView| !day.in_window && day.day < Day::of(now);
+    let (older, current): (Vec<_>, Vec<_>) = status.days.iter().partition(is_older);
+    table.fact("days", stored(&current).unwrap_or_else(|| "none".into()));
+    table.fact("older days", stored(&older));
     table
 }
 
-/// Joins the parts, or returns `none` if there are none.
-fn list_or(parts: impl IntoIterator<Item = Option<String>>, none: &str) -> String {
-    match words::list(parts) {
-        parts if parts.is_empty() => none.to_owned(),
-        parts => parts,
+fn or_none(text: String, none: &str) -> String {
+    match text.as_str() {
+        "" => none.to_owned(),
+        _ => text,
     }
 }
 
@@ -187,20 +181,8 @@ fn add_older(older: &OlderDays, table: &mut Table) {
         let what = format!("{events} for people who cannot be emailed; {until}");
         table.fact("blocked", what);
     }
-    let dates = older.given_up.keys().map(|day| day.start().date_naive());
-    if let (Some(first), Some(last)) = (dates.clone().min(), dates.max()) {
-        let events = words::events(older.given_up.values().map(|expired| expired.events).sum());
-        let days = match first == last {
-            true => first.to_string(),
-            false => format!("{first} to {last}"),
-        };
-        let blocked = words::some(older.given_up_blocked.events, "of them");
-        let blocked = blocked.map_or(String::new(), |some| {
-            format!("; {some} for people who could not be emailed")
-        });
-        let what = format!("{days}: {events}, older than digest.max_age{blocked}");
-        table.fact("expired", what);
-    }
+    let blocked = older.given_up_blocked.events;
+    table.fact("expired", expired(&older.given_up, blocked));
 }
 
 /// Describes provider reports on recent emails, such as `1,234 sent, 1,200 delivered, 3 bounced
@@ -221,30 +203,11 @@ fn reports(counts: &ReportCounts) -> String {
     ])
 }
 
-/// Returns a row for each day in and after the window, and one for each earlier month.
-fn days_table(days: &[DayView], today: Day) -> Table {
-    let date = |day: &DayView| day.day.start().date_naive();
-    let is_current = |day: &DayView| day.in_window || day.day > today;
-    let month = |day: &DayView| (!is_current(day)).then(|| date(day).format("%Y-%m").to_string());
-    let rows = days.chunk_by(|a, b| month(a).is_some() && month(a) == month(b));
-    let rows = rows.map(|days| {
-        let stacks: u64 = days.iter().map(|day| day.stacks).sum();
-        let (what, place) = match days {
-            [day] if day.in_window => (date(day).to_string(), "in the window".to_owned()),
-            [day] if is_current(day) => (date(day).to_string(), "ahead of today".to_owned()),
-            days => {
-                let count = words::count(days.len() as u64, "day", "days");
-                (month(&days[0]).unwrap_or_default(), count)
-            }
-        };
-        (what, stacks, place)
-    });
-    Table::new(
-        rows,
-        &[
-            Column("day", Full, |(what, ..)| what.clone()),
-            Column("stacks", Number, |(_, stacks, _)| words::number(*stacks)),
-            Column("", Full, |(.., place)| place.clone()),
-        ],
-    )
+/// Summarizes stored days: `8 days, 2014-04-14 to 2014-04-21, 12,345 stacks`.
+fn stored(days: &[&DayView]) -> Option<String> {
+    let date = |day: &&DayView| day.day.start().date_naive();
+    let (first, last) = (days.first().map(date)?, days.last().map(date)?);
+    let count = words::count(days.len() as u64, "day", "days");
+    let stacks = words::count(days.iter().map(|day| day.stacks).sum(), "stack", "stacks");
+    Some(format!("{count}, {first} to {last}, {stacks}"))
 }

@@ -4,6 +4,7 @@
 //! The work is done by then, so a failure to fan out or to read the waiting emails does not hide
 //! the rest of the result.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 
@@ -15,7 +16,7 @@ use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::config::StoreUrl;
-use crate::domain::{PendingCounts, UserId};
+use crate::domain::{Day, PendingCounts, UserId};
 use crate::engine::Watcher;
 use crate::store::Release;
 use crate::wire::delivery::{WaitReason, Waiting};
@@ -237,22 +238,24 @@ pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
              they expire after digest.max_age"
         ));
     }
-    let dates = backlog.given_up.keys().map(|day| day.start().date_naive());
-    if let (Some(first), Some(last)) = (dates.clone().min(), dates.max()) {
-        let events = words::events(backlog.given_up.values().map(|of| of.events).sum());
-        let to = (first != last).then(|| format!(" to {last}"));
-        lines.push(format!(
-            "expired: {events} of {first}{}, older than digest.max_age",
-            to.unwrap_or_default()
-        ));
-    }
-    if !backlog.given_up_blocked.is_nothing() {
-        let (_, events) = counts(backlog.given_up_blocked);
-        lines.push(format!(
-            "expired: {events} of these for people who could not be emailed"
-        ));
-    }
+    let blocked = backlog.given_up_blocked.events;
+    lines.extend(expired(&backlog.given_up, blocked).map(|what| format!("expired: {what}")));
     lines
+}
+
+/// Describes events that expired on these days, and how many of them were blocked: `2014-04-01 to
+/// 2014-04-03: 5 events, older than digest.max_age; 2 of them for people who could not be emailed`.
+pub(super) fn expired(given_up: &BTreeMap<Day, PendingCounts>, blocked: u64) -> Option<String> {
+    let dates = given_up.keys().map(|day| day.start().date_naive());
+    let (first, last) = (dates.clone().min()?, dates.max()?);
+    let to = (first != last).then(|| format!(" to {last}"));
+    let events = words::events(given_up.values().map(|of| of.events).sum());
+    let blocked = words::some(blocked, "of them for people who could not be emailed");
+    Some(format!(
+        "{first}{}: {events}, older than digest.max_age{}",
+        to.unwrap_or_default(),
+        blocked.map_or(String::new(), |some| format!("; {some}"))
+    ))
 }
 
 #[cfg(test)]

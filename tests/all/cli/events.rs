@@ -57,10 +57,9 @@ fn an_event_reaches_only_its_audience() {
 }
 
 #[test]
-fn an_actor_is_shown_with_name_and_picture_in_the_feed() {
+fn an_actor_is_shown_by_name_in_the_feed() {
     let desk = Desk::with_people();
-    let picture = "https://art.example/lev.png";
-    let actor = ["--actor-name", "Lev Oduya", "--actor-image", picture];
+    let actor = ["--actor-name", "Lev Oduya"];
     let reply = ["notify", "Published", "a1", "--to", "ada"];
 
     let without = desk.run(&[&reply[..], &actor].concat());
@@ -68,8 +67,11 @@ fn an_actor_is_shown_with_name_and_picture_in_the_feed() {
 
     assert_eq!(without.code, 2, "{}", without.err);
     let feed = desk.run(&["feed", "ada", "--json"]).json();
-    let shown = json!({"id": "lev", "name": "Lev Oduya", "image": picture});
-    assert_eq!(feed["items"][0]["actor"], shown);
+    let actor = &feed["items"][0]["actor"];
+    assert_eq!(
+        (&actor["id"], &actor["name"]),
+        (&json!("lev"), &json!("Lev Oduya"))
+    );
     assert!(desk.done(&["feed", "ada"]).contains("Lev Oduya"));
 }
 
@@ -129,26 +131,6 @@ fn a_repeated_key_is_a_duplicate_or_a_conflict() {
 }
 
 #[test]
-fn a_batch_key_is_part_of_the_event() {
-    let desk = Desk::with_people();
-    let notify = |batch_key: &str| {
-        let event = ["notify", "Published", "a1", "--to", "ada", "--key", "k"];
-        let mut arguments = event.to_vec();
-        arguments.extend(["--batch-key", batch_key]);
-        desk.run(&arguments)
-    };
-
-    assert_eq!(notify("").code, 2);
-    assert!(notify("a\tb").err.contains("holds a control character"));
-    assert!(notify("0").done().starts_with("accepted: reached 1 person"));
-    assert!(notify("0").done().starts_with("accepted before"));
-    let other = notify("false");
-
-    assert_eq!(other.code, 2);
-    assert_contains!(other.err, "was used for a different event");
-}
-
-#[test]
 fn notify_warns_about_events_that_users_will_not_see() {
     let desk = Desk::with_people();
     desk.write(
@@ -187,7 +169,7 @@ fn notify_warns_about_events_that_users_will_not_see() {
 }
 
 #[test]
-fn a_feed_can_be_paged_filtered_and_polled() {
+fn a_feed_can_be_paged_and_filtered() {
     let desk = Desk::with_people();
     for object in ["a1", "a2", "a3"] {
         desk.done(&["notify", "Published", object, "--to", "ada"]);
@@ -218,10 +200,6 @@ fn a_feed_can_be_paged_filtered_and_polled() {
     );
     assert!(second["next"].is_null());
     assert_eq!(objects(&feed(&["--type", "Met"])), ["a4"]);
-    let cursor = first["cursor"].as_str().unwrap();
-    assert!(objects(&feed(&["--after", cursor])).is_empty());
-    desk.done(&["notify", "Met", "a5", "--to", "ada"]);
-    assert_eq!(objects(&feed(&["--after", cursor])), ["a5"]);
 }
 
 #[test]
@@ -237,13 +215,7 @@ fn a_feed_includes_past_days() {
         &days_ago(3),
     ]);
 
-    let (narrow, wide) = (
-        desk.run(&["feed", "ada", "--days", "2"]),
-        desk.run(&["feed", "ada"]),
-    );
-
-    assert_eq!(narrow.done(), "nothing in ada's feed in the last 2 days\n");
-    assert!(wide.done().contains(&days_ago(3)));
+    assert!(desk.done(&["feed", "ada"]).contains(&days_ago(3)));
 }
 
 #[test]

@@ -362,7 +362,6 @@ fn explain_names_mandatory_types_and_types_outside_the_feed() {
 
     let explained = desk.done(&["explain", "ada"]);
     let feed = desk.done(&["feed", "ada"]);
-    let community = desk.done(&["feed", "ada", "--category", "Community"]);
 
     for expected in [
         "no mail leaves: they are unsubscribed, so none but of mandatory types",
@@ -374,7 +373,6 @@ fn explain_names_mandatory_types_and_types_outside_the_feed() {
     }
     let shows = |text: &str| ["a1", "a2", "a3"].map(|object| text.contains(object));
     assert_eq!(shows(&feed), [false, true, true], "{feed}");
-    assert_eq!(shows(&community), [false, true, false], "{community}");
 }
 
 #[test]
