@@ -234,9 +234,10 @@ impl Settle {
                 "pending again; the next run or a worker sends what is pending",
             ),
         };
+        let deliveries = app.deliveries();
         if let Some(id) = &self.id {
             let id = DeliveryId::stored(id.as_str());
-            app.deliveries().settle(&id, outcome).await?;
+            deliveries.settle(&id, outcome).await?;
             screen.line(format!("{id} is {result}"))?;
             return Ok(Exit::Done);
         }
@@ -244,23 +245,22 @@ impl Settle {
             since: self.since,
             until: self.until,
         };
-        let deliveries = app.deliveries();
         let rows = deliveries.unknown(self.call.as_deref(), &span).await?;
         if self.dry_run {
             let found = mails(rows.len() as u64);
             screen.line(format!("{found} would be settled (dry run)"))?;
             return Ok(Exit::Done);
         }
-        let settled = app.deliveries().settle_all(&rows, outcome).await?;
+        let settled = deliveries.settle_all(&rows, outcome).await?;
         screen.line(format!("{}: {result}", mails(settled.settled)))?;
-        if settled.busy > 0 {
-            let busy = mails(settled.busy);
-            screen.warning(format!(
-                "{busy}: another delivery of the person is open; settle these when that one has ended"
-            ))?;
-            return Ok(Exit::Partly);
+        if settled.busy == 0 {
+            return Ok(Exit::Done);
         }
-        Ok(Exit::Done)
+        let busy = mails(settled.busy);
+        screen.warning(format!(
+            "{busy}: another delivery of the person is open; settle these when that one has ended"
+        ))?;
+        Ok(Exit::Partly)
     }
 }
 
@@ -318,11 +318,7 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
         screen.line(format!("no mail to show: {why}"))?;
         return Ok(());
     };
-    let head = match row.state {
-        DeliveryState::Pending => "The mail, if it left now, with objects as they are now:",
-        _ => "The mail, as it was built from what it covers, with objects as they are now:",
-    };
-    screen.line(head)?;
+    screen.line("The mail, with objects as they are now:")?;
     screen.line(format!("  {}", mail.subject))?;
     for line in mail.text.trim_end().lines() {
         screen.line(format!("  {line}").trim_end())?;
@@ -330,9 +326,7 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     let (sent, now) = (u64::from(row.items), mail.events());
     if row.state == DeliveryState::Sent && sent != now {
         let events = words::events(sent);
-        screen.warning(format!(
-            "the mail that was sent told {events}: objects have changed since, or were put later"
-        ))?;
+        screen.warning(format!("it was sent with {events}: objects have changed"))?;
     }
     Ok(())
 }

@@ -16,13 +16,13 @@ use crate::{engine, render, store};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Everything was done, or there was nothing to do.
-    Done,
+    Done = 0,
     /// An error ended the command, or every part failed.
-    Failed,
+    Failed = 1,
     /// Wrong usage, configuration or values. Nothing was changed.
-    Usage,
+    Usage = 2,
     /// Some parts were done, and others failed or need attention.
-    Partly,
+    Partly = 3,
 }
 
 impl Exit {
@@ -38,12 +38,7 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::Partly => 3,
-        })
+        Self::from(exit as u8)
     }
 }
 

@@ -69,19 +69,6 @@ enum What {
     Store,
 }
 
-impl What {
-    /// Returns the singular and the plural of the imported things.
-    fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Users => ("user", "users"),
-            Self::Follows => ("follow", "follows"),
-            Self::Objects => ("object", "objects"),
-            Self::Events => ("event", "events"),
-            Self::Store => ("record", "records"),
-        }
-    }
-}
-
 /// Prints the bad lines of a file.
 pub(super) fn show_bad_lines(
     file: &Path,
@@ -168,7 +155,13 @@ impl Args {
                 None if are_events => Some("a worker fans them out (tidings worker --once)".into()),
                 None => None,
             };
-            screen.line(import_line(&report, self.what.names(), rest))?;
+            let nouns = match self.what {
+                What::Users => ("user", "users"),
+                What::Follows => ("follow", "follows"),
+                What::Objects => ("object", "objects"),
+                What::Events | What::Store => ("event", "events"),
+            };
+            screen.line(import_line(&report, nouns, rest))?;
         }
         let exit = Exit::of(report.accepted, report.bad);
         let Some(fanned_out) = fanned_out else {

@@ -36,21 +36,27 @@ pub(super) struct Args {
     /// Show only digest emails, only batch emails, or only pages
     #[arg(value_parser = ["digest", "batch", "page"])]
     kind: Option<String>,
-    /// Show what this user would get now, and their pages
-    #[arg(long, value_name = "USER")]
-    user: Option<UserId>,
-    /// Brand to use [default: the user's brand, or the default one]
-    #[arg(long, value_name = "BRAND")]
-    brand: Option<BrandName>,
-    /// Locale to use instead of the user's, such as de or pt-BR
-    #[arg(long, value_name = "LOCALE")]
-    locale: Option<String>,
+    #[command(flatten)]
+    subject: Subject,
     /// Write the files to this folder and exit, replacing earlier files of the same names
     #[arg(long, value_name = "DIR", conflicts_with = "listen")]
     out: Option<PathBuf>,
     /// Address to listen on, on this machine only; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8026")]
     listen: SocketAddr,
+}
+
+#[derive(Debug, Arguments)]
+struct Subject {
+    /// Use what this user would get now, instead of invented events
+    #[arg(long, value_name = "USER")]
+    user: Option<UserId>,
+    /// Brand to use, with its provider [default: the user's brand, or the default one]
+    #[arg(long, value_name = "BRAND")]
+    brand: Option<BrandName>,
+    /// Locale to use instead of the user's, such as de or pt-BR
+    #[arg(long, value_name = "LOCALE")]
+    locale: Option<String>,
 }
 
 /// Returns the kinds of this name, or all.
@@ -65,13 +71,15 @@ fn kinds(name: Option<&str>) -> Vec<Kind> {
 /// templates do not prevent it.
 async fn preview(
     session: &Session<'_>,
-    user: Option<&UserId>,
+    Subject {
+        user,
+        brand,
+        locale,
+    }: &Subject,
     kinds: Vec<Kind>,
-    locale: Option<&String>,
-    brand: Option<&BrandName>,
 ) -> anyhow::Result<Preview> {
     let config = session.load()?;
-    let (mut brand, mut person) = (brand.cloned(), None);
+    let (mut brand, mut person) = (brand.clone(), None);
     if let Some(user) = user {
         let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
         let of = app.of_person();
@@ -89,7 +97,7 @@ async fn preview(
         brand,
         person,
         kinds,
-        locale: locale.cloned(),
+        locale: locale.clone(),
         clock: Arc::new(SystemClock),
     };
     if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs()) {
@@ -117,8 +125,7 @@ impl Args {
             let next = format!("--listen 127.0.0.1:{}", at.port());
             return Err(Refusal::new(what, next).into());
         }
-        let (locale, brand) = (self.locale.as_ref(), self.brand.as_ref());
-        let preview = preview(session, self.user.as_ref(), kinds, locale, brand).await?;
+        let preview = preview(session, &self.subject, kinds).await?;
         match &self.out {
             Some(folder) => write(folder, &preview, session.screen).await,
             None => self.serve(preview, session.screen).await,
@@ -198,22 +205,14 @@ pub(super) struct SendTestArgs {
     /// Email to send: a digest or a batch
     #[arg(value_parser = ["digest", "batch"], default_value = "digest")]
     kind: String,
-    /// Send what this user would get now, instead of invented events
-    #[arg(long, value_name = "USER")]
-    user: Option<UserId>,
-    /// Locale to use instead of the user's, such as de or pt-BR
-    #[arg(long, value_name = "LOCALE")]
-    locale: Option<String>,
-    /// Brand to use, with its provider [default: the user's brand, or the default one]
-    #[arg(long, value_name = "BRAND")]
-    brand: Option<BrandName>,
+    #[command(flatten)]
+    subject: Subject,
 }
 
 impl SendTestArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let kinds = kinds(Some(&self.kind));
-        let (locale, brand) = (self.locale.as_ref(), self.brand.as_ref());
-        let preview = preview(session, self.user.as_ref(), kinds, locale, brand).await?;
+        let preview = preview(session, &self.subject, kinds).await?;
         let (sheets, notes) = preview.sheets(None, preview.locale.as_deref()).await?;
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {

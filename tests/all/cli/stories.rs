@@ -325,7 +325,6 @@ fn a_delivery_is_shown_with_its_history_and_its_email() {
         "pending",
         "waits until",
         "because",
-        "if it left now",
         "Night Ferry",
     ] {
         assert!(pending.contains(word), "{word} in {pending}");
