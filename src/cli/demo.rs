@@ -149,22 +149,19 @@ impl Story<'_> {
             Some(("=", user)) => {
                 let row = self.latest(user).await?;
                 let page = dir.join(outbox(&self.app.config).page(&row.id));
-                Ok(self.screen.line(format!("   {}", page.display()))?)
+                Ok(self.screen.line(page.display())?)
             }
             _ => {
                 let line = line.replace("{dir}", &dir.display().to_string());
-                Ok(self.screen.line(format!("   {line}").trim_end())?)
+                Ok(self.screen.line(line)?)
             }
         }
     }
 
     /// Prints a command, runs it, and prints its output.
     async fn show(&mut self, command: &str) -> anyhow::Result<()> {
-        self.screen.line(format!("   $ {command}"))?;
-        self.screen.indent = "     ";
-        let ended = run(self.run, command, &self.app, self.screen).await;
-        self.screen.indent = "";
-        ended
+        self.screen.line(format!("$ {command}"))?;
+        run(self.run, command, &self.app, self.screen).await
     }
 
     async fn show_latest_email(&mut self, user: &str) -> anyhow::Result<()> {
@@ -173,7 +170,7 @@ impl Story<'_> {
         let text = email.context("the email cannot be shown")?.text;
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         for line in lines.take(EXCERPT).chain(["…"]) {
-            self.screen.line(format!("     │ {line}"))?;
+            self.screen.line(format!("│ {line}"))?;
         }
         Ok(())
     }

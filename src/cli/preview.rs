@@ -1,19 +1,13 @@
 //! `tidings preview`: emails and pages as the templates render them; and `tidings send-test`, which
 //! sends one of these emails to the operator's own address.
 
-use std::collections::HashSet;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
 use clap::Args as Arguments;
 
 use super::exit::Exit;
-use super::screen::Screen;
 use super::session::{Session, stop_on_signal};
-use super::words;
 use crate::app::{Access, App, TemplateUse};
 use crate::clock::SystemClock;
 use crate::config::Transport;
@@ -21,8 +15,7 @@ use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::http::api;
 use crate::operate::open::Refusal;
-use crate::operate::preview::{Kind, Preview, Sheet, send_test};
-use crate::private;
+use crate::operate::preview::{Kind, Preview, send_test};
 use crate::render::Catalogs;
 
 /// Preview emails and pages
@@ -38,9 +31,6 @@ pub(super) struct Args {
     kind: Option<String>,
     #[command(flatten)]
     subject: Subject,
-    /// Write the files to this folder and exit, replacing earlier files of the same names
-    #[arg(long, value_name = "DIR", conflicts_with = "listen")]
-    out: Option<PathBuf>,
     /// Address to listen on, on this machine only; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8026")]
     listen: SocketAddr,
@@ -119,20 +109,14 @@ fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Refusal> {
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let kinds = kinds(self.kind.as_deref());
-        if self.out.is_none() && !self.listen.ip().is_loopback() {
+        if !self.listen.ip().is_loopback() {
             let at = self.listen;
             let what = format!("--listen {at}: a preview is for this machine alone");
             let next = format!("--listen 127.0.0.1:{}", at.port());
             return Err(Refusal::new(what, next).into());
         }
         let preview = preview(session, &self.subject, kinds).await?;
-        match &self.out {
-            Some(folder) => write(folder, &preview, session.screen).await,
-            None => self.serve(preview, session.screen).await,
-        }
-    }
-
-    async fn serve(&self, preview: Preview, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let screen = &mut *session.screen;
         let listening = api::listen(self.listen)?;
         let at = listening.addr;
         screen.line(format!("http://{at} shows mails and pages; Ctrl-C ends it"))?;
@@ -144,53 +128,6 @@ impl Args {
         listening.show(preview, stop_on_signal()?).await?;
         Ok(Exit::Done)
     }
-}
-
-async fn write(folder: &Path, preview: &Preview, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let (sheets, notes) = preview.sheets(None, preview.locale.as_deref()).await?;
-    screen.warnings(&notes)?;
-    private::folder(folder).with_context(|| format!("making the folder {}", folder.display()))?;
-    let (mut written, mut names) = (0, HashSet::new());
-    for sheet in &sheets {
-        let name = free_name(sheet, &mut names);
-        let mut files = vec![("html", sheet.html.clone())];
-        if let (Some(subject), Some(text)) = (&sheet.subject, &sheet.text) {
-            files.push(("txt", format!("Subject: {subject}\n\n{text}")));
-        }
-        for (ending, text) in files {
-            let path = folder.join(format!("{name}.{ending}"));
-            let file = private::create(&path);
-            file.and_then(|mut file| file.write_all(text.as_bytes()))
-                .with_context(|| format!("writing {}", path.display()))?;
-            written += 1;
-        }
-    }
-    let files = words::count(written, "file", "files");
-    screen.line(format!("wrote {files} into {}", folder.display()))?;
-    Ok(match sheets.is_empty() {
-        true => Exit::Failed,
-        false => Exit::Done,
-    })
-}
-
-/// The maximum length of a file name in characters, without number and extension.
-const LONGEST: usize = 60;
-
-/// Returns the file name of a sheet without extension, such as `batch-comment-one-event`, with a
-/// number if an earlier sheet has that name.
-fn free_name(sheet: &Sheet, names: &mut HashSet<String>) -> String {
-    let name = format!("{} {}", sheet.kind.as_str(), sheet.name).to_lowercase();
-    let words = name.split(|c: char| !c.is_alphanumeric());
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let name: String = words.join("-").chars().take(LONGEST).collect();
-    let mut free = name.clone();
-    for number in 2.. {
-        if names.insert(free.clone()) {
-            break;
-        }
-        free = format!("{name}-{number}");
-    }
-    free
 }
 
 /// Send a test email to your own address

@@ -25,8 +25,6 @@ pub(super) struct Screen {
     note_color: bool,
     /// The columns of the terminal; `None` for no limit.
     width: Option<usize>,
-    /// The indent of lines.
-    pub indent: &'static str,
     /// Whether the command answers in JSON.
     pub is_json: bool,
     /// Whether progress bars are drawn.
@@ -68,7 +66,6 @@ impl Screen {
             color: false,
             note_color: false,
             width: None,
-            indent: "",
             is_json: false,
             bars: false,
             closed: false,
@@ -78,12 +75,6 @@ impl Screen {
     /// Returns a progress bar that counts `what`.
     pub(super) fn bar(&self, what: &'static str) -> Bar {
         Bar::new(self.bars, what)
-    }
-
-    /// Returns the columns of a line; `None` for no limit.
-    fn width(&self) -> Option<usize> {
-        self.width
-            .map(|width| width.saturating_sub(self.indent.len()).max(40))
     }
 
     /// Writes a line for people to standard output; with `--json`, as `{"message": …}`.
@@ -109,8 +100,7 @@ impl Screen {
         if self.closed {
             return Ok(());
         }
-        let indent = if text.is_empty() { "" } else { self.indent };
-        match writeln!(self.out, "{indent}{text}") {
+        match writeln!(self.out, "{text}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;
                 Ok(())
@@ -121,12 +111,12 @@ impl Screen {
 
     /// Writes a table, at most as wide as the terminal.
     pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
-        self.table_within(self.width(), "", table)
+        self.table_within(self.width, "", table)
     }
 
     /// Writes a table, at most as wide as the terminal, or 80 columns.
     pub(super) fn page(&mut self, table: &Table) -> io::Result<()> {
-        self.table_within(Some(self.width().unwrap_or(80)), "", table)
+        self.table_within(Some(self.width.unwrap_or(80)), "", table)
     }
 
     /// Writes a table within this width. Its first line follows the head, and the others are
@@ -154,7 +144,7 @@ impl Screen {
     /// the terminal, or 80 columns.
     pub(super) fn paragraph(&mut self, head: &str, text: &str) -> io::Result<()> {
         let column = Column("", Wrap, |text: &&str| (*text).to_owned());
-        let width = Some(self.width().unwrap_or(80));
+        let width = Some(self.width.unwrap_or(80));
         self.table_within(width, head, &Table::new([text], &[column]))
     }
 
@@ -196,7 +186,7 @@ impl Screen {
 
     fn write_note(&mut self, mark: &str, text: &str) -> io::Result<()> {
         let text = harmless::line(text);
-        writeln!(self.notes, "{}{mark}{text}", self.indent)
+        writeln!(self.notes, "{mark}{text}")
     }
 
     /// Writes several warnings.

@@ -311,15 +311,13 @@ fn name(user: &User) -> String {
 /// Describes when a user gets a digest.
 fn when_mailed(app: &App, user: &User) -> String {
     let schedule = user.schedule(&app.config.digest.schedule);
-    let place = schedule.tz.name().rsplit('/').next().unwrap_or_default();
-    let place = place.replace('_', " ");
-    let (hour, day) = (schedule.hour, schedule.weekday);
+    let (hour, day, tz) = (schedule.hour, schedule.weekday, schedule.tz);
     match schedule.cadence {
         _ if user.unsubscribed.is_some() => "unsubscribed".to_owned(),
         _ if !user.confirmed => "address not confirmed".to_owned(),
         Cadence::Never => "feed only".to_owned(),
-        Cadence::Daily => format!("daily {hour}:00, {place}"),
-        Cadence::Weekly => format!("{day} {hour}:00, {place}"),
+        Cadence::Daily => format!("daily {hour}:00, {tz}"),
+        Cadence::Weekly => format!("{day} {hour}:00, {tz}"),
     }
 }
 

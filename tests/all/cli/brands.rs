@@ -1,6 +1,8 @@
 //! Brands: commands show each brand, name it in lists, and report one that is not configured.
 
 use super::Desk;
+#[cfg(unix)]
+use super::previews::Served;
 use crate::support::assert_contains;
 
 const TWO: &str = r#"
@@ -30,21 +32,21 @@ fn read_all(desk: &Desk, folder: &str) -> String {
     read.collect()
 }
 
-#[test]
-fn preview_shows_a_configured_brand_and_rejects_an_unknown_one() {
+#[cfg(unix)]
+#[tokio::test]
+async fn preview_shows_a_configured_brand_and_rejects_an_unknown_one() {
     let desk = desk();
 
-    desk.done(&["preview", "--brand", "acme", "--out", "acme"]);
-    desk.done(&["preview", "--out", "default"]);
-    let refused = desk.run(&["preview", "--brand", "gone", "--out", "gone"]);
+    let served = |brand: &[&str]| Served::start(&desk, brand);
+    let (of_acme, own) = (served(&["--brand", "acme"]), served(&[]));
+    let refused = desk.run(&["preview", "--brand", "gone"]);
 
-    let (acme, default) = (read_all(&desk, "acme"), read_all(&desk, "default"));
+    let (acme, default) = (of_acme.sheets().await, own.sheets().await);
     assert!(acme.contains("Acmeish") && acme.contains("https://acme.example/logo.png"));
     assert!(!acme.contains("Kiosk") && !default.contains("Acmeish"));
     assert!(default.contains("Kiosk") && !default.contains("logo.png"));
     assert_ne!(refused.code, 0);
     assert_contains!(refused.err, "the brands are acme, umbra");
-    assert!(!desk.path().join("gone").exists());
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn doctor_names_world_readable_files_with_secrets() {
 }
 
 #[test]
-fn databases_behind_links_and_previews_are_private() {
+fn databases_behind_links_are_private() {
     let desk = Desk::new();
     std::fs::create_dir(desk.path().join("data")).unwrap();
     let closed = std::fs::Permissions::from_mode(0o700);
@@ -155,10 +155,8 @@ fn databases_behind_links_and_previews_are_private() {
     desk.write("users", r#"{"id": "ada", "email": "ada@example.org"}"#);
 
     run_with_open_umask(&desk, "import users users");
-    run_with_open_umask(&desk, "preview --out previews");
 
     assert!(desk.path().join("data/real.db").exists());
-    assert!(desk.path().join("previews").exists());
     let found = open_to_others(desk.path(), &["users", "tidings.db"]);
     assert_eq!(found, vec![]);
 }
