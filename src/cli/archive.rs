@@ -62,11 +62,10 @@ impl Args {
             screen.line(self.summary(&days))?;
         }
         ended?;
-        let any = |group: &str| days.iter().any(|day| group_of(&day.fate) == group);
-        let kept = any(PROTECTED) || any(LEFT);
-        Ok(match any(FAILED) {
-            true if !kept && !any(DROPPED) => Exit::Failed,
-            false if !kept => Exit::Done,
+        let count = |group| of_group(&days, group).count();
+        Ok(match (count(DROPPED), count(KEPT), count(FAILED)) {
+            (_, 0, 0) => Exit::Done,
+            (0, 0, _) => Exit::Failed,
             _ => Exit::Partly,
         })
     }
@@ -105,42 +104,36 @@ impl Args {
     }
 
     fn summary(&self, days: &[DayReport]) -> String {
-        let of = |group: &'static str| days.iter().filter(move |day| group_of(&day.fate) == group);
-        let count = |group| of(group).count() as u64;
-        let stacks = of(DROPPED).map(|day| day.stacks).sum();
-        let what = format!(
-            "{} with {}",
-            words::count(count(DROPPED), "day", "days"),
-            words::count(stacks, "stack", "stacks")
-        );
+        let count = |group| of_group(days, group).count() as u64;
+        let stacks = of_group(days, DROPPED).map(|day| day.stacks).sum();
+        let dropped = words::count(count(DROPPED), "day", "days");
+        let stacks = words::count(stacks, "stack", "stacks");
         let head = match (count(DROPPED), self.dry_run) {
             (0, _) => "nothing to drop".to_owned(),
-            (_, true) => format!("{what} would go"),
-            (_, false) => format!("{what} dropped"),
+            (_, true) => format!("{dropped} with {stacks} would go"),
+            (_, false) => format!("{dropped} with {stacks} dropped"),
         };
-        let others = [PROTECTED, LEFT, FAILED, YOUNG, IN_WINDOW];
-        let others = others.map(|group| words::some(count(group), group));
+        let others = [KEPT, FAILED, YOUNG].map(|group| words::some(count(group), group));
         words::list([Some(format!("archive: {head}"))].into_iter().chain(others))
     }
 }
 
 const DROPPED: &str = "dropped";
-const PROTECTED: &str = "protected";
-const LEFT: &str = "left for the next time";
+const KEPT: &str = "kept";
 const FAILED: &str = "failed";
 const YOUNG: &str = "not old enough";
-const IN_WINDOW: &str = "in the window";
 
-/// Returns the words under which the summary counts a day.
-fn group_of(fate: &DayFate) -> &'static str {
-    match fate {
-        DayFate::Dropped { .. } => DROPPED,
-        DayFate::Busy | DayFate::Unmailed { .. } => PROTECTED,
-        DayFate::Held | DayFate::Changed => LEFT,
-        DayFate::Failed { .. } => FAILED,
-        DayFate::Young => YOUNG,
-        DayFate::InWindow => IN_WINDOW,
-    }
+/// Returns the days that the summary counts under these words.
+fn of_group<'a>(days: &'a [DayReport], group: &str) -> impl Iterator<Item = &'a DayReport> {
+    days.iter().filter(move |day| {
+        let of_day = match day.fate {
+            DayFate::Dropped { .. } => DROPPED,
+            DayFate::Failed { .. } => FAILED,
+            DayFate::Young | DayFate::InWindow => YOUNG,
+            DayFate::Busy | DayFate::Unmailed { .. } | DayFate::Held | DayFate::Changed => KEPT,
+        };
+        of_day == group
+    })
 }
 
 /// Restore days that were archived with --export

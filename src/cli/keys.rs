@@ -92,18 +92,15 @@ async fn list(app: &App, screen: &mut Screen) -> anyhow::Result<()> {
     if screen.is_json {
         return keys.iter().try_for_each(|key| screen.json(key));
     }
-    if keys.is_empty() {
-        let create = "`tidings keys create NAME --scope read` does";
-        screen.line(format!("no server key was created; {create}"))?;
-    }
-    Ok(screen.table(&Table::new(
+    let table = Table::new(
         &keys,
         &[
             Column("name", Cut, |key| key.name.to_string()),
             Column("scope", Full, |key| key.scope.to_string()),
             Column("created (UTC)", Full, |key| words::minute(key.created)),
         ],
-    ))?)
+    );
+    Ok(screen.list(&table, None)?)
 }
 
 /// Print a user token, for testing

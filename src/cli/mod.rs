@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
-use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 use futures::FutureExt;
@@ -45,16 +44,9 @@ pub use exit::{Exit, explain_failure, of_failure};
 use screen::Screen;
 use session::{Global, Level, Session};
 
-/// The version, and the schema versions to which it upgrades stores.
-static VERSION: LazyLock<String> = LazyLock::new(|| {
-    let version = env!("CARGO_PKG_VERSION");
-    let (sqlite, mongo) = (crate::store::sqlite::SCHEMA, crate::store::mongo::SCHEMA);
-    format!("{version} (schema {sqlite} on SQLite, {mongo} on MongoDB)")
-});
-
 /// Notification feeds and email digests.
 #[derive(Debug, Parser)]
-#[command(name = "tidings", version = VERSION.as_str(), about, after_help = AFTER_HELP, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "tidings", version, about, after_help = AFTER_HELP, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     global: Global,

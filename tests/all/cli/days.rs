@@ -47,7 +47,7 @@ fn archive_drops_old_days_but_keeps_unsent_events() {
         ran.out,
         format!(
             "{}  dropped, 1 stack\n{}  kept: 1 person should have been mailed 1 event (--force drops it all the same)\n\
-             archive: 1 day with 1 stack dropped, 1 protected, 1 not old enough, 1 in the window\n",
+             archive: 1 day with 1 stack dropped, 1 kept, 2 not old enough\n",
             days_ago(60),
             days_ago(50)
         )
