@@ -12,7 +12,7 @@ use clap::Args as Arguments;
 use super::exit::{Exit, causes};
 use super::session::Session;
 use super::words;
-use super::work::{FanOutEnd, Waits, backlog_lines};
+use super::work::{FanOutEnd, backlog_lines, read_waits, show_rest};
 use crate::app::{Access, App};
 use crate::domain::{Pause, Share, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
@@ -20,6 +20,7 @@ use crate::operate::open::Refusal;
 use crate::private;
 use crate::render::report::DryRunPage;
 use crate::render::{ReportPage, Site};
+use crate::wire::delivery::Waiting;
 use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
 
@@ -117,7 +118,7 @@ impl Args {
                 causes(&error.into())
             ));
         }
-        let mut waits = Waits::none(app);
+        let mut waits = Ok(Waiting::default());
         if self.dry_run {
             notes.extend(self.obstacles(app).await?);
         } else {
@@ -125,7 +126,7 @@ impl Args {
             if let Err(error) = app.activity().record_digests(&run).await {
                 notes.push(causes(&error.into()));
             }
-            waits = Waits::of(app, request.users.as_deref()).await;
+            waits = read_waits(app, request.users.as_deref()).await;
         }
         let ahead = report.dry_run.batches.as_ref();
         notes.extend(emails.iter().flat_map(|emails| emails.failures.clone()));
@@ -162,14 +163,14 @@ impl Args {
             at,
             dry_run: self.dry_run,
             page,
-            mails_waiting: waits.waiting(),
+            mails_waiting: waits.as_ref().ok(),
             bad_fanouts: &fanned_out.done.bad_fanouts,
             report: &report,
         };
         if !screen.answer(&run)? {
             lines.iter().try_for_each(|line| screen.line(line))?;
         }
-        waits.show(&report.mails, &fanned_out, screen)?;
+        show_rest(app, (&report.mails, &fanned_out, &waits), screen)?;
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
         if stopped {
@@ -181,7 +182,8 @@ impl Args {
             }
             return Ok(Exit::Partly);
         }
-        Ok(waits.exit(fanned_out.exit(exit(&report))))
+        let is_whole = fanned_out.is_whole() && waits.is_ok_and(|waits| waits.is_empty());
+        Ok(exit(&report).if_whole(is_whole))
     }
 
     /// Returns what a dry run leaves out, and what stops the emails that it counts.
@@ -247,11 +249,8 @@ fn exit(report: &Report) -> Exit {
 /// Does the same for emails only, with this number of emails that were held back.
 pub(super) fn exit_of(mails: &Tally, held: u64) -> Exit {
     let bad = mails.failed + mails.unknown + mails.deferred + held;
-    match Exit::of(mails.sent, bad) {
-        // An operator has to repair these documents.
-        Exit::Done if !mails.bad_stacks.is_empty() => Exit::Partly,
-        exit => exit,
-    }
+    // An operator has to repair these documents.
+    Exit::of(mails.sent, bad).if_whole(mails.bad_stacks.is_empty())
 }
 
 /// Describes a pause: `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.

@@ -131,7 +131,7 @@ impl NotifyArgs {
         let warnings = app.known().warnings(&request).await;
         let warnings = warnings.map_err(|error| failed("who will not see it", error));
         let mut warnings = warnings.unwrap_or_default();
-        let mut exit = fanned_out.exit(Exit::Done);
+        let mut exit = Exit::Done.if_whole(fanned_out.is_whole());
         if !failures.is_empty() {
             exit = Exit::Partly;
             warnings.append(&mut failures);

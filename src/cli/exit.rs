@@ -34,6 +34,14 @@ impl Exit {
             _ => Self::Partly,
         }
     }
+
+    /// Returns `Partly` instead of `Done` if something is left to do.
+    pub(super) fn if_whole(self, is_whole: bool) -> Self {
+        match self {
+            Self::Done if !is_whole => Self::Partly,
+            exit => exit,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

@@ -169,7 +169,7 @@ impl Args {
         };
         bad_stacks(&fanned_out.done.bad_stacks, screen)?;
         fanned_out.show(screen)?;
-        Ok(fanned_out.exit(exit))
+        Ok(exit.if_whole(fanned_out.is_whole()))
     }
 
     /// Returns the kind of the lines; `None` if a whole store is imported.

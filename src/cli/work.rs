@@ -11,7 +11,7 @@ use std::io;
 use chrono::{DateTime, Utc};
 use clap::Args;
 
-use super::exit::{Exit, causes};
+use super::exit::causes;
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
@@ -86,12 +86,9 @@ impl FanOutEnd {
         ))
     }
 
-    /// Returns the exit code of a command that otherwise ends with `exit`.
-    pub(super) fn exit(&self, exit: Exit) -> Exit {
-        match exit {
-            Exit::Done if self.failure.is_some() || !self.done.is_whole() => Exit::Partly,
-            exit => exit,
-        }
+    /// Returns whether all events were fanned out.
+    pub(super) fn is_whole(&self) -> bool {
+        self.failure.is_none() && self.done.is_whole()
     }
 
     /// Prints the skipped fan-outs, the events that other processes fan out, and the failure.
@@ -127,61 +124,34 @@ pub(super) fn passed_over<T: Display + PartialEq>(
 }
 
 /// The emails that wait, or why they could not be read.
-pub(super) struct Waits {
-    waiting: Result<Waiting, String>,
-    now: DateTime<Utc>,
+pub(super) type Waits = Result<Waiting, String>;
+
+/// Reads the waiting emails of these users, or of all.
+pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>) -> Waits {
+    app.deliveries().waiting(users).await.map_err(|error| {
+        let cause = causes(&error.into());
+        format!("the waiting emails could not be read: {cause}")
+    })
 }
 
-impl Waits {
-    /// Creates a value without emails.
-    pub(super) fn none(app: &App) -> Self {
-        let (waiting, now) = (Ok(Waiting::default()), app.context.clock.now());
-        Self { waiting, now }
-    }
-
-    /// Reads the waiting emails of these users, or of all.
-    pub(super) async fn of(app: &App, users: Option<&[UserId]>) -> Self {
-        let waiting = app.deliveries().waiting(users).await.map_err(|error| {
-            let cause = causes(&error.into());
-            format!("the waiting emails could not be read: {cause}")
-        });
-        let now = app.context.clock.now();
-        Self { waiting, now }
-    }
-
-    /// Returns the emails, if they could be read.
-    pub(super) fn waiting(&self) -> Option<&Waiting> {
-        self.waiting.as_ref().ok()
-    }
-
-    /// Prints why emails were not sent, which records were skipped, and which emails wait.
-    pub(super) fn show(
-        &self,
-        mails: &Tally,
-        fanned_out: &FanOutEnd,
-        screen: &mut Screen,
-    ) -> io::Result<()> {
-        let reasons = self.waiting().map_or(&[][..], |waiting| &waiting.reasons);
-        for (why, times) in &mails.reasons {
-            if !reasons.iter().any(|reason| reason.why == *why) {
-                let emails = words::count(*times, "email", "emails");
-                screen.warning(format!("{emails}: {why}"))?;
-            }
-        }
-        bad_stacks(&mails.bad_stacks, screen)?;
-        fanned_out.show(screen)?;
-        match &self.waiting {
-            Ok(waiting) => screen.warnings(waits(waiting, self.now)),
-            Err(failure) => screen.warning(failure),
+/// Prints why emails were not sent, which records were skipped, and which emails wait.
+pub(super) fn show_rest(
+    app: &App,
+    (mails, fanned_out, waits): (&Tally, &FanOutEnd, &Waits),
+    screen: &mut Screen,
+) -> io::Result<()> {
+    let reasons = waits.as_ref().map_or(&[][..], |waiting| &waiting.reasons);
+    for (why, times) in &mails.reasons {
+        if !reasons.iter().any(|reason| reason.why == *why) {
+            let emails = words::count(*times, "email", "emails");
+            screen.warning(format!("{emails}: {why}"))?;
         }
     }
-
-    /// Returns the exit code of a command that would end with `exit` if no email waited.
-    pub(super) fn exit(&self, exit: Exit) -> Exit {
-        match exit {
-            Exit::Done if !self.waiting().is_some_and(Waiting::is_empty) => Exit::Partly,
-            exit => exit,
-        }
+    bad_stacks(&mails.bad_stacks, screen)?;
+    fanned_out.show(screen)?;
+    match waits {
+        Ok(waiting) => screen.warnings(self::waits(waiting, app.context.clock.now())),
+        Err(failure) => screen.warning(failure),
     }
 }
 

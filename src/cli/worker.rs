@@ -18,7 +18,7 @@ use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
 use super::session::{Session, Stop};
 use super::words;
-use super::work::{FanOutEnd, Waits, backlog_lines};
+use super::work::{FanOutEnd, backlog_lines, read_waits, show_rest};
 use crate::app::{Access, App};
 use crate::domain::Pause;
 use crate::engine;
@@ -74,8 +74,8 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
         let done = done.unwrap_or_else(|| "nothing to do".into());
         screen.line(format!("worker: {done}"))?;
     }
-    let waits = Waits::of(app, None).await;
-    waits.show(&mails, &fanned_out, screen)?;
+    let waits = read_waits(app, None).await;
+    show_rest(app, (&mails, &fanned_out, &waits), screen)?;
     let pause = round.paused.as_ref().map(paused);
     screen.warnings(pause.map(|paused| format!("no mail leaves: {paused}")))?;
     released?;
@@ -87,7 +87,8 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
         return Ok(Exit::Partly);
     }
     let exit = exit_of(&mails, u64::from(round.paused.is_some()));
-    Ok(waits.exit(fanned_out.exit(exit)))
+    let is_whole = fanned_out.is_whole() && waits.is_ok_and(|waits| waits.is_empty());
+    Ok(exit.if_whole(is_whole))
 }
 
 /// Runs these tasks, and serves metrics if the configuration has an address for them. When one of
