@@ -4,10 +4,9 @@ use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand};
 
 use super::exit::Exit;
-use super::screen::Screen;
+use super::screen::Fit::{Cut, Full, Number};
+use super::screen::{Column, Screen, Table};
 use super::session::Session;
-use super::table::Fit::{Cut, Full, Number};
-use super::table::{Column, Table};
 use super::words;
 use crate::app::{Access, App, TemplateUse};
 use crate::domain::delivery::OperatorDecision;

@@ -8,10 +8,9 @@ use chrono::TimeDelta;
 use clap::Args as Arguments;
 
 use super::exit::Exit;
-use super::screen::Screen;
+use super::screen::Fit::{Full, Wrap};
+use super::screen::{Column, Screen, Table};
 use super::session::Session;
-use super::table::Fit::{Full, Wrap};
-use super::table::{Column, Ink, Table};
 use super::words;
 use crate::clock::SystemClock;
 use crate::config::Problems;
@@ -106,12 +105,12 @@ fn unreadable(problems: &Problems) -> Vec<Finding> {
     problems.0.iter().map(problem).chain([rest]).collect()
 }
 
-/// The severities in the order of the summary: the color, and the words for one and for several.
-static SEVERITIES: [(Severity, Ink, &str, &str); 4] = [
-    (Severity::Ok, Ink::Good, "ok", "ok"),
-    (Severity::Warning, Ink::Warning, "warning", "warnings"),
-    (Severity::Error, Ink::Bad, "error", "errors"),
-    (Severity::Unchecked, Ink::Faint, "unchecked", "unchecked"),
+/// The severities in the order of the summary: the words for one and for several.
+static SEVERITIES: [(Severity, &str, &str); 4] = [
+    (Severity::Ok, "ok", "ok"),
+    (Severity::Warning, "warning", "warnings"),
+    (Severity::Error, "error", "errors"),
+    (Severity::Unchecked, "unchecked", "unchecked"),
 ];
 
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
@@ -120,16 +119,15 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
         .iter()
         .filter_map(|finding| Some((of(finding)?, finding)));
     let table = Table::new(
-        rows.clone(),
+        rows,
         &[
-            Column("", Full, |((_, _, word, _), _)| (*word).to_owned()),
+            Column("", Full, |((_, word, _), _)| (*word).to_owned()),
             Column("", Full, |(_, finding)| check(finding)),
             Column("", Wrap, |(_, finding)| text_of(finding)),
         ],
     );
-    let table = table.with_inks(rows.map(|((_, ink, ..), _)| *ink));
     screen.table(&table)?;
-    let counts = SEVERITIES.map(|(severity, _, one, many)| {
+    let counts = SEVERITIES.map(|(severity, one, many)| {
         let of = findings.iter().filter(|of| of.severity == severity);
         let n = of.count() as u64;
         (n > 0).then(|| words::count(n, one, many))

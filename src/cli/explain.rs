@@ -6,10 +6,9 @@ use clap::Args as Arguments;
 
 use super::deliveries;
 use super::exit::Exit;
-use super::screen::Screen;
+use super::screen::Fit::{Cut, Full};
+use super::screen::{Column, Screen, Table};
 use super::session::Session;
-use super::table::Fit::{Cut, Full};
-use super::table::{Column, Table};
 use super::{users, words};
 use crate::app::Access;
 use crate::domain::user::UnreadableField;

@@ -3,9 +3,9 @@
 use clap::Args as Arguments;
 
 use super::exit::Exit;
+use super::screen::Fit::{Cut, Full};
+use super::screen::{Column, Table};
 use super::session::Session;
-use super::table::Fit::{Cut, Full};
-use super::table::{Column, Table};
 use super::words;
 use crate::app::Access;
 use crate::domain::feed::{Kinds, Query};

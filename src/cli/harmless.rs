@@ -1,9 +1,8 @@
 //! Makes text safe to print: it cannot move the cursor, turn the direction of a line, or start a
 //! new one.
 //!
-//! All output and all log messages pass through here, in [`super::screen`], [`super::table`],
-//! [`super::exit`] and [`super::process`], so no command has to do it. A visible sign replaces each
-//! unsafe character. The program's own colors are safe because they are added last.
+//! All output and all log messages pass through here, in [`super::screen`], [`super::exit`] and
+//! [`super::session`], so no command has to do it. A visible sign replaces each unsafe character.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -68,25 +67,19 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A writer for log messages. With color, escape sequences pass: they are those of the log, which
-/// escapes any in its messages.
-pub(super) struct Log<W> {
-    pub out: W,
-    pub color: bool,
-}
+/// A writer for log messages.
+pub(super) struct Log<W>(pub W);
 
 impl<W: Write> Write for Log<W> {
     /// Each call writes one whole message.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        let own = |c: char| c == '\n' || (self.color && c == '\u{1b}');
-        let shown = signed(&text, |c| is_obeyed(c) && !own(c));
-        self.out.write_all(shown.as_bytes())?;
+        self.0.write_all(lines(&text).as_bytes())?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.0.flush()
     }
 }
 
@@ -127,18 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn a_log_keeps_its_own_colors_only() {
-        let written = |color| {
-            let mut log = Log {
-                out: Vec::new(),
-                color,
-            };
-            log.write_all("\u{1b}[31mERROR\u{202e}\u{7}\n".as_bytes())
-                .unwrap();
-            String::from_utf8(log.out).unwrap()
-        };
+    fn a_log_message_is_one_safe_line() {
+        let mut log = Log(Vec::new());
+        log.write_all("\u{1b}[31mERROR\u{202e}\u{7}\n".as_bytes())
+            .unwrap();
 
-        assert_eq!(written(true), "\u{1b}[31mERROR\u{fffd}␇\n");
-        assert_eq!(written(false), "␛[31mERROR\u{fffd}␇\n");
+        let written = String::from_utf8(log.0).unwrap();
+        assert_eq!(written, "␛[31mERROR\u{fffd}␇\n");
     }
 }

@@ -8,10 +8,9 @@ use chrono::TimeDelta;
 use clap::{Args as Arguments, Subcommand};
 
 use super::exit::Exit;
-use super::screen::Screen;
+use super::screen::Fit::{Cut, Full};
+use super::screen::{Column, Screen, Table};
 use super::session::Session;
-use super::table::Fit::{Cut, Full};
-use super::table::{Column, Table};
 use super::words;
 use crate::app::{Access, App};
 use crate::clock::{Clock as _, SystemClock};

@@ -34,7 +34,6 @@ mod session;
 mod simulate;
 mod status;
 mod suppressions;
-mod table;
 mod users;
 mod words;
 mod work;

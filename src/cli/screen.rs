@@ -1,28 +1,25 @@
 //! The output of a command: lines on standard output, notes and progress on standard error.
 //!
-//! It makes text of users [`harmless`]. Colors appear only on a terminal, and never with `NO_COLOR`
-//! (no-color.org). A closed pipe (`tidings feed … | head`) ends the output, not the work. With
-//! `--json`, every line of standard output is JSON ([`Screen::answer`], [`Screen::line`]).
+//! It makes text of users [`harmless`]. A closed pipe (`tidings feed … | head`) ends the output, not
+//! the work. With `--json`, every line of standard output is JSON ([`Screen::answer`],
+//! [`Screen::line`]).
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tokio::sync::watch;
 use unicode_width::UnicodeWidthStr;
 
 use super::harmless;
-use super::table::Fit::Wrap;
-use super::table::{Column, Table};
 use crate::engine::Watcher;
 
 pub(super) struct Screen {
     out: Box<dyn Write + Send>,
     notes: Box<dyn Write + Send>,
-    color: bool,
-    note_color: bool,
     /// The columns of the terminal; `None` for no limit.
     width: Option<usize>,
     /// Whether the command answers in JSON.
@@ -33,13 +30,6 @@ pub(super) struct Screen {
     closed: bool,
 }
 
-/// Returns whether the stream shows colors.
-pub(super) fn colorful(stream: &impl IsTerminal) -> bool {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    stream.is_terminal() && !unwanted
-}
-
 impl Screen {
     /// Returns the process's own output.
     pub(super) fn standard(is_json: bool) -> Self {
@@ -47,8 +37,6 @@ impl Screen {
         let width = terminal_size::terminal_size_of(&out)
             .map(|(terminal_size::Width(columns), _)| usize::from(columns));
         Self {
-            color: colorful(&out) && !is_json,
-            note_color: colorful(&io::stderr()),
             out: Box::new(out),
             notes: Box::new(io::stderr()),
             width,
@@ -63,8 +51,6 @@ impl Screen {
         Self {
             out: Box::new(io::sink()),
             notes: Box::new(io::sink()),
-            color: false,
-            note_color: false,
             width: None,
             is_json: false,
             bars: false,
@@ -82,7 +68,7 @@ impl Screen {
         self.write_text(&harmless::line(&text.to_string()))
     }
 
-    /// Writes a harmless line, perhaps with colors.
+    /// Writes a harmless line.
     fn write_text(&mut self, text: &str) -> io::Result<()> {
         match (self.is_json, text.trim()) {
             (false, _) => self.write_line(text),
@@ -124,7 +110,7 @@ impl Screen {
     fn table_within(&mut self, width: Option<usize>, head: &str, table: &Table) -> io::Result<()> {
         let room = width.map(|width| width.saturating_sub(head.width()));
         let mut head = head.to_owned();
-        for line in table.lines(room, self.color) {
+        for line in table.lines(room) {
             self.write_text(&format!("{head}{line}"))?;
             head = " ".repeat(head.width());
         }
@@ -143,7 +129,7 @@ impl Screen {
     /// Writes a text after a head, wrapped and indented below its first line, at most as wide as
     /// the terminal, or 80 columns.
     pub(super) fn paragraph(&mut self, head: &str, text: &str) -> io::Result<()> {
-        let column = Column("", Wrap, |text: &&str| (*text).to_owned());
+        let column = Column("", Fit::Wrap, |text: &&str| (*text).to_owned());
         let width = Some(self.width.unwrap_or(80));
         self.table_within(width, head, &Table::new([text], &[column]))
     }
@@ -172,21 +158,12 @@ impl Screen {
 
     /// Writes a line to standard error.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
-        self.write_note("", &text.to_string())
+        writeln!(self.notes, "{}", harmless::line(&text.to_string()))
     }
 
     /// Writes a warning to standard error.
     pub(super) fn warning(&mut self, text: impl Display) -> io::Result<()> {
-        let mark = match self.note_color {
-            true => "\x1b[33mnote:\x1b[0m ",
-            false => "note: ",
-        };
-        self.write_note(mark, &text.to_string())
-    }
-
-    fn write_note(&mut self, mark: &str, text: &str) -> io::Result<()> {
-        let text = harmless::line(text);
-        writeln!(self.notes, "{mark}{text}")
+        self.note(format!("note: {text}"))
     }
 
     /// Writes several warnings.
@@ -196,6 +173,115 @@ impl Screen {
     ) -> io::Result<()> {
         let mut warnings = warnings.into_iter();
         warnings.try_for_each(|warning| self.warning(warning))
+    }
+}
+
+/// The width of a column on a terminal that is too narrow for the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// All cells are shown in full.
+    Full,
+    /// The same, aligned to the right.
+    Number,
+    /// Long cells are cut, and end in `…`.
+    Cut,
+    /// Long cells are wrapped between words.
+    Wrap,
+}
+
+/// A column: its heading, its width, and the text of a cell.
+pub(super) struct Column<T>(pub &'static str, pub Fit, pub fn(&T) -> String);
+
+#[derive(Debug)]
+pub(super) struct Table {
+    /// The heading and the width of each column.
+    columns: Vec<(&'static str, Fit)>,
+    rows: Vec<Vec<String>>,
+}
+
+/// The space between columns.
+const GAP: u16 = 2;
+
+impl Table {
+    /// Creates a table with one line per row.
+    pub(super) fn new<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<T>]) -> Self {
+        let cells = |row: T| {
+            let cells = columns.iter().map(|Column(_, _, text)| text(&row));
+            cells
+                .map(|text| harmless::line(&text).into_owned())
+                .collect()
+        };
+        Self {
+            rows: rows.into_iter().map(cells).collect(),
+            columns: columns.iter().map(|column| (column.0, column.1)).collect(),
+        }
+    }
+
+    /// Creates a table of names and values, without headings.
+    pub(super) fn facts() -> Self {
+        Self {
+            columns: vec![("", Fit::Full), ("", Fit::Wrap)],
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row of a name and a value, if there is one.
+    pub(super) fn fact(&mut self, name: &str, value: impl Into<Option<String>>) {
+        if let Some(value) = value.into() {
+            let value = harmless::line(&value).into_owned();
+            self.rows.push(vec![name.to_owned(), value]);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Returns the lines, headings first if there are any. Empty columns are omitted. Without a
+    /// width, all columns are shown in full.
+    fn lines(&self, width: Option<usize>) -> Vec<String> {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_truncation_indicator("…");
+        table.force_no_tty();
+        if let Some(width) = width.and_then(|width| u16::try_from(width).ok()) {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            // The gap after the last column is cut from each line.
+            table.set_width(width.saturating_add(GAP));
+        }
+        let wraps = self.columns.iter().any(|(_, fit)| *fit == Fit::Wrap);
+        if self.columns.iter().any(|(heading, _)| !heading.is_empty()) {
+            let headings = self.columns.iter();
+            let mut head = Row::from(headings.map(|(heading, _)| Cell::new(heading)));
+            head.max_height(1);
+            table.set_header(head);
+        }
+        for cells in &self.rows {
+            let mut row = Row::from(cells.iter().map(Cell::new));
+            if !wraps {
+                row.max_height(1);
+            }
+            table.add_row(row);
+        }
+        if !wraps {
+            // Cells are cut inside words.
+            table.set_delimiter('\0');
+        }
+        for (index, (column, (_, fit))) in table.column_iter_mut().zip(&self.columns).enumerate() {
+            column.set_padding((0, GAP));
+            match fit {
+                _ if self.rows.iter().all(|row| row[index].is_empty()) => {
+                    column.set_constraint(ColumnConstraint::Hidden)
+                }
+                Fit::Cut | Fit::Wrap => column,
+                Fit::Full | Fit::Number => column.set_constraint(ColumnConstraint::ContentWidth),
+            };
+            if *fit == Fit::Number {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let lines = table.lines();
+        lines.map(|line| line.trim_end().to_owned()).collect()
     }
 }
 
@@ -258,5 +344,67 @@ impl Watcher for Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+
+    fn table(width: Option<usize>) -> Vec<String> {
+        let rows = [
+            ["09:00", "Night Ferry", "7", "x1"],
+            ["10:30", "夜の渡し船 in the Harbour", "12", "x2"],
+        ];
+        let table = Table::new(
+            rows,
+            &[
+                Column("when", Fit::Full, |row| row[0].to_owned()),
+                Column("title", Fit::Cut, |row| row[1].to_owned()),
+                Column("n", Fit::Number, |row| row[2].to_owned()),
+                Column("id", Fit::Full, |row| row[3].to_owned()),
+                Column("none", Fit::Full, |_| String::new()),
+            ],
+        );
+        table.lines(width)
+    }
+
+    fn one(text: &'static str, fit: Fit) -> Table {
+        Table::new([text], &[Column("", fit, |text| (*text).to_owned())])
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_content() {
+        assert_eq!(
+            table(None),
+            [
+                "when   title                       n  id",
+                "09:00  Night Ferry                 7  x1",
+                "10:30  夜の渡し船 in the Harbour  12  x2",
+            ]
+        );
+    }
+
+    #[test]
+    fn long_cells_wrap_between_words_at_the_terminal_width() {
+        let table = one("one two three four", Fit::Wrap);
+
+        assert_eq!(table.lines(None), ["one two three four"]);
+        assert_eq!(table.lines(Some(9)), ["one two", "three", "four"]);
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_flexible_columns() {
+        let lines = table(Some(28));
+        assert_eq!(lines[2], "10:30  夜の渡し船 i…  12  x2");
+        assert!(lines.iter().all(|line| line.width() <= 28), "{lines:?}");
+    }
+
+    #[test]
+    fn a_cell_cannot_move_the_cursor() {
+        let table = one("a\x1b[2Jb\nc", Fit::Full);
+        assert_eq!(table.lines(None), ["a␛[2Jb␊c"]);
     }
 }

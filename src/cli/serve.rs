@@ -6,9 +6,8 @@ use clap::Args as Arguments;
 use futures::FutureExt;
 
 use super::exit::Exit;
-use super::screen::Screen;
+use super::screen::{Screen, Table};
 use super::session::{Session, Stop, stop_on_signal};
-use super::table::Table;
 use super::{demo, worker};
 use crate::app::{Access, App};
 use crate::config::{Config, LogFormat, Sources};

@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 use super::exit::Exit;
 use super::harmless;
-use super::screen::{Screen, colorful};
+use super::screen::Screen;
 use crate::app::{Access, App, TemplateUse};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
@@ -171,14 +171,10 @@ impl Session<'_> {
             _ => "off",
         };
         let filter = EnvFilter::new(format!("{others},tidings={ours},actix_http={requests}"));
-        let color = format == LogFormat::Text && colorful(&std::io::stderr());
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(move || harmless::Log {
-                out: std::io::stderr(),
-                color,
-            })
-            .with_ansi(color)
+            .with_writer(|| harmless::Log(std::io::stderr()))
+            .with_ansi(false)
             .with_timer(Moment)
             .with_target(false);
         let _ = match format {

@@ -8,9 +8,9 @@ use clap::Args as Arguments;
 use indicatif::FormattedDuration;
 
 use super::exit::Exit;
+use super::screen::Fit::{Cut, Number};
+use super::screen::{Column, Table};
 use super::session::Session;
-use super::table::Fit::{Cut, Number};
-use super::table::{Column, Table};
 use super::words;
 use crate::config::Candidates;
 use crate::operate::simulate::{read_events, simulate};
