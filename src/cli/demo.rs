@@ -66,7 +66,7 @@ fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<(
 /// Makes a demo in this folder and returns its app, which runs on the machine's clock.
 pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow::Result<App> {
     enter(dir, Some(served), "tidings serve --demo")?;
-    let story = tell(&mut Screen::nowhere(), run, dir, SystemClock.now()).await?;
+    let story = tell(&mut Screen::new(false, false), run, dir, SystemClock.now()).await?;
     let (config, store) = (story.config.as_ref().clone(), story.context.store.clone());
     let (mailer, clock) = (Arc::new(outbox(&config)), Arc::new(SystemClock));
     let ids = Arc::new(Ids::random());
@@ -136,7 +136,9 @@ impl Story<'_> {
                 Ok(self.screen.line(format!("{}  {title}", self.chapter))?)
             }
             Some(("$", command)) => self.show(command).await,
-            Some(("%", command)) => run(self.run, command, &self.app, &mut Screen::nowhere()).await,
+            Some(("%", command)) => {
+                run(self.run, command, &self.app, &mut Screen::new(false, false)).await
+            }
             Some(("+", minutes)) => {
                 self.clock.advance(TimeDelta::minutes(minutes.parse()?));
                 Ok(())

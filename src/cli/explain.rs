@@ -50,7 +50,7 @@ impl Args {
         person(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
-            screen.paragraph("", &self.nothing(app.config.window_back + 1))?;
+            screen.paragraph(&self.nothing(app.config.window_back + 1))?;
         }
         for fate in &explained.events {
             show_event(fate, now, screen)?;
@@ -59,7 +59,7 @@ impl Args {
             let date = day.start().date_naive();
             let lost = "their stack is full; later events of that day were not stored";
             screen.line("")?;
-            screen.paragraph("", &format!("{date}: {lost}"))?;
+            screen.paragraph(&format!("{date}: {lost}"))?;
         }
         if !explained.batches.is_empty() && event.is_none() {
             let mut batches = Table::facts();
@@ -126,7 +126,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     let suppression = explained.suppression.as_ref().map(since);
     let obstacles = [missing, unsubscribed, unmailable, suppression];
     for obstacle in obstacles.into_iter().flatten() {
-        screen.paragraph("  ", &obstacle)?;
+        screen.paragraph(&obstacle)?;
     }
     Ok(())
 }
@@ -296,5 +296,5 @@ fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::R
     );
     screen.line("")?;
     screen.page(&head)?;
-    Ok(screen.paragraph("  ", &sentence(fate, now))?)
+    Ok(screen.paragraph(&sentence(fate, now))?)
 }

@@ -149,7 +149,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         .enable_all()
         .build()?;
     let mut session = Session {
-        screen: &mut Screen::standard(cli.global.json),
+        screen: &mut Screen::new(true, cli.global.json),
         demo: None,
         usual_level: cli.command.usual_level(),
         options: Vec::new(),

@@ -12,55 +12,35 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tokio::sync::watch;
-use unicode_width::UnicodeWidthStr;
 
 use super::harmless;
 use crate::engine::Watcher;
 
 pub(super) struct Screen {
-    out: Box<dyn Write + Send>,
-    notes: Box<dyn Write + Send>,
     /// The columns of the terminal; `None` for no limit.
     width: Option<usize>,
     /// Whether the command answers in JSON.
     pub is_json: bool,
-    /// Whether progress bars are drawn.
-    bars: bool,
+    /// Whether anything is shown. Otherwise, everything is discarded.
+    is_shown: bool,
     /// Whether standard output was closed by its reader.
-    closed: bool,
+    is_closed: bool,
 }
 
 impl Screen {
-    /// Returns the process's own output.
-    pub(super) fn standard(is_json: bool) -> Self {
-        let out = io::stdout();
-        let width = terminal_size::terminal_size_of(&out)
-            .map(|(terminal_size::Width(columns), _)| usize::from(columns));
+    pub(super) fn new(is_shown: bool, is_json: bool) -> Self {
+        let size = terminal_size::terminal_size_of(io::stdout());
         Self {
-            out: Box::new(out),
-            notes: Box::new(io::stderr()),
-            width,
+            width: size.map(|(terminal_size::Width(columns), _)| usize::from(columns)),
             is_json,
-            bars: true,
-            ..Self::nowhere()
-        }
-    }
-
-    /// Returns a screen that discards everything.
-    pub(super) fn nowhere() -> Self {
-        Self {
-            out: Box::new(io::sink()),
-            notes: Box::new(io::sink()),
-            width: None,
-            is_json: false,
-            bars: false,
-            closed: false,
+            is_shown,
+            is_closed: false,
         }
     }
 
     /// Returns a progress bar that counts `what`.
     pub(super) fn bar(&self, what: &'static str) -> Bar {
-        Bar::new(self.bars, what)
+        Bar::new(self.is_shown, what)
     }
 
     /// Writes a line for people to standard output; with `--json`, as `{"message": …}`.
@@ -83,12 +63,12 @@ impl Screen {
     }
 
     fn write_line(&mut self, text: &str) -> io::Result<()> {
-        if self.closed {
+        if self.is_closed || !self.is_shown {
             return Ok(());
         }
-        match writeln!(self.out, "{text}") {
+        match writeln!(io::stdout(), "{text}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.closed = true;
+                self.is_closed = true;
                 Ok(())
             }
             written => written,
@@ -97,24 +77,24 @@ impl Screen {
 
     /// Writes a table, at most as wide as the terminal.
     pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
-        self.table_within(self.width, "", table)
+        let mut lines = table.lines(self.width).into_iter();
+        lines.try_for_each(|line| self.write_text(&line))
     }
 
     /// Writes a table, at most as wide as the terminal, or 80 columns.
     pub(super) fn page(&mut self, table: &Table) -> io::Result<()> {
-        self.table_within(Some(self.width.unwrap_or(80)), "", table)
+        let width = Some(self.width.unwrap_or(80));
+        let mut lines = table.lines(width).into_iter();
+        lines.try_for_each(|line| self.write_text(&line))
     }
 
-    /// Writes a table within this width. Its first line follows the head, and the others are
-    /// indented below it.
-    fn table_within(&mut self, width: Option<usize>, head: &str, table: &Table) -> io::Result<()> {
-        let room = width.map(|width| width.saturating_sub(head.width()));
-        let mut head = head.to_owned();
-        for line in table.lines(room) {
-            self.write_text(&format!("{head}{line}"))?;
-            head = " ".repeat(head.width());
-        }
-        Ok(())
+    /// Writes an indented text that is wrapped like a page.
+    pub(super) fn paragraph(&mut self, text: &str) -> io::Result<()> {
+        let column = Column("", Fit::Wrap, |text: &&str| (*text).to_owned());
+        let width = self.width.unwrap_or(80).saturating_sub(2);
+        let lines = Table::new([text], &[column]).lines(Some(width));
+        let mut lines = lines.iter();
+        lines.try_for_each(|line| self.write_text(&format!("  {line}")))
     }
 
     /// Writes a list, or `none` if it is empty, and a note about further rows.
@@ -124,14 +104,6 @@ impl Screen {
         }
         self.table(table)?;
         more.map_or(Ok(()), |more| self.note(more))
-    }
-
-    /// Writes a text after a head, wrapped and indented below its first line, at most as wide as
-    /// the terminal, or 80 columns.
-    pub(super) fn paragraph(&mut self, head: &str, text: &str) -> io::Result<()> {
-        let column = Column("", Fit::Wrap, |text: &&str| (*text).to_owned());
-        let width = Some(self.width.unwrap_or(80));
-        self.table_within(width, head, &Table::new([text], &[column]))
     }
 
     /// Writes a value as one line of JSON.
@@ -158,7 +130,10 @@ impl Screen {
 
     /// Writes a line to standard error.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
-        writeln!(self.notes, "{}", harmless::line(&text.to_string()))
+        match self.is_shown {
+            true => writeln!(io::stderr(), "{}", harmless::line(&text.to_string())),
+            false => Ok(()),
+        }
     }
 
     /// Writes a warning to standard error.
