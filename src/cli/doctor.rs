@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use clap::Args as Arguments;
 
 use super::exit::Exit;
@@ -14,7 +13,6 @@ use super::session::Session;
 use super::words;
 use crate::clock::SystemClock;
 use crate::config::Problems;
-use crate::domain::time;
 use crate::operate::doctor::{DoctorOptions, doctor};
 use crate::operate::open::is_missing;
 use crate::wire::status::{Diagnosis, Finding, Severity};
@@ -32,9 +30,9 @@ pub(super) struct Args {
     /// Skip the checks of the provider, DNS and the public pages
     #[arg(long)]
     offline: bool,
-    /// How long to wait for each answer, 1s to 60s; a bare number is seconds
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
-    timeout: Duration,
+    /// How long to wait for each answer, 1 to 60 seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    timeout: u64,
     /// DNS server to use instead of this machine's, such as 9.9.9.9 or 127.0.0.1:5353
     #[arg(long, value_name = "ADDRESS", value_parser = nameserver)]
     nameserver: Option<SocketAddr>,
@@ -42,14 +40,6 @@ pub(super) struct Args {
 
 /// The port of DNS servers.
 const DNS: u16 = 53;
-
-fn timeout(text: &str) -> Result<Duration, String> {
-    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
-    let text = if is_bare { &format!("{text}s") } else { text };
-    let range = TimeDelta::seconds(1)..=TimeDelta::seconds(60);
-    let timeout = time::duration_within(text, &range)?;
-    timeout.to_std().map_err(|error| error.to_string())
-}
 
 fn nameserver(text: &str) -> Result<SocketAddr, String> {
     let bare = |text: &str| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS));
@@ -64,7 +54,7 @@ impl Args {
         let findings = match session.load() {
             Ok(config) => {
                 let options = DoctorOptions {
-                    timeout: self.timeout,
+                    timeout: Duration::from_secs(self.timeout),
                     offline: self.offline,
                     nameserver: self.nameserver,
                 };

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,7 +13,6 @@ use tokio::sync;
 use super::PEOPLE;
 use super::folder::WORKS;
 use crate::app::App;
-use crate::domain::details::Actor;
 use crate::domain::text::one_line;
 use crate::domain::{
     Audience, Cadence, Delivery, DeliveryState, Details, EventType, FollowKey, Invalid, Object,
@@ -32,16 +30,12 @@ pub struct Gallery {
     url: String,
     /// Newest first.
     works: Mutex<Vec<Work>>,
-    /// The number of comments.
-    comments: AtomicUsize,
     /// The simulated time of the last digests; `None` before the first.
     sent_at: sync::Mutex<Option<DateTime<Utc>>>,
 }
 
 /// The longest title of a work, in characters.
 const MAX_TITLE: usize = 80;
-/// The longest comment, in characters.
-const MAX_COMMENT: usize = 280;
 /// The number of emails that the page can list.
 const MAX_MAILS: usize = 1_000;
 /// How long to wait for emails that the provider delays.
@@ -57,7 +51,6 @@ impl Gallery {
         Self {
             url,
             works: Mutex::new(works()),
-            comments: AtomicUsize::default(),
             sent_at: sync::Mutex::default(),
         }
     }
@@ -123,63 +116,30 @@ impl Gallery {
         };
         let object = Object {
             title: Some(title.to_owned()),
-            url: Some(self.page_of(&id)),
-            image: Some(self.picture_of(&id)),
+            url: Some(format!("{}/demo#{id}", self.url)),
+            image: Some(format!("{}/demo/pictures/{id}", self.url)),
             by: Some(artist.to_owned()),
             ..Object::bare(ObjectKey::stored(format!("Artwork:{id}")))
         };
-        let audience = Audience::followers_of([key(artist)?])?;
-        let details = Details::default();
-        notify(app, "ArtworkPublished", id, object, audience, details).await
-    }
-
-    /// Publishes a comment on a work, and returns once the other followers of its artist are
-    /// notified.
-    pub(crate) async fn comment(
-        &self,
-        app: &App,
-        who: &str,
-        work: &str,
-        comment: &str,
-    ) -> Result<Published> {
-        let comment = one_line("comment", comment, MAX_COMMENT)?;
-        let unknown = || Invalid::new("person", who, "is no user of the demo");
-        let user = self.person(who).ok_or_else(unknown)?;
-        let name = app.people().get(&user).await?.as_ref().map(name);
-        let name = name.ok_or_else(unknown)?;
-        let found = self.works().iter().find(|known| known.id == work).cloned();
-        let work = found.ok_or_else(|| Invalid::new("work", work, "is not in the gallery"))?;
-        let id = format!("C{}", self.comments.fetch_add(1, Ordering::Relaxed));
-        let url = self.page_of(&work.id);
-        // Batches use this title, if a user chooses batches for comments.
-        let about = [("title", work.title.as_str()), ("url", url.as_str())];
-        let about = serde_json::Value::from_iter(about);
-        let object = Object {
-            title: Some(format!("Comment on {}", work.title)),
-            url: Some(url),
-            by: Some(name.clone()),
-            data: serde_json::Value::from_iter([("about", about)]).into(),
-            ..Object::bare(ObjectKey::stored(format!("Comment:{id}")))
+        app.objects().put(vec![object]).await?;
+        let request = Request {
+            kind: EventType::stored("ArtworkPublished"),
+            objects: vec![id.parse()?],
+            audience: Audience::followers_of([key(artist)?])?,
+            key: None,
+            batch_key: None,
+            details: Details::default(),
+            at: None,
         };
-        let details = Details {
-            actor: Some(Actor {
-                name: Some(name),
-                image: Some(self.picture_of(who)),
-                ..Actor::bare(user.clone())
-            }),
-            text: Some(comment.to_owned()),
-            ..Details::default()
-        };
-        let audience = Audience::followers_of([key(&work.artist)?])?.except([user]);
-        notify(app, "Comment", id, object, audience, details).await
-    }
-
-    fn picture_of(&self, id: &str) -> String {
-        format!("{}/demo/pictures/{id}", self.url)
-    }
-
-    fn page_of(&self, work: &str) -> String {
-        format!("{}/demo#{work}", self.url)
+        let service = app.notify();
+        let receipts = service.accept(vec![request]).await?;
+        fan_out(app).await?;
+        let mut people = 0;
+        for receipt in receipts {
+            let fanout = service.find(receipt.id).await?;
+            people += fanout.map_or(0, |fanout| fanout.progress.counts.people);
+        }
+        Ok(Published { id, people })
     }
 
     /// Sends the next digest of every user, with all events accepted up to now, as if it were due.
@@ -245,36 +205,6 @@ impl Gallery {
             Err(error) => Err(Error::file(format!("reading {}", page.display()), error)),
         }
     }
-}
-
-/// Stores the object, accepts an event about it, and returns once it is fanned out.
-async fn notify(
-    app: &App,
-    kind: &str,
-    id: String,
-    object: Object,
-    audience: Audience,
-    details: Details,
-) -> Result<Published> {
-    app.objects().put(vec![object]).await?;
-    let request = Request {
-        kind: EventType::stored(kind),
-        objects: vec![id.parse()?],
-        audience,
-        key: None,
-        batch_key: None,
-        details,
-        at: None,
-    };
-    let service = app.notify();
-    let receipts = service.accept(vec![request]).await?;
-    fan_out(app).await?;
-    let mut people = 0;
-    for receipt in receipts {
-        let fanout = service.find(receipt.id).await?;
-        people += fanout.map_or(0, |fanout| fanout.progress.counts.people);
-    }
-    Ok(Published { id, people })
 }
 
 /// Fans out all accepted events, and waits for those that a worker holds. The time limit of the

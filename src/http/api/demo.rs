@@ -29,7 +29,6 @@ routes! {ROUTES under "":
     "/demo/scene" => {get open: scene}
     "/demo/people/{id}" => {post open: play}
     "/demo/works" => {post open: publish}
-    "/demo/comments" => {post open: comment}
     "/demo/digests" => {post open: send_digests}
     "/demo/mails" => {get open: mails}
     "/demo/mails/{number}" => {get open: mail}
@@ -126,21 +125,6 @@ struct NewWork {
 async fn publish(mut call: Call, gallery: Data<Gallery>) -> ApiResult {
     let NewWork { artist, title } = call.one().await?;
     Ok(fresh().json(gallery.publish(&call.app, &artist, &title).await?))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewComment {
-    who: String,
-    work: String,
-    text: String,
-}
-
-/// `POST /demo/comments`
-async fn comment(mut call: Call, gallery: Data<Gallery>) -> ApiResult {
-    let NewComment { who, work, text } = call.one().await?;
-    let published = gallery.comment(&call.app, &who, &work, &text).await?;
-    Ok(fresh().json(published))
 }
 
 /// `POST /demo/digests`

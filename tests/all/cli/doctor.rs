@@ -50,7 +50,7 @@ fn an_error_exits_with_1_and_wrong_usage_with_2() {
     );
     for wrong in [
         ["--timeout", "0"],
-        ["--timeout", "61s"],
+        ["--timeout", "61"],
         ["--timeout", "soon"],
         ["--nameserver", "dns.example"],
     ] {

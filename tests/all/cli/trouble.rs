@@ -263,7 +263,7 @@ fn an_unreachable_database_is_one_sentence_with_host_and_advice() {
     desk.write("tidings.toml", &store);
 
     let ran = desk.run(&["status", "--log", "off"]);
-    let doctor = desk.run(&["doctor", "--offline", "--timeout", "2s"]);
+    let doctor = desk.run(&["doctor", "--offline", "--timeout", "2"]);
 
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     let expected = format!("no MongoDB server can be written to: {host} (Connection refused");

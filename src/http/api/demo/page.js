@@ -3,7 +3,6 @@
 import '/widget.js';
 
 const TITLES = ['A Window Left Open', 'Two Kilometers of Rain', 'The Second Harbour', 'Letters to a Lighthouse', 'Plain Bread, Blue Cloth', 'What the River Kept'];
-const COMMENTS = ['I could look at this for an hour.', 'Is it hung higher than the others on purpose?', 'The blue in the corner!', 'Seen it twice now.'];
 const WORKS_SHOWN = 12, MAILS_SHOWN = 8;
 
 const $ = id => document.getElementById(id);
@@ -81,27 +80,18 @@ function people() {
   )));
 }
 
-// The users who will be notified of the form's event.
-function audience() {
-  const { what, artist, work, who } = form.elements;
-  const comment = what.value === 'comments';
-  const by = comment ? scene.works.find(one => one.id === work.value)?.artist : artist.value;
-  const ids = (scene.followers[by] ?? []).filter(id => !(comment && id === who.value));
-  return { by, ids, names: ids.map(id => person(id).name) };
-}
+// The users who follow the form's artist.
+const audience = () => (scene.followers[form.elements.artist.value] ?? []);
 
 function hint() {
-  const { by, names } = audience();
-  $('audience').textContent = names.length ? `${by} is followed by ${list(names)}.` : `No other user follows ${by}.`;
+  const names = audience().map(id => person(id).name), by = form.elements.artist.value;
+  $('audience').textContent = names.length ? `${by} is followed by ${list(names)}.` : `No user follows ${by}.`;
 }
 
 function fill() {
-  const { artist, work, who } = form.elements;
-  const keep = [artist, work, who].map(select => select.value);
+  const { artist } = form.elements, keep = artist.value;
   artist.replaceChildren(...Object.keys(scene.followers).map(name => el('option', {}, name)));
-  work.replaceChildren(...scene.works.map(({ id, title, artist }) => el('option', { value: id }, `${title}, ${artist}`)));
-  who.replaceChildren(...scene.people.map(({ id, name }) => el('option', { value: id }, name)));
-  [artist, work, who].forEach((select, at) => { if (keep[at]) select.value = keep[at]; });
+  if (keep) artist.value = keep;
   hint();
 }
 
@@ -153,27 +143,16 @@ async function look() {
   gallery();
 }
 
-form.addEventListener('change', ({ target }) => {
-  if (target.name === 'what') {
-    for (const fields of form.querySelectorAll('[data-of]')) {
-      fields.hidden = fields.dataset.of !== target.value;
-      for (const input of fields.querySelectorAll('input')) input.disabled = fields.hidden;
-    }
-  }
-  hint();
-});
+form.addEventListener('change', hint);
 
 form.addEventListener('submit', event => {
   event.preventDefault();
   act(form.querySelector('.act'), $('published'), async () => {
-    const { what, artist, title, who, work, text } = form.elements;
-    const kind = what.value, { ids } = audience();
-    const body = kind === 'works' ? { artist: artist.value, title: title.value } : { who: who.value, work: work.value, text: text.value };
-    const { people: count } = await ask(kind, body);
+    const { artist, title } = form.elements, ids = audience();
+    const { people: count } = await ask('works', { artist: artist.value, title: title.value });
     told = ids;
     published++;
     title.value = TITLES[published % TITLES.length];
-    text.value = COMMENTS[published % COMMENTS.length];
     await look();
     const others = ids.length && !ids.includes(me) ? ' Open the bell of one of them.' : '';
     return [el('b', {}, `Notified ${count} ${count === 1 ? 'user' : 'users'}.`), others];
@@ -214,9 +193,7 @@ scene = await ask('scene');
 mails = await ask('mails');
 fill();
 form.elements.artist.value = 'Ines Tavoro';
-form.elements.who.value = 'ada';
 form.elements.title.value = TITLES[0];
-form.elements.text.value = COMMENTS[0];
 hint();
 gallery();
 outbox();
