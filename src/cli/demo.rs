@@ -20,7 +20,6 @@ use crate::app::{Access, App};
 use crate::clock::{Clock, Ids, ManualClock, SystemClock};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::folder::{self, Foreign, Served};
-use crate::domain::Delivery;
 use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::identity::outbox;
 use crate::operate::open::{Refusal, open_store};
@@ -135,7 +134,10 @@ impl Story<'_> {
                 self.chapter += 1;
                 Ok(self.screen.line(format!("{}  {title}", self.chapter))?)
             }
-            Some(("$", command)) => self.show(command).await,
+            Some(("$", command)) => {
+                self.screen.line(line)?;
+                run(self.run, command, &self.app, self.screen).await
+            }
             Some(("%", command)) => {
                 run(self.run, command, &self.app, &mut Screen::new(false, false)).await
             }
@@ -148,11 +150,6 @@ impl Story<'_> {
                 Ok(())
             }
             Some((">", user)) => self.show_latest_email(user).await,
-            Some(("=", user)) => {
-                let row = self.latest(user).await?;
-                let page = dir.join(outbox(&self.app.config).page(&row.id));
-                Ok(self.screen.line(page.display())?)
-            }
             _ => {
                 let line = line.replace("{dir}", &dir.display().to_string());
                 Ok(self.screen.line(line)?)
@@ -160,14 +157,13 @@ impl Story<'_> {
         }
     }
 
-    /// Prints a command, runs it, and prints its output.
-    async fn show(&mut self, command: &str) -> anyhow::Result<()> {
-        self.screen.line(format!("$ {command}"))?;
-        run(self.run, command, &self.app, self.screen).await
-    }
-
     async fn show_latest_email(&mut self, user: &str) -> anyhow::Result<()> {
-        let row = self.latest(user).await?;
+        let only = Only {
+            user: Some(user.parse()?),
+            ..Only::default()
+        };
+        let latest = self.app.deliveries().list(&only, 1).await?.pop();
+        let row = latest.context("no email was sent")?;
         let email = self.app.compose().story(row).await?.mail;
         let text = email.context("the email cannot be shown")?.text;
         let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -175,15 +171,6 @@ impl Story<'_> {
             self.screen.line(format!("│ {line}"))?;
         }
         Ok(())
-    }
-
-    async fn latest(&self, user: &str) -> anyhow::Result<Delivery> {
-        let only = Only {
-            user: Some(user.parse()?),
-            ..Only::default()
-        };
-        let latest = self.app.deliveries().list(&only, 1).await?.pop();
-        latest.context("no email was sent")
     }
 }
 

@@ -134,11 +134,8 @@ impl Gallery {
         let service = app.notify();
         let receipts = service.accept(vec![request]).await?;
         fan_out(app).await?;
-        let mut people = 0;
-        for receipt in receipts {
-            let fanout = service.find(receipt.id).await?;
-            people += fanout.map_or(0, |fanout| fanout.progress.counts.people);
-        }
+        let fanout = service.find(receipts[0].id).await?;
+        let people = fanout.map_or(0, |fanout| fanout.progress.counts.people);
         Ok(Published { id, people })
     }
 
