@@ -194,16 +194,14 @@ pub(super) fn note_not_kept(screen: &mut Screen, out: RemovedEvents) -> std::io:
 
 /// Returns the table of batches with the outcomes of their emails.
 fn table(views: &[BatchView]) -> Table {
-    Table::new(
-        views,
-        &[
-            Column("closes (UTC)", Full, |view| words::minute(view.closes_at)),
-            Column("state", Full, |view| view.state.as_str().to_owned()),
-            Column("events", Number, |view| words::number(view.events())),
-            Column("person", Cut, |view| view.user.to_string()),
-            Column("key", Cut, |view| view.key.clone()),
-            Column("batch", Full, |view| view.id.to_string()),
-            Column("mail", Cut, |view| mail(view)),
-        ],
-    )
+    let columns: &[Column<&BatchView>] = &[
+        Column("closes (UTC)", Full, |view| words::minute(view.closes_at)),
+        Column("state", Full, |view| view.state.as_str().to_owned()),
+        Column("events", Number, |view| words::number(view.events())),
+        Column("person", Cut, |view| view.user.to_string()),
+        Column("key", Cut, |view| view.key.clone()),
+        Column("batch", Full, |view| view.id.to_string()),
+        Column("mail", Cut, |view| mail(view)),
+    ];
+    Table::new(views, columns)
 }

@@ -124,26 +124,24 @@ async fn story(app: &App, row: Delivery) -> anyhow::Result<Story> {
 pub(super) fn table<'a>(
     rows: impl IntoIterator<Item = (&'a DeliveryRow, Option<&'a str>)>,
 ) -> Table {
-    Table::new(
-        rows,
-        &[
-            Column("emails (UTC)", Full, |(row, _)| {
-                words::minute(row.settled.or(row.tried).unwrap_or(row.created))
-            }),
-            Column("state", Full, |(row, _)| words::delivery_state(row)),
-            Column("events", Number, |(row, _)| words::number(row.items.into())),
-            Column("tried", Number, |(row, _)| {
-                words::number(row.attempts.into())
-            }),
-            Column("delivery", Full, |(row, _)| row.id.to_string()),
-            Column("subject", Cut, |(_, subject)| {
-                subject.unwrap_or_default().to_owned()
-            }),
-            Column("because", Cut, |(row, _)| {
-                row.reason.clone().unwrap_or_default()
-            }),
-        ],
-    )
+    let columns: &[Column<(&'a DeliveryRow, Option<&'a str>)>] = &[
+        Column("emails (UTC)", Full, |(row, _)| {
+            words::minute(row.settled.or(row.tried).unwrap_or(row.created))
+        }),
+        Column("state", Full, |(row, _)| words::delivery_state(row)),
+        Column("events", Number, |(row, _)| words::number(row.items.into())),
+        Column("tried", Number, |(row, _)| {
+            words::number(row.attempts.into())
+        }),
+        Column("delivery", Full, |(row, _)| row.id.to_string()),
+        Column("subject", Cut, |(_, subject)| {
+            subject.unwrap_or_default().to_owned()
+        }),
+        Column("because", Cut, |(row, _)| {
+            row.reason.clone().unwrap_or_default()
+        }),
+    ];
+    Table::new(rows, columns)
 }
 
 /// Formats a number of emails in the output of `settle` and `retry`.

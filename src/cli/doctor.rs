@@ -108,14 +108,12 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     let rows = findings
         .iter()
         .filter_map(|finding| Some((of(finding)?, finding)));
-    let table = Table::new(
-        rows,
-        &[
-            Column("", Full, |((_, word, _), _)| (*word).to_owned()),
-            Column("", Full, |(_, finding)| check(finding)),
-            Column("", Wrap, |(_, finding)| text_of(finding)),
-        ],
-    );
+    let columns: &[Column<(&(Severity, &str, &str), &Finding)>] = &[
+        Column("", Full, |((_, word, _), _)| (*word).to_owned()),
+        Column("", Full, |(_, finding)| check(finding)),
+        Column("", Wrap, |(_, finding)| text_of(finding)),
+    ];
+    let table = Table::new(rows, columns);
     screen.table(&table)?;
     let counts = SEVERITIES.map(|(severity, one, many)| {
         let of = findings.iter().filter(|of| of.severity == severity);

@@ -281,19 +281,17 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
 
 /// Writes an event on one line, and its outcome on the lines below.
 fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
-    let head = Table::new(
-        [fate],
-        &[
-            Column("", Full, |fate| format!("{} UTC", words::minute(fate.at))),
-            Column("", Cut, |fate| {
-                fate.title
-                    .clone()
-                    .unwrap_or_else(|| fate.object.to_string())
-            }),
-            Column("", Cut, |fate| fate.kind.clone()),
-            Column("", Full, |fate| fate.position.to_string()),
-        ],
-    );
+    let columns: &[Column<&Fate>] = &[
+        Column("", Full, |fate| format!("{} UTC", words::minute(fate.at))),
+        Column("", Cut, |fate| {
+            fate.title
+                .clone()
+                .unwrap_or_else(|| fate.object.to_string())
+        }),
+        Column("", Cut, |fate| fate.kind.clone()),
+        Column("", Full, |fate| fate.position.to_string()),
+    ];
+    let head = Table::new([fate], columns);
     screen.line("")?;
     screen.page(&head)?;
     Ok(screen.paragraph(&sentence(fate, now))?)

@@ -12,7 +12,7 @@ use crate::domain::feed::{Kinds, Query};
 use crate::domain::inbox::StateFilter;
 use crate::domain::{EventType, Position, UserId};
 use crate::engine::feed::Request;
-use crate::wire::feed::Page;
+use crate::wire::feed::{Item, Page};
 
 /// Show a user's feed, newest first
 #[derive(Debug, Arguments)]
@@ -71,15 +71,13 @@ impl Args {
 }
 
 fn table(page: &Page) -> Table {
-    Table::new(
-        &page.items,
-        &[
-            Column("when (UTC)", Full, |item| words::minute(item.at)),
-            Column("title", Cut, |item| item.summary()),
-            Column("by", Cut, |item| item.by().unwrap_or_default().to_owned()),
-            Column("type", Cut, |item| item.kind.to_string()),
-            Column("state", Full, |item| item.state.as_str().to_owned()),
-            Column("item", Full, |item| item.id.to_string()),
-        ],
-    )
+    let columns: &[Column<&Item>] = &[
+        Column("when (UTC)", Full, |item| words::minute(item.at)),
+        Column("title", Cut, |item| item.summary()),
+        Column("by", Cut, |item| item.by().unwrap_or_default().to_owned()),
+        Column("type", Cut, |item| item.kind.to_string()),
+        Column("state", Full, |item| item.state.as_str().to_owned()),
+        Column("item", Full, |item| item.id.to_string()),
+    ];
+    Table::new(&page.items, columns)
 }

@@ -17,7 +17,7 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::tokens::Tokens;
 use crate::operate::open::Refusal;
-use crate::wire::user::NewKeyView;
+use crate::wire::user::{KeyView, NewKeyView};
 
 /// List, create and revoke server keys
 ///
@@ -91,14 +91,12 @@ async fn list(app: &App, screen: &mut Screen) -> anyhow::Result<()> {
     if screen.is_json {
         return keys.iter().try_for_each(|key| screen.json(key));
     }
-    let table = Table::new(
-        &keys,
-        &[
-            Column("name", Cut, |key| key.name.to_string()),
-            Column("scope", Full, |key| key.scope.to_string()),
-            Column("created (UTC)", Full, |key| words::minute(key.created)),
-        ],
-    );
+    let columns: &[Column<&KeyView>] = &[
+        Column("name", Cut, |key| key.name.to_string()),
+        Column("scope", Full, |key| key.scope.to_string()),
+        Column("created (UTC)", Full, |key| words::minute(key.created)),
+    ];
+    let table = Table::new(&keys, columns);
     Ok(screen.list(&table, None)?)
 }
 

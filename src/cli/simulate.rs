@@ -14,7 +14,7 @@ use super::session::Session;
 use super::words;
 use crate::config::Candidates;
 use crate::operate::simulate::{read_events, simulate};
-use crate::wire::batch::Comparison;
+use crate::wire::batch::{Comparison, PolicyFigures};
 
 /// Compare batch policies on recorded events: how many emails, how late, how large
 ///
@@ -71,23 +71,21 @@ fn summary(comparison: &Comparison) -> String {
 }
 
 fn table(comparison: &Comparison) -> Table {
-    Table::new(
-        &comparison.policies,
-        &[
-            Column("policy", Cut, |of| of.policy.clone()),
-            Column("emails", Number, |of| words::number(of.emails)),
-            Column("per day", Number, |of| rounded(of.emails_per_day)),
-            Column("per user: mean", Number, |of| {
-                rounded(of.emails_per_user.mean)
-            }),
-            Column("p95", Number, |of| words::number(of.emails_per_user.p95)),
-            Column("max", Number, |of| words::number(of.emails_per_user.max)),
-            Column("delay: p50", Number, |of| duration(of.delay_seconds.p50)),
-            Column("p95", Number, |of| duration(of.delay_seconds.p95)),
-            Column("max", Number, |of| duration(of.delay_seconds.max)),
-            Column("largest", Number, |of| words::number(of.largest)),
-        ],
-    )
+    let columns: &[Column<&PolicyFigures>] = &[
+        Column("policy", Cut, |of| of.policy.clone()),
+        Column("emails", Number, |of| words::number(of.emails)),
+        Column("per day", Number, |of| rounded(of.emails_per_day)),
+        Column("per user: mean", Number, |of| {
+            rounded(of.emails_per_user.mean)
+        }),
+        Column("p95", Number, |of| words::number(of.emails_per_user.p95)),
+        Column("max", Number, |of| words::number(of.emails_per_user.max)),
+        Column("delay: p50", Number, |of| duration(of.delay_seconds.p50)),
+        Column("p95", Number, |of| duration(of.delay_seconds.p95)),
+        Column("max", Number, |of| duration(of.delay_seconds.max)),
+        Column("largest", Number, |of| words::number(of.largest)),
+    ];
+    Table::new(&comparison.policies, columns)
 }
 
 /// Formats seconds, such as `00:04:30`.
