@@ -217,9 +217,6 @@ struct Settle {
     /// Only emails handed over before this time
     #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     until: Option<DateTime<Utc>>,
-    /// Show how many there are, and change nothing
-    #[arg(long, conflicts_with = "id")]
-    dry_run: bool,
 }
 
 impl Settle {
@@ -243,11 +240,6 @@ impl Settle {
             until: self.until,
         };
         let rows = deliveries.unknown(self.call.as_deref(), &span).await?;
-        if self.dry_run {
-            let found = mails(rows.len() as u64);
-            screen.line(format!("{found} would be settled (dry run)"))?;
-            return Ok(Exit::Done);
-        }
         let settled = deliveries.settle_all(&rows, outcome).await?;
         screen.line(format!("{}: {result}", mails(settled.settled)))?;
         if settled.busy == 0 {

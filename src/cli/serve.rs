@@ -92,14 +92,14 @@ impl Args {
     }
 
     async fn serve(&self, app: &App, bound: Bound, stop: &Stop) -> anyhow::Result<Exit> {
-        let exit = worker::run_together(app, stop, |halted| {
+        let served = worker::run_together(app, stop, |halted| {
             let serving = bound.run(halted.clone()).boxed_local();
             let working = (!self.no_worker).then(|| worker::run(app, halted).boxed_local());
             std::iter::once(serving).chain(working).collect()
         });
-        let exit = exit.await?;
+        served.await?;
         tracing::info!("stopped");
-        Ok(exit)
+        Ok(Exit::Done)
     }
 
     fn greet(&self, app: &App, screen: &mut Screen, url: &str, key: &str) -> anyhow::Result<()> {

@@ -47,10 +47,9 @@ impl Args {
             return once(&app, session.screen, &stop).await;
         }
         tracing::info!("worker: started; Ctrl-C or SIGTERM finishes what is in hand and ends");
-        let exit = run_together(&app, &stop, |halted| vec![run(&app, halted).boxed_local()]);
-        let exit = exit.await?;
+        run_together(&app, &stop, |halted| vec![run(&app, halted).boxed_local()]).await?;
         tracing::info!("worker: stopped");
-        Ok(exit)
+        Ok(Exit::Done)
     }
 }
 
@@ -97,7 +96,7 @@ pub(super) async fn run_together<'a>(
     app: &App,
     stop: &Stop,
     tasks: impl FnOnce(Stop) -> Vec<Task<'a>>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<()> {
     let (halt, halted) = watch::channel(false);
     let mut tasks = tasks(halted.clone());
     if let Some(watched) = Watched::bind(app)? {
@@ -114,10 +113,10 @@ pub(super) async fn run_together<'a>(
     };
     tasks.push(signaled.boxed_local());
     let mut running = FuturesUnordered::from_iter(tasks);
-    let mut result = Ok(Exit::Done);
+    let mut result = Ok(());
     while let Some(ended) = running.next().await {
         halt.send_replace(true);
-        result = result.and_then(|exit| ended.map(|()| exit));
+        result = result.and(ended);
     }
     result
 }
