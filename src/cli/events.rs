@@ -8,7 +8,7 @@ use super::batches::note_not_kept;
 use super::exit::{Exit, WithoutKeys, causes};
 use super::session::Session;
 use super::words;
-use super::work::{FanOut, FanOutEnd, bad_stacks, passed_over};
+use super::work::{FanOut, FanOutEnd};
 use crate::app::Access;
 use crate::domain::details::Actor;
 use crate::domain::text::list_first;
@@ -150,8 +150,6 @@ impl NotifyArgs {
             screen.line(sentence(receipt, reached))?;
             screen.warnings(notified.warnings)?;
         }
-        bad_stacks(&done.bad_stacks, screen)?;
-        passed_over(&done.bad_fanouts, "fan-outs", screen)?;
         Ok(exit)
     }
 

@@ -95,10 +95,7 @@ impl Args {
                 screen.line(format!("      tidings import store {folder}"))?;
             }
         }
-        Ok(match manifest.unreadable.count {
-            0 => Exit::Done,
-            _ => Exit::Partly,
-        })
+        Ok(Exit::Done.if_whole(manifest.unreadable.count == 0))
     }
 }
 
@@ -117,10 +114,9 @@ pub(super) async fn import_store(
     warn(screen, "cannot be imported", &imported.rejected)?;
     warn(screen, "not in the export", &imported.unreadable)?;
     let (store, shown) = (&config.store, folder.display());
-    let exit = match (imported.same, imported.unreadable.count) {
-        (true, 0) => Exit::Done,
-        (true, _) => Exit::Partly,
-        (false, _) => Exit::Failed,
+    let exit = match imported.same {
+        true => Exit::Done.if_whole(imported.unreadable.count == 0),
+        false => Exit::Failed,
     };
     if screen.answer(&imported)? {
         return Ok(exit);

@@ -9,7 +9,7 @@ use super::export::import_store;
 use super::screen::Screen;
 use super::session::Session;
 use super::words;
-use super::work::{FanOut, FanOutEnd, bad_stacks};
+use super::work::{FanOut, FanOutEnd};
 use crate::app::Access;
 use crate::domain::{ModelName, Policies};
 use crate::engine::directory::import::{Kind, Mapping, SHOWN};
@@ -167,7 +167,6 @@ impl Args {
         let Some(fanned_out) = fanned_out else {
             return Ok(exit);
         };
-        bad_stacks(&fanned_out.done.bad_stacks, screen)?;
         fanned_out.show(screen)?;
         Ok(exit.if_whole(fanned_out.is_whole()))
     }

@@ -200,9 +200,9 @@ impl Table {
         }
     }
 
-    /// Adds a row of a name and a value, if there is one.
+    /// Adds a row of a name and a value, unless it is empty.
     pub(super) fn fact(&mut self, name: &str, value: impl Into<Option<String>>) {
-        if let Some(value) = value.into() {
+        if let Some(value) = value.into().filter(|value| !value.is_empty()) {
             let value = harmless::line(&value).into_owned();
             self.rows.push(vec![name.to_owned(), value]);
         }

@@ -54,10 +54,7 @@ impl Args {
         let app = App::open(config, Access::Read, TemplateUse::BuiltIn).await?;
         let now = app.context.clock.now();
         let status = app.status().now().await?;
-        let exit = match status.has_failures() {
-            true => Exit::Partly,
-            false => Exit::Done,
-        };
+        let exit = Exit::Done.if_whole(!status.has_failures());
         if screen.answer(&status)? {
             return Ok(exit);
         }
@@ -113,8 +110,7 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     add_older(&status.older, &mut table);
     let suppressed = status.suppressed.iter();
     let suppressed = suppressed.map(|(reason, count)| words::some(*count, reason.as_str()));
-    let suppressed = Some(words::list(suppressed)).filter(|all| !all.is_empty());
-    table.fact("suppressed", suppressed);
+    table.fact("suppressed", words::list(suppressed));
     let is_older = |day: &&DayView| !day.in_window && day.day < Day::of(now);
     let (older, current): (Vec<_>, Vec<_>) = status.days.iter().partition(is_older);
     table.fact("days", stored(&current).unwrap_or_else(|| "none".into()));

@@ -1,11 +1,10 @@
-//! What several commands report about their work: fan-outs, emails that still wait, skipped
-//! records, and the backlog of days before the window.
+//! What several commands report about their work: fan-outs, emails that still wait, and the backlog
+//! of days before the window.
 //!
 //! The work is done by then, so a failure to fan out or to read the waiting emails does not hide
 //! the rest of the result.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io;
 
 use chrono::{DateTime, Utc};
@@ -22,7 +21,6 @@ use crate::store::Release;
 use crate::wire::delivery::{WaitReason, Waiting};
 use crate::wire::digest::FannedOut;
 use crate::wire::digest::{BacklogReport, Tally};
-use crate::wire::event::{Bad, BadStacks};
 
 // Whether a command that accepts events also fans them out. On SQLite it does, so that a newcomer
 // sees the effect at once. On MongoDB workers do it, so that accepting an event costs the same for
@@ -91,9 +89,8 @@ impl FanOutEnd {
         self.failure.is_none() && self.done.is_whole()
     }
 
-    /// Prints the skipped fan-outs, the events that other processes fan out, and the failure.
+    /// Prints how many events other processes fan out, and the failure. The log has the skipped ones.
     pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
-        passed_over(&self.done.bad_fanouts, "fan-outs", screen)?;
         if self.left > 0 {
             let events = words::count(self.left, "accepted event is", "accepted events are");
             screen.warning(format!(
@@ -102,25 +99,6 @@ impl FanOutEnd {
         }
         screen.warnings(self.failure())
     }
-}
-
-/// Prints the skipped documents, with their users and the reasons.
-pub(super) fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> io::Result<()> {
-    passed_over(bad, "documents", screen)
-}
-
-/// Prints the first 20 skipped records with the reasons, and how many more there are.
-pub(super) fn passed_over<T: Display + PartialEq>(
-    bad: &Bad<T>,
-    what: &str,
-    screen: &mut Screen,
-) -> io::Result<()> {
-    const SHOWN: usize = 20;
-    for bad in bad.first.iter().take(SHOWN) {
-        screen.warning(format!("passed over: {bad}"))?;
-    }
-    let more = words::some(bad.count.saturating_sub(SHOWN as u64), "more");
-    screen.warnings(more.map(|more| format!("passed over: {more} {what}")))
 }
 
 /// The emails that wait, or why they could not be read.
@@ -134,7 +112,7 @@ pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>) -> Waits {
     })
 }
 
-/// Prints why emails were not sent, which records were skipped, and which emails wait.
+/// Prints why emails were not sent, and which emails wait.
 pub(super) fn show_rest(
     app: &App,
     (mails, fanned_out, waits): (&Tally, &FanOutEnd, &Waits),
@@ -147,7 +125,6 @@ pub(super) fn show_rest(
             screen.warning(format!("{emails}: {why}"))?;
         }
     }
-    bad_stacks(&mails.bad_stacks, screen)?;
     fanned_out.show(screen)?;
     match waits {
         Ok(waiting) => screen.warnings(self::waits(waiting, app.context.clock.now())),
