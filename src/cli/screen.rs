@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -38,9 +38,15 @@ impl Screen {
         }
     }
 
-    /// Returns a progress bar that counts `what`.
+    /// Returns a progress bar that counts `what`, such as "people looked at". It draws nothing if
+    /// standard error is no terminal.
     pub(super) fn bar(&self, what: &'static str) -> Bar {
-        Bar::new(self.is_shown, what)
+        let bar = ProgressBar::no_length().with_style(style(COUNT));
+        let bar = bar.with_prefix(what);
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
+        Bar { bar, stop: None }
     }
 
     /// Writes a line for people to standard output; with `--json`, as `{"message": …}`.
@@ -271,22 +277,6 @@ const OF_TOTAL: &str =
     "{spinner} {prefix}: {bar:30} {human_pos} of {human_len}, {per_sec}, {eta} left";
 
 impl Bar {
-    /// `what` names the counted things, such as "people looked at". Draws nothing if standard error
-    /// is no terminal.
-    fn new(is_drawn: bool, what: &'static str) -> Self {
-        let target = match is_drawn {
-            true => ProgressDrawTarget::stderr(),
-            false => ProgressDrawTarget::hidden(),
-        };
-        let bar = ProgressBar::with_draw_target(None, target);
-        bar.set_style(style(COUNT));
-        bar.set_prefix(what);
-        if !bar.is_hidden() {
-            bar.enable_steady_tick(Duration::from_millis(120));
-        }
-        Self { bar, stop: None }
-    }
-
     /// Lets the work end early once `stop` is true.
     pub(super) fn until(mut self, stop: watch::Receiver<bool>) -> Self {
         self.stop = Some(stop);
