@@ -1,8 +1,7 @@
-//! Draws pictures of works and portraits of users from their names alone.
+//! Draws pictures of works and users from their names alone.
 //!
 //! The same name gives the same picture, and the picture does not contain the name.
 
-use super::PEOPLE;
 use crate::domain::coordination::fnv1a;
 
 /// A background, three colors, and a dark color.
@@ -35,27 +34,10 @@ impl Dice {
     }
 }
 
-/// Returns the picture of this name, as SVG.
+/// Returns the picture of this name, as SVG: land behind land, and a sun.
 pub(crate) fn of(name: &str) -> String {
     let mut dice = Dice::of(name);
-    let palette = PALETTES[dice.roll(0, PALETTES.len() as u32) as usize];
-    match PEOPLE.contains(&name) {
-        true => portrait(&mut dice, palette),
-        false => hills(&mut dice, palette),
-    }
-}
-
-/// Returns the SVG of a drawing. It is twice as large as its coordinates.
-fn framed((width, height): (u32, u32), ground: &str, drawn: &str) -> String {
-    let (wide, high) = (width * 2, height * 2);
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" viewBox=\"0 0 {width} {height}\">\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"{ground}\"/>{drawn}</svg>"
-    )
-}
-
-/// Land behind land, and a sun.
-fn hills(dice: &mut Dice, [ground, a, b, c, dark]: [&str; 5]) -> String {
+    let [ground, a, b, c, dark] = PALETTES[dice.roll(0, PALETTES.len() as u32) as usize];
     let (x, y, r) = (dice.roll(60, 260), dice.roll(46, 96), dice.roll(22, 44));
     let mut drawn = format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{c}\"/>");
     for (base, color) in [(110, b), (148, a), (186, dark)] {
@@ -65,23 +47,10 @@ fn hills(dice: &mut Dice, [ground, a, b, c, dark]: [&str; 5]) -> String {
             "<path d=\"M0 {p}C80 {above_p} 130 {q} 180 {s}S270 {above_s} 320 {q}V240H0Z\" fill=\"{color}\"/>"
         );
     }
-    framed((320, 240), ground, &drawn)
-}
-
-/// A head, hair and shoulders.
-fn portrait(dice: &mut Dice, [ground, a, _, c, dark]: [&str; 5]) -> String {
-    let skins = ["#f1c9a5", "#d99f74", "#b97a50", "#8d5a3b", "#6a4028"];
-    let skin = skins[dice.roll(0, skins.len() as u32) as usize];
-    let hair = [dark, a, "#4a3427", "#1d1a1a"][dice.roll(0, 4) as usize];
-    let (fringe, long) = (dice.roll(34, 46), dice.roll(58, 104));
-    let drawn = format!(
-        "<path d=\"M26 62a34 36 0 0 1 68 0V{long}H26Z\" fill=\"{hair}\"/>\
-         <rect x=\"51\" y=\"72\" width=\"18\" height=\"26\" fill=\"{skin}\"/>\
-         <path d=\"M14 120a46 32 0 0 1 92 0Z\" fill=\"{c}\"/>\
-         <circle cx=\"60\" cy=\"60\" r=\"26\" fill=\"{skin}\"/>\
-         <path d=\"M33 58a27 29 0 0 1 54 0Q74 {fringe} 60 {fringe}T33 58Z\" fill=\"{hair}\"/>"
-    );
-    framed((120, 120), ground, &drawn)
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"480\" viewBox=\"0 0 320 240\" preserveAspectRatio=\"xMidYMid slice\">\
+         <rect width=\"320\" height=\"240\" fill=\"{ground}\"/>{drawn}</svg>"
+    )
 }
 
 #[cfg(test)]
