@@ -7,16 +7,67 @@
 
 pub(crate) mod folder;
 mod gallery;
-mod picture;
 
 pub use gallery::Gallery;
-pub(crate) use picture::of as picture;
+
+use crate::domain::coordination::fnv1a;
 
 /// The ids in `people.ndjson`; a test compares them.
 pub(crate) const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];
 
+/// A background, three colors, and a dark color.
+const PALETTES: [[&str; 5]; 8] = [
+    ["#f3e3cf", "#d9622b", "#2f5d62", "#e8b04b", "#23303a"],
+    ["#e6ecef", "#3d6b8c", "#e07a5f", "#f2cc8f", "#1f2d3d"],
+    ["#f6efe4", "#8a3b12", "#c98b5a", "#5f6f52", "#2b211b"],
+    ["#e9e4f0", "#6b4e9b", "#d1677f", "#e9b872", "#2a2140"],
+    ["#e3efe6", "#2d7a5f", "#9cc5a1", "#e2a03f", "#16352b"],
+    ["#fbe9e3", "#c8553d", "#588b8b", "#ffd5c2", "#2d2a32"],
+    ["#e8eef7", "#27476e", "#7aa6c2", "#f0a868", "#14213d"],
+    ["#f4ecd8", "#a44a3f", "#6a8d73", "#d9ae61", "#33261d"],
+];
+
+/// A sequence of numbers from a name (FNV-1a, then xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn of(name: &str) -> Self {
+        Self(fnv1a(name) | 1)
+    }
+
+    /// Returns a number in `from..to`.
+    fn roll(&mut self, from: u32, to: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let span = u64::from(to.saturating_sub(from).max(1));
+        from + ((self.0 >> 20) % span) as u32
+    }
+}
+
+/// Returns the picture of this name, as SVG: land behind land, and a sun.
+pub(crate) fn picture(name: &str) -> String {
+    let mut dice = Dice::of(name);
+    let [ground, a, b, c, dark] = PALETTES[dice.roll(0, PALETTES.len() as u32) as usize];
+    let (x, y, r) = (dice.roll(60, 260), dice.roll(46, 96), dice.roll(22, 44));
+    let mut drawn = format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{c}\"/>");
+    for (base, color) in [(110, b), (148, a), (186, dark)] {
+        let [p, q, s] = [0; 3].map(|_| base + dice.roll(0, 46));
+        let (above_p, above_s) = (p - 40, s - 26);
+        drawn += &format!(
+            "<path d=\"M0 {p}C80 {above_p} 130 {q} 180 {s}S270 {above_s} 320 {q}V240H0Z\" fill=\"{color}\"/>"
+        );
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"480\" viewBox=\"0 0 320 240\" preserveAspectRatio=\"xMidYMid slice\">\
+         <rect width=\"320\" height=\"240\" fill=\"{ground}\"/>{drawn}</svg>"
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_id_of_every_user_is_the_lowercase_name() {
         let known: Vec<String> = include_str!("data/people.ndjson")
@@ -28,6 +79,20 @@ mod tests {
                 id.unwrap().to_owned()
             })
             .collect();
-        assert_eq!(known, super::PEOPLE);
+        assert_eq!(known, PEOPLE);
+    }
+
+    #[test]
+    fn each_name_has_its_own_picture_that_does_not_contain_it() {
+        assert_eq!(picture("W01"), picture("W01"));
+        assert_ne!(picture("W01"), picture("W02"));
+        assert_ne!(picture("ada"), picture("mara"));
+        assert!(!picture("<script>").contains("script"));
+        let drawn: Vec<String> = (0..99).map(|n| picture(&format!("N{n}"))).collect();
+        assert!(
+            drawn
+                .iter()
+                .all(|drawn| drawn.starts_with("<svg ") && drawn.len() < 4_000)
+        );
     }
 }
