@@ -26,7 +26,7 @@ use crate::engine::worker::activity::BEAT;
 use crate::engine::worker::{Part, UntilStopped};
 use crate::http::api::Watched;
 use crate::wire::digest::Round;
-use crate::wire::digest::{Report, Tally};
+use crate::wire::digest::Tally;
 use crate::wire::status::DigestActivity;
 
 /// Fan out events, and send batches and digests when they are due

@@ -321,12 +321,7 @@ fn a_delivery_is_shown_with_its_history_and_its_email() {
     ] {
         assert!(sent.contains(word), "{word} in {sent}");
     }
-    for word in [
-        "pending",
-        "waits until",
-        "because",
-        "Night Ferry",
-    ] {
+    for word in ["pending", "waits until", "because", "Night Ferry"] {
         assert!(pending.contains(word), "{word} in {pending}");
     }
     assert_eq!(json["mail"]["items"][0]["title"], "Night Ferry");

@@ -112,9 +112,7 @@ fn full_addresses_are_shown_only_with_reveal() {
     other.write("list", &lines);
     other.run(&["suppressions", "import", "list"]).done();
     assert_eq!(
-        other
-            .run(&["suppressions", "--json", "--reveal"])
-            .done(),
+        other.run(&["suppressions", "--json", "--reveal"]).done(),
         lines
     );
 }
