@@ -134,7 +134,10 @@ async fn an_unreadable_field_gets_its_default_and_is_named(fresh: Fresh) {
         let of_feed = fresh.feeds(window(), &[user("ada")]).await.unwrap();
 
         assert_eq!(fields(&read), [odd.field]);
-        assert_eq!(of_feed[0].user.as_ref().unwrap().unreadable, read.unreadable);
+        assert_eq!(
+            of_feed[0].user.as_ref().unwrap().unreadable,
+            read.unreadable
+        );
         let kept = EventType::stored("Kept");
         assert_eq!(read.types.contains_key(&kept), odd.field == "types.Sale");
         let as_before = User {
