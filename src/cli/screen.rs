@@ -1,7 +1,7 @@
 //! The output of a command: lines on standard output, notes and progress on standard error.
 //!
-//! It makes text of users [`harmless`]. A closed pipe (`tidings feed … | head`) ends the output, not
-//! the work. With `--json`, every line of standard output is JSON ([`Screen::answer`],
+//! It makes text of users [`harmless`]. A closed pipe (`tidings feed … | head`) ends the output,
+//! not the work. With `--json`, every line of standard output is JSON ([`Screen::answer`],
 //! [`Screen::line`]).
 
 use std::fmt::Display;

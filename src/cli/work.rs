@@ -89,7 +89,8 @@ impl FanOutEnd {
         self.failure.is_none() && self.done.is_whole()
     }
 
-    /// Prints how many events other processes fan out, and the failure. The log has the skipped ones.
+    /// Prints how many events other processes fan out, and the failure. The log has the skipped
+    /// ones.
     pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
         if self.left > 0 {
             let events = words::count(self.left, "accepted event is", "accepted events are");
