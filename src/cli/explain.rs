@@ -196,7 +196,7 @@ fn dealt_with(by: &By) -> String {
                 Place::LeftOut => "was left out of",
                 Place::Unknown => "was covered by",
             };
-            let why = left_out.map_or(String::new(), |why| format!(": {}", why.sentence()));
+            let why = left_out.map_or(String::new(), |why| format!(": it {}", why.sentence()));
             let at = words::minute(*at);
             format!("{place} {delivery}, {} {at}{why}", state.as_str())
         }

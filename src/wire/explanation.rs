@@ -250,7 +250,7 @@ pub enum By {
         /// Where in the email the event is.
         place: Place,
         /// Why the email excluded the event, if it did, as of now.
-        left_out: Option<LeftOut>,
+        left_out: Option<Why>,
     },
     /// A flush: the marker has `n`, and no stored delivery has its id.
     Flush {
@@ -276,24 +276,4 @@ pub enum Place {
     LeftOut,
     /// It can no longer be determined.
     Unknown,
-}
-
-sentences! {
-    /// Why an email excluded an event that it covers. The sentences follow a colon.
-    LeftOut {
-        /// It was retracted before the email was built.
-        Retracted = "it was retracted",
-        /// Its object has no record, and its type is not emailed without one.
-        UnknownObject = "its object is unknown",
-        /// Its object was withdrawn.
-        Withdrawn = "its object no longer applies",
-        /// The user did not want its type in such an email.
-        NotWanted = "they did not get its type in such emails",
-        /// The user had muted its subject.
-        Muted = "they muted its subject",
-        /// The user had seen it in the feed, and digests exclude seen events (`digest.skip_seen`).
-        Seen = "it was seen in the feed",
-        /// The same event is at an older position.
-        Repeated = "an earlier event about its object was included",
-    }
 }

@@ -10,7 +10,7 @@ use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::batches::{BatchFilter, End};
 use tidings::engine::ingest::notify::Request;
-use tidings::wire::explanation::{By, Fate, LeftOut, Place, Why};
+use tidings::wire::explanation::{By, Fate, Place, Why};
 
 use super::retracting::retract;
 use crate::support::town::{
@@ -246,7 +246,7 @@ async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) 
     assert_eq!(fates(&town, "cem").await, [muted.clone(), muted]);
 }
 
-type Placed = (String, Why, Place, Option<LeftOut>);
+type Placed = (String, Why, Place, Option<Why>);
 
 /// Returns the place of each event in its email, oldest first.
 async fn places(town: &Town, person: &str) -> Vec<Placed> {
@@ -270,7 +270,7 @@ fn shown(object: &str) -> Placed {
     (object.to_owned(), Why::Mailed, Place::Shown, None)
 }
 
-fn excluded(object: &str, why: LeftOut) -> Placed {
+fn excluded(object: &str, why: Why) -> Placed {
     (object.to_owned(), Why::LeftOut, Place::LeftOut, Some(why))
 }
 
@@ -293,9 +293,9 @@ async fn each_batched_event_has_its_place_in_the_email_explained(fresh: Fresh) {
     assert_eq!(town.mails().len(), 1);
     let expected = [
         shown("a1"),
-        excluded("unheard-of", LeftOut::UnknownObject),
-        excluded("a9", LeftOut::Withdrawn),
-        excluded("a2", LeftOut::Retracted),
+        excluded("unheard-of", Why::UnknownObject),
+        excluded("a9", Why::Withdrawn),
+        excluded("a2", Why::Retracted),
     ];
     assert_eq!(places(&town, "ada").await, expected);
 }
@@ -305,7 +305,7 @@ async fn later_changes_do_not_change_the_explanation_of_a_sent_batch(fresh: Fres
     town.happens(&["a1", "a2", "unheard-of"], to(&["ada"]))
         .await;
     send_due_after(&town, 5).await;
-    let unknown = excluded("unheard-of", LeftOut::UnknownObject);
+    let unknown = excluded("unheard-of", Why::UnknownObject);
     let expected = [shown("a1"), shown("a2"), unknown];
 
     town.clock.advance(TimeDelta::seconds(1));
@@ -363,7 +363,7 @@ async fn events_that_a_batch_only_counted_are_not_reported_as_shown(fresh: Fresh
             shown("a4"),
             shown("a5"),
             shown("a6"),
-            excluded("a9", LeftOut::Withdrawn)
+            excluded("a9", Why::Withdrawn)
         ]
     );
 }
@@ -413,11 +413,11 @@ async fn each_event_that_a_digest_excluded_has_a_reason(fresh: Fresh) {
     let covered = |(object, _, place, why): Placed| (object, Why::Covered, place, why);
     let expected = [
         shown("a1"),
-        excluded("unheard-of", LeftOut::UnknownObject),
-        excluded("a9", LeftOut::Withdrawn),
+        excluded("unheard-of", Why::UnknownObject),
+        excluded("a9", Why::Withdrawn),
         shown("a2"),
-        excluded("a1", LeftOut::Repeated),
-        excluded("a3", LeftOut::Retracted),
+        excluded("a1", Why::Repeated),
+        excluded("a3", Why::Retracted),
     ];
     assert_eq!(places(&town, "ada").await, expected.map(covered));
 }

@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::preferences::Title;
 use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
 use tidings::engine::directory::input::MuteInput;
-use tidings::wire::explanation::{By, LeftOut, Place, Why};
+use tidings::wire::explanation::{By, Place, Why};
 
 use super::mandatory::happens;
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};
@@ -333,7 +333,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
     town.digests_at(monday(0)).await;
     let after = fates().await;
 
-    let muted = Some(LeftOut::Muted);
+    let muted = Some(Why::Muted);
     assert_eq!(
         before,
         [

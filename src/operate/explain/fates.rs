@@ -1,0 +1,444 @@
+//! Decides what becomes, or became, of each event, and which email included or excluded it.
+//!
+//! The content of a sent email is reconstructed ([`SentEmail`]). If it does not fit the row, the
+//! place of an event in it is unknown. Start with [`Loaded::fates`].
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+
+use crate::domain::digest::tried_again;
+use crate::domain::{
+    Batch, BatchState, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event, EventType,
+    Exclusion, Facts, Id, Inbox, Marker, Mutes, ObjectState, Occasion, PersonStacks, Policies,
+    Position, Purpose, Schedule, Stack, StackId, User, batch, classify, content,
+};
+use crate::engine::Result;
+use crate::engine::batches::{BatchFilter, BatchService, quiet_until};
+use crate::engine::delivery::{Selected, SentEmail};
+use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::{self, is_seen};
+use crate::wire::delivery::WaitReason;
+use crate::wire::explanation::{By, Fate, InBatch, InDelivery, Place, Why};
+
+/// The loaded facts about one user.
+pub(super) struct Loaded<'a> {
+    pub policies: &'a Policies,
+    pub now: DateTime<Utc>,
+    pub reach: DaysRead,
+    pub record: Option<&'a User>,
+    pub mutes: &'a Mutes,
+    /// The positions of muted events, and since when they are muted.
+    pub muted: eligibility::MutedPositions,
+    /// The user's inbox, if digests skip seen events.
+    pub inbox: Option<Inbox>,
+    /// The digests that the user gets.
+    pub digests: Option<(Schedule, EmailScope)>,
+    /// The scope of the digests that the user wants, even if they may not be emailed.
+    pub wish: Option<EmailScope>,
+    pub deliveries: &'a [Delivery],
+    pub batches: &'a Batches,
+    /// When quiet hours end, for the batches that they defer.
+    pub held: HashMap<Id, DateTime<Utc>>,
+    /// The emails whose markers are on the stacks, by marker.
+    pub sent: HashMap<Id, (&'a Delivery, SentEmail)>,
+}
+
+impl Loaded<'_> {
+    fn has_seen(&self, place: Position) -> bool {
+        let inbox = self.inbox.as_ref();
+        inbox.is_some_and(|inbox| is_seen(inbox, place))
+    }
+
+    /// Explains the events of a user's stacks, oldest first.
+    pub(super) fn fates(&self, person: &PersonStacks, catalog: &Catalog) -> Vec<Fate> {
+        let policies = self.policies;
+        let digest = Purpose::Digest(EmailScope::All);
+        let excluded = |place: Position, event: &Event| {
+            let facts = Facts {
+                muted: self.muted.contains_key(&place),
+                seen: self.has_seen(place),
+                ..catalog.facts(event)
+            };
+            let at = || event.at(place.stack.day);
+            classify(&event.t, at, facts, self.record, policies, digest)
+        };
+        let mut eligible = person.clone();
+        eligible.leave_out(|place, event| excluded(place, event).is_some());
+        let pending = eligible.pending();
+        let pending: HashSet<Position> = pending.iter().map(|of| of.position).collect();
+        let mut fates = Vec::new();
+        for stack in &person.stacks {
+            let (covered, mailed) = (stack.covered(), stack.mailed());
+            for (position, event) in stack.events() {
+                let case = Case {
+                    stack,
+                    position,
+                    event,
+                    excluded: excluded(position, event),
+                    object: catalog.facts(event),
+                    is_covered: (position.index as usize) < covered,
+                    is_mailed: event.i.is_some_and(|i| mailed.contains(&i)),
+                    is_pending: pending.contains(&position),
+                    batch: self.batches.holding(event),
+                    digest: digest_of(self.deliveries, &stack.id, position.index),
+                };
+                let mut why = self.why(&case, catalog);
+                if !self.is_shown(why, stack) {
+                    continue;
+                }
+                let covered = match (why, case.batch) {
+                    (Why::Covered, _) => self.by_marker(&case, catalog),
+                    (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
+                        let email = self.batches.mail(batch);
+                        email.and_then(|row| self.by_email(&case, row.marker, catalog))
+                    }
+                    _ => None,
+                };
+                let excludes = |by: &By| {
+                    matches!(
+                        by,
+                        By::Mail {
+                            place: Place::LeftOut,
+                            ..
+                        }
+                    )
+                };
+                if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
+                    why = Why::LeftOut;
+                }
+                fates.push(self.fate(&case, why, covered, catalog));
+            }
+        }
+        fates
+    }
+
+    /// Decides what becomes, or became, of an event.
+    fn why(&self, case: &Case<'_>, catalog: &Catalog) -> Why {
+        let (event, policies) = (case.event, self.policies);
+        let at = event.at(case.stack.id.day);
+        let route = match self.record {
+            Some(user) => user.route(&event.t, at, policies),
+            None => policies.of(&event.t).route,
+        };
+        let is_alone = route.is_mailed_alone();
+        let is_muted = self.muted.contains_key(&case.position);
+        let applies = !case.object.retracted && case.object.object == ObjectState::Notifiable;
+        let waits = is_alone && applies && !is_muted;
+        let in_batch = self.batches.why(event, case.batch, case.is_mailed, waits);
+        // A muted event's batch was canceled because of the mute, so that is the reason to show.
+        let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
+        let admits = |scope: EmailScope| scope.admits(&event.t, policies);
+        let gets = self.digests.is_some_and(|(_, scope)| admits(scope));
+        match (case.excluded, in_batch) {
+            (Some(Exclusion::Retracted), _) if !case.is_mailed && !case.is_covered => {
+                Why::Retracted
+            }
+            (_, Some(why)) => why,
+            _ if case.is_covered => Why::Covered,
+            (Some(Exclusion::Muted), _) => {
+                match eligibility::is_muted(self.mutes, event, self.now, catalog) {
+                    true => Why::Muted,
+                    false => Why::WasMuted,
+                }
+            }
+            (Some(Exclusion::UnknownObject), _) => Why::UnknownObject,
+            (Some(Exclusion::Withdrawn), _) => Why::Withdrawn,
+            _ if is_alone => Why::NoBatch,
+            (Some(Exclusion::Seen), _) => Why::Seen,
+            (Some(Exclusion::OtherRoute | Exclusion::NotMandatory), _) => Why::NotForDigest,
+            // Events before the start were removed by `begin_at`; only feeds have the other reason.
+            (Some(Exclusion::BeforeStart | Exclusion::NotInFeed), _) => Why::NotForDigest,
+            _ if !case.is_pending => Why::Repeated,
+            _ if !gets && !self.wish.is_some_and(admits) => Why::NoDigest,
+            _ if gets && case.digest.is_some_and(|row| row.open) => Why::InDelivery,
+            _ if self.reach.is_too_old(case.stack.id.day) => Why::Expired,
+            _ if gets => Why::NextDigest,
+            _ => Why::Blocked,
+        }
+    }
+
+    /// Returns whether the event is shown: of days before the window, only the backlog is.
+    fn is_shown(&self, why: Why, stack: &Stack) -> bool {
+        let is_too_old = self.reach.is_too_old(stack.id.day);
+        match why {
+            Why::InDelivery | Why::NextDigest | Why::Blocked | Why::Expired => true,
+            Why::NoDigest => !is_too_old,
+            _ => !is_too_old && !self.reach.is_older(stack.id.day),
+        }
+    }
+
+    fn fate(&self, case: &Case<'_>, why: Why, covered: Option<By>, catalog: &Catalog) -> Fate {
+        let (event, policies) = (case.event, self.policies);
+        let delivery = match why {
+            Why::Closing => case.batch.and_then(|batch| self.batches.waiting(batch)),
+            Why::InDelivery | Why::NextDigest => case.digest,
+            _ => None,
+        };
+        let object = catalog.record(event);
+        Fate {
+            position: case.position,
+            kind: event.t.to_string(),
+            object: event.o.clone(),
+            title: object.map(|object| object.label().into_owned()),
+            at: event.at(case.stack.id.day),
+            why,
+            mandatory: policies.is_mandatory(&event.t),
+            in_feed: policies.of(&event.t).feed,
+            batch: case.batch.map(|batch| InBatch {
+                id: batch.id,
+                closes_at: self.held.get(&batch.id).copied().unwrap_or(batch.closes_at),
+                held_until: self.held.get(&batch.id).copied(),
+                reason: self.batches.reason(batch.id),
+                settled: settled_of(self.deliveries, batch.id),
+            }),
+            delivery: delivery.map(|row| in_delivery(row, self.now)),
+            covered,
+        }
+    }
+
+    /// Returns the email, flush or older writer whose marker covers the event, if any.
+    ///
+    /// The first marker over an event decides. Its id is that of a delivery, or else of a flush,
+    /// because the ledger is kept longer than the window.
+    fn by_marker(&self, case: &Case<'_>, catalog: &Catalog) -> Option<By> {
+        let Marker { id, n } = *case.stack.covering(case.position.index)?;
+        let email = id.and_then(|id| self.by_email(case, id, catalog));
+        email.or(Some(match (id, n) {
+            (Some(id), Some(_)) => By::Flush { at: id.time() },
+            (id, _) => By::OlderWriter {
+                at: id.map(Id::time),
+            },
+        }))
+    }
+
+    /// Returns the email with this marker, and the place of the event in it.
+    fn by_email(&self, case: &Case<'_>, marker: Id, catalog: &Catalog) -> Option<By> {
+        let (row, sent) = self.sent.get(&marker)?;
+        let (place, left_out) = self.place(case, row, sent, catalog);
+        Some(By::Mail {
+            delivery: row.id.clone(),
+            state: row.state,
+            at: row.outcome.settled.unwrap_or(row.built_at()),
+            place,
+            left_out,
+        })
+    }
+
+    /// Returns where in a sent email the event is, or why the email excluded it.
+    fn place(
+        &self,
+        case: &Case<'_>,
+        row: &Delivery,
+        sent: &SentEmail,
+        catalog: &Catalog,
+    ) -> (Place, Option<Why>) {
+        let (event, built) = (case.event, row.built_at());
+        let included = |email: &&Selected| {
+            // Fewer events than were recorded lack only objects that were withdrawn since.
+            sent.is_exact || email.content.total < u64::from(row.outcome.items)
+        };
+        let email = sent.email.as_ref().ok().filter(included);
+        if let Some(email) = email {
+            let is_kept =
+                |batch: &Batch| batch.kept().any(|item| Event::from(item.clone()) == *event);
+            let is_it =
+                |(kind, item): (&EventType, &content::Item)| *kind == event.t && item.id == event.o;
+            if email.included.contains(event) {
+                let is_shown = email.content.items().any(is_it);
+                let place = if is_shown {
+                    Place::Shown
+                } else {
+                    Place::Counted
+                };
+                return (place, None);
+            } else if email.counts_others && !case.batch.is_some_and(is_kept) {
+                return (Place::Counted, None);
+            }
+        }
+        let is_same = |other: &Event| other.t == event.t && other.o == event.o;
+        let is_repeated = email.is_some_and(|email| email.included.iter().any(is_same));
+        let muted = self.muted.get(&case.position);
+        let why = if catalog.was_retracted(event, built) {
+            Why::Retracted
+        } else if catalog.recorded(event).is_none() {
+            Why::UnknownObject
+        } else if catalog.mailable(event).is_none() {
+            Why::Withdrawn
+        } else if muted.is_some_and(|since| *since <= built) {
+            Why::Muted
+        } else if is_repeated {
+            Why::Repeated
+        } else if self.has_seen(case.position) && case.batch.is_none() {
+            Why::Seen
+        } else {
+            Why::NotForDigest
+        };
+        match sent.is_exact || matches!(why, Why::Retracted | Why::UnknownObject) {
+            true => (Place::LeftOut, Some(why)),
+            false => (Place::Unknown, None),
+        }
+    }
+}
+
+/// Returns when the delivery of this batch was settled.
+fn settled_of(deliveries: &[Delivery], batch: Id) -> Option<DateTime<Utc>> {
+    let id = DeliveryId::batch(batch);
+    deliveries.iter().find(|row| row.id == id)?.outcome.settled
+}
+
+/// Describes a delivery: its state, why it waits or failed, and its next attempt.
+fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
+    let wait = WaitReason::of(row, now);
+    InDelivery {
+        id: row.id.clone(),
+        state: row.state,
+        reason: wait.why,
+        next_attempt: wait.until.or(tried_again(row).filter(|at| *at > now)),
+        held_by: wait.held_by,
+    }
+}
+
+/// Returns the digest that covers this position: the open one, or the latest if it failed.
+fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
+    let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
+    let mut digests = deliveries.iter().filter(is_digest);
+    let includes = |row: &Delivery| {
+        let mut reaches = row.watermarks.iter();
+        reaches.any(|(of, reach)| of == stack && index < *reach)
+    };
+    let is_open = |row: &Delivery| row.open && !row.state.settled();
+    let open = digests.clone().find(|row| is_open(row));
+    let failed = || {
+        digests
+            .next()
+            .filter(|row| row.state == DeliveryState::Failed)
+    };
+    open.or_else(failed).filter(|row| includes(row))
+}
+
+/// The facts about one event that decide its reason.
+struct Case<'a> {
+    stack: &'a Stack,
+    position: Position,
+    event: &'a Event,
+    excluded: Option<Exclusion>,
+    object: Facts,
+    is_covered: bool,
+    is_mailed: bool,
+    is_pending: bool,
+    batch: Option<&'a Batch>,
+    digest: Option<&'a Delivery>,
+}
+
+/// The most batches of a user that are read, newest first.
+const BATCHES: usize = 200;
+/// A user's batches, newest first, and their deliveries.
+///
+/// A marker on the stack outranks the batch's record. A batch that keeps the event outranks one
+/// that only remembers its id: a lead's ids are also remembered by the batch that it opened.
+pub(super) struct Batches {
+    all: Vec<Batch>,
+    mails: HashMap<DeliveryId, Delivery>,
+}
+
+impl Batches {
+    pub(super) async fn of(book: &BatchService, filter: &BatchFilter) -> Result<Self> {
+        let all = book.list(filter, None, BATCHES).await?;
+        let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
+        let mails = book.context.store.deliveries(&ids).await?;
+        let mails = mails.into_iter().flatten();
+        let mails = mails.map(|mail| (mail.id.clone(), mail)).collect();
+        Ok(Self { all, mails })
+    }
+
+    /// Returns the batches whose emails are not settled yet.
+    pub(super) fn unsettled(&self) -> Vec<Batch> {
+        let unsettled =
+            |batch: &&Batch| matches!(batch.state, BatchState::Open | BatchState::Closing);
+        self.all.iter().filter(unsettled).cloned().collect()
+    }
+
+    /// Returns when quiet hours end, by batch id, for the batches that they defer.
+    pub(super) async fn held(
+        &self,
+        book: &BatchService,
+        now: DateTime<Utc>,
+    ) -> Result<HashMap<Id, DateTime<Utc>>> {
+        let held = quiet_until(&book.context, &self.all, now).await?;
+        let pairs = self.all.iter().zip(held);
+        Ok(pairs
+            .filter_map(|(batch, until)| Some((batch.id, until?)))
+            .collect())
+    }
+
+    /// Returns the batch that the event joined, if it is known.
+    fn holding(&self, event: &Event) -> Option<&Batch> {
+        let i = event.i?;
+        let is_it = |item: &batch::Item| item.i == i && item.t == event.t && item.o == event.o;
+        let keeps = |batch: &&Batch| batch.kept().chain(&batch.removed).any(is_it);
+        let own = |batch: &&Batch| batch.own_fanouts().any(|own| own == i);
+        let of_lead = |batch: &&Batch| batch.has_joined(i);
+        let all = || self.all.iter();
+        let found = all().find(keeps).or_else(|| all().find(own));
+        found.or_else(|| all().find(of_lead))
+    }
+
+    /// Returns the events that these batches keep.
+    pub(super) fn kept(&self) -> Vec<Event> {
+        let kept = self.all.iter().flat_map(Batch::kept);
+        kept.cloned().map(Event::from).collect()
+    }
+
+    /// Returns whether this is the delivery of one of these batches.
+    pub(super) fn includes(&self, delivery: &DeliveryId) -> bool {
+        self.mails.contains_key(delivery)
+    }
+
+    /// Returns the batch's delivery, if its email was sent or may have been.
+    fn mail(&self, batch: &Batch) -> Option<&Delivery> {
+        let mail = self.mails.get(&DeliveryId::batch(batch.id));
+        mail.filter(|mail| mail.state.flushes())
+    }
+
+    /// Returns the batch's delivery, if it is not settled.
+    fn waiting(&self, batch: &Batch) -> Option<&Delivery> {
+        let mail = self.mails.get(&DeliveryId::batch(batch.id));
+        mail.filter(|mail| !mail.state.settled())
+    }
+
+    /// Returns the outcome of the event in the batch that holds it; `None` if batches do not decide
+    /// it. `mailed` is whether the stack has its marker. `waits` is whether an open batch would
+    /// include it.
+    fn why(
+        &self,
+        event: &Event,
+        holding: Option<&Batch>,
+        mailed: bool,
+        waits: bool,
+    ) -> Option<Why> {
+        let Some(batch) = holding else {
+            return mailed.then_some(Why::Mailed);
+        };
+        let is_it =
+            |item: &batch::Item| Some(item.i) == event.i && item.t == event.t && item.o == event.o;
+        if batch.removed.iter().any(is_it) {
+            return Some(Why::TakenOut);
+        }
+        let mail = self.mails.get(&DeliveryId::batch(batch.id));
+        let doubtful = mail.is_some_and(|mail| mail.state == DeliveryState::Unknown);
+        match batch.state {
+            _ if mailed && doubtful => Some(Why::MayBeMailed),
+            _ if mailed => Some(Why::Mailed),
+            BatchState::Open => waits.then_some(Why::Gathering),
+            BatchState::Closing => waits.then_some(Why::Closing),
+            BatchState::Closed | BatchState::Canceled => Some(Why::NotMailed),
+        }
+    }
+
+    /// Returns why the batch's email was not sent, if that is recorded.
+    fn reason(&self, batch: Id) -> Option<String> {
+        let row = self.mails.get(&DeliveryId::batch(batch))?;
+        row.outcome.reason.clone()
+    }
+}
