@@ -1,7 +1,7 @@
 //! `tidings explain`: why a user did or did not get something. The output has at most 80 columns if
 //! standard output is no terminal.
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, Utc, Weekday};
 use clap::Args as Arguments;
 
 use super::deliveries;
@@ -160,7 +160,7 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
     let day = match digest.schedule.cadence {
         Cadence::Never => return "never".into(),
         Cadence::Daily => "daily".to_owned(),
-        Cadence::Weekly => format!("weekly, {}s", weekday(&digest.schedule.weekday)),
+        Cadence::Weekly => format!("weekly, {}s", weekday(digest.schedule.weekday)),
     };
     let next = match digest.next_due {
         Some(due) if due <= now => {
@@ -173,10 +173,9 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
     format!("{day} at {hour:02}:00 {tz}{next}")
 }
 
-fn weekday(short: &str) -> String {
-    let day = short.parse().ok();
-    let day = day.and_then(|day| NaiveDate::from_isoywd_opt(2014, 1, day));
-    day.map_or(short.to_owned(), |day| day.format("%A").to_string())
+fn weekday(day: Weekday) -> String {
+    let date = NaiveDate::from_isoywd_opt(2014, 1, day);
+    date.map_or(day.to_string(), |date| date.format("%A").to_string())
 }
 
 /// Describes what covers an event: `was shown in digest:mara:weekly:2014-W17, sent 2014-04-21

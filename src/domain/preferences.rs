@@ -51,7 +51,7 @@ fn check_title(text: &str) -> Result<&str, Invalid> {
 }
 
 /// A mute of one subject, current or ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mute {
     /// The start.
     pub at: DateTime<Utc>,

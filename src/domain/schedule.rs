@@ -69,15 +69,17 @@ pub struct Due {
 }
 
 /// A user's schedule for digests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Schedule {
     /// How often. With [`Cadence::Never`] no digest is due.
     pub cadence: Cadence,
-    /// The day of weekly digests.
+    /// The day of weekly digests, `mon` to `sun` in JSON.
+    #[serde(serialize_with = "super::time::write_weekday")]
     pub weekday: Weekday,
     /// The local hour, 0 to 23.
     pub hour: u8,
     /// The time zone of hour, weekday and dates.
+    #[serde(skip)]
     pub tz: Tz,
 }
 

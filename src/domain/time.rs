@@ -5,8 +5,8 @@
 
 use std::ops::RangeInclusive;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, Deserializer};
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
+use serde::{Deserialize, Deserializer, Serializer};
 
 use super::name::Invalid;
 
@@ -68,6 +68,11 @@ pub fn read_time_if_any<'de, D: Deserializer<'de>>(
     let text = Option::<String>::deserialize(deserializer)?;
     let moment = text.as_deref().map(parse_time).transpose();
     moment.map_err(serde::de::Error::custom)
+}
+
+/// Serializes a weekday as `mon` to `sun`.
+pub fn write_weekday<S: Serializer>(day: &Weekday, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&day.to_string().to_lowercase())
 }
 
 fn parse_time(text: &str) -> Result<DateTime<Utc>, Invalid> {

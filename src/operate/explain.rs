@@ -160,7 +160,7 @@ impl Explain {
                 Some(DigestView {
                     tz: schedule.tz,
                     next_due,
-                    schedule: schedule.into(),
+                    schedule,
                 })
             }
         };

@@ -8,10 +8,9 @@ use serde::Serialize;
 
 use super::batch::BatchView;
 use super::delivery::{DeliveryRow, SuppressionView};
-use super::user::ScheduleView;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
-    BrandName, Day, DeliveryId, DeliveryState, EventType, Id, ObjectId, Position, UserId,
+    BrandName, Day, DeliveryId, DeliveryState, EventType, Id, ObjectId, Position, Schedule, UserId,
 };
 
 /// Declares an enum of reasons, each with a sentence.
@@ -117,7 +116,7 @@ impl fmt::Display for LocaleView {
 pub struct DigestView {
     /// The user's schedule, or the default; flattened in JSON.
     #[serde(flatten)]
-    pub schedule: ScheduleView,
+    pub schedule: Schedule,
     /// The time zone of the schedule.
     pub tz: Tz,
     /// When the next digest is due; in the past if the next run sends it. `None` if there is none.

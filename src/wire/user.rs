@@ -12,7 +12,6 @@ use serde::Serialize;
 use super::batch::BatchView;
 use super::delivery::{DeliveryRow, SuppressionView};
 use crate::domain::inbox::ItemState;
-use crate::domain::preferences::Title;
 use crate::domain::{
     BrandName, Cadence, Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes,
     ObjectId, Point, Policies, Position, Quiet, Route, Schedule, Scope, Subject, User, UserId,
@@ -113,12 +112,8 @@ pub(crate) struct MutesView {
 #[derive(Debug, Serialize)]
 pub(crate) struct MuteView {
     subject: Subject,
-    /// The name that users see.
-    title: Option<Title>,
-    /// When the mute began.
-    at: DateTime<Utc>,
-    /// When the mute ends by itself, if it does.
-    until: Option<DateTime<Utc>>,
+    #[serde(flatten)]
+    mute: Mute,
 }
 
 impl MutesView {
@@ -136,9 +131,7 @@ impl MuteView {
     pub(crate) fn of((subject, mute): (&Subject, &Mute)) -> Self {
         Self {
             subject: subject.clone(),
-            title: mute.title.clone(),
-            at: mute.at,
-            until: mute.until,
+            mute: mute.clone(),
         }
     }
 }
@@ -146,7 +139,7 @@ impl MuteView {
 /// The settings in effect, chosen or not, for all configured types.
 #[derive(Debug, Serialize)]
 pub(crate) struct PreferencesView {
-    digest: ScheduleView,
+    digest: Schedule,
     tz: Tz,
     quiet: Option<Quiet>,
     types: BTreeMap<EventType, ChoiceView>,
@@ -168,7 +161,7 @@ impl PreferencesView {
         Self {
             tz: schedule.tz,
             quiet: user.quiet,
-            digest: schedule.into(),
+            digest: schedule,
             types: offered.iter().map(choice).collect(),
             categories: categories.collect(),
         }
@@ -181,27 +174,6 @@ struct CategoryView {
     /// `None` for types without a category.
     name: Option<Category>,
     types: Vec<EventType>,
-}
-
-/// The schedule of digests in effect.
-#[derive(Debug, Clone, Serialize)]
-pub struct ScheduleView {
-    /// How often.
-    pub cadence: Cadence,
-    /// For weekly digests: `mon` to `sun`.
-    pub weekday: String,
-    /// Local hour, 0 to 23.
-    pub hour: u8,
-}
-
-impl From<Schedule> for ScheduleView {
-    fn from(schedule: Schedule) -> Self {
-        Self {
-            cadence: schedule.cadence,
-            weekday: schedule.weekday.to_string().to_lowercase(),
-            hour: schedule.hour,
-        }
-    }
 }
 
 /// How a user gets events of a type.

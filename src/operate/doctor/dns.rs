@@ -17,8 +17,6 @@ use crate::operate::probe::Names;
 const SPF: &str = "SPF";
 const DKIM: &str = "DKIM";
 const DMARC: &str = "DMARC";
-/// The most look-ups of an SPF record, with those that it includes (section 4.6.4).
-const MOST_LOOKUPS: usize = 10;
 /// The bytes of RSA keys with 1,024 bits, the minimum of RFC 8301, section 3.2, and with 2,048
 /// bits.
 const LEAST_BYTES: usize = 128;
@@ -38,7 +36,10 @@ impl Doctor {
             }
         };
         let domain = own.unwrap_or(from);
-        let look_up = |names| look_up_spf(names, domain, own.is_some());
+        let look_up = async |names: &Names| {
+            let texts = names.texts(domain).await?;
+            Ok(judge_spf(domain, &spf_records(&texts), own.is_some()))
+        };
         self.look_up(look_up).await.of(SPF)
     }
 
@@ -116,45 +117,6 @@ impl Doctor {
     }
 }
 
-/// Looks up the record of `domain` and those that it includes. Stops above the limit. `is_own` says
-/// whether bounces go to that domain, not to one of the provider's.
-async fn look_up_spf(names: &Names, domain: &str, is_own: bool) -> Result<Finding, String> {
-    let texts = names.texts(domain).await?;
-    let [text] = spf_records(&texts)[..] else {
-        return Ok(judge_spf_count(domain, spf_records(&texts).len(), is_own));
-    };
-    let record = Spf::parse(text);
-    let (mut lookups, mut open) = (record.lookups, record.includes.clone());
-    while let Some(included) = open.pop()
-        && lookups <= MOST_LOOKUPS
-    {
-        let texts = names.texts(&included).await?;
-        let [text] = spf_records(&texts)[..] else {
-            return Ok(Finding::error(
-                format!(
-                    "{domain} brings in {included}, which has not exactly one record (RFC 7208, section 5.2)"
-                ),
-                format!("take {included} out of the record, or have its owner fix it"),
-            ));
-        };
-        let record = Spf::parse(text);
-        lookups += record.lookups;
-        open.extend(record.includes);
-    }
-    Ok(judge_spf(domain, text, &record, lookups))
-}
-
-/// The parts of an SPF record that are checked.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Spf {
-    /// The qualifier of `all`, for all other senders, if there is one.
-    all: Option<char>,
-    /// The number of its own terms that need a look-up.
-    lookups: usize,
-    /// The domains whose records it includes.
-    includes: Vec<String>,
-}
-
 /// Returns the SPF records among the texts of a name.
 fn spf_records(texts: &[String]) -> Vec<&str> {
     let texts = texts.iter().map(|text| text.trim());
@@ -165,76 +127,47 @@ fn spf_records(texts: &[String]) -> Vec<&str> {
     texts.filter(is_record).collect()
 }
 
-impl Spf {
-    fn parse(record: &str) -> Self {
-        let (mut spf, mut redirect) = (Self::default(), None);
-        for term in record.split_whitespace().skip(1) {
-            let sign = term.chars().next().filter(|c| "+-~?".contains(*c));
-            let term = term
-                .trim_start_matches(['+', '-', '~', '?'])
-                .to_ascii_lowercase();
-            let name = term.split([':', '=', '/']).next().unwrap_or_default();
-            let value = term[name.len()..].trim_start_matches([':', '=']);
-            match name {
-                "all" => spf.all = spf.all.or(Some(sign.unwrap_or('+'))),
-                "include" => {
-                    spf.lookups += 1;
-                    spf.includes.push(value.to_owned());
-                }
-                "a" | "mx" | "ptr" | "exists" => spf.lookups += 1,
-                "redirect" => redirect = Some(value.to_owned()),
-                _ => {}
-            }
+/// Judges the SPF records of a domain. `is_own` is whether bounces go to that domain, not to one of
+/// the provider's.
+fn judge_spf(domain: &str, records: &[&str], is_own: bool) -> Finding {
+    let text = match records {
+        [text] => *text,
+        [] if is_own => {
+            return Finding::error(
+                format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
+                "publish the record that the provider names, and no other that begins with v=spf1",
+            );
         }
-        // With `all`, a redirect is ignored (section 6.1).
-        if let (None, Some(redirect)) = (spf.all, redirect) {
-            spf.lookups += 1;
-            spf.includes.push(redirect);
+        [] => {
+            return Finding::ok(format!(
+                "{domain} has no record, and needs none: bounces go to the provider's own domain"
+            ));
         }
-        // Macros depend on the sender of an email, so they cannot be followed here.
-        spf.includes.retain(|domain| !domain.contains('%'));
-        spf
-    }
-}
-
-/// Judges a domain without exactly one SPF record.
-fn judge_spf_count(domain: &str, records: usize, is_own: bool) -> Finding {
-    match (records, is_own) {
-        (0, true) => Finding::error(
-            format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
-            "publish the record that the provider names, and no other that begins with v=spf1",
-        ),
-        (0, false) => Finding::ok(format!(
-            "{domain} has no record, and needs none: bounces go to the provider's own domain"
-        )),
-        (many, _) => Finding::error(
-            format!("{domain} has {many} records, so none counts (RFC 7208, section 4.5)"),
-            "make them one",
-        ),
-    }
-}
-
-/// Judges a domain's only SPF record.
-fn judge_spf(domain: &str, text: &str, record: &Spf, lookups: usize) -> Finding {
+        many => {
+            let many = many.len();
+            return Finding::error(
+                format!("{domain} has {many} records, so none counts (RFC 7208, section 4.5)"),
+                "make them one",
+            );
+        }
+    };
+    let record = text.to_ascii_lowercase();
+    let mut terms = record.split_whitespace().skip(1);
+    let is_for_others = |term: &&str| term.trim_start_matches(['+', '-', '~', '?']) == "all";
+    // Without `all`, a redirect says what applies to others (section 6.1).
+    let all = terms.clone().find(is_for_others);
+    let is_redirected = terms.any(|term| term.starts_with("redirect="));
     let advice = "end it with -all or ~all";
-    match record.all {
-        _ if lookups > MOST_LOOKUPS => Finding::error(
-            format!(
-                "{domain} costs more than {MOST_LOOKUPS} look-ups, so it does not count (RFC 7208, section 4.6.4)"
-            ),
-            "take out what no longer sends",
-        ),
-        Some('+') => Finding::error(format!("{domain} allows all senders: {text}"), advice),
-        Some('?') => Finding::warning(
+    match all {
+        Some("all" | "+all") => {
+            Finding::error(format!("{domain} allows all senders: {text}"), advice)
+        }
+        Some("?all") => Finding::warning(
             format!("{domain} has no policy for other senders: {text}"),
             advice,
         ),
-        None if record.includes.is_empty() => {
-            Finding::warning(format!("{domain} has no end: {text}"), advice)
-        }
-        _ => Finding::ok(format!(
-            "{domain}: {text} ({lookups} of {MOST_LOOKUPS} look-ups)"
-        )),
+        None if !is_redirected => Finding::warning(format!("{domain} has no end: {text}"), advice),
+        _ => Finding::ok(format!("{domain}: {text}")),
     }
 }
 

@@ -18,51 +18,18 @@ fn an_spf_record_is_recognized_by_its_version() {
 }
 
 #[test]
-fn terms_that_need_a_dns_lookup_are_counted() {
-    for (text, all, lookups, includes) in [
-        ("v=spf1 -all", Some('-'), 0, &[][..]),
-        (
-            "v=spf1 ip4:192.0.2.0/24 ip6:2001:db8::/32 ~all",
-            Some('~'),
-            0,
-            &[],
-        ),
-        (
-            "v=spf1 a mx/24 a:x.example ptr exists:%{i}.x.example ?all",
-            Some('?'),
-            5,
-            &[],
-        ),
-        (
-            "v=spf1 include:A.example +include:b.example all",
-            Some('+'),
-            2,
-            &["a.example", "b.example"],
-        ),
-        ("v=spf1 redirect=c.example", None, 1, &["c.example"]),
-        ("v=spf1 redirect=c.example -all", Some('-'), 0, &[]),
-        ("v=spf1 include:%{d}.x.example -all", Some('-'), 1, &[]),
+fn a_single_strict_record_is_fine() {
+    for (text, expected) in [
+        ("v=spf1 include:a.example -all", Severity::Ok),
+        ("v=spf1 ip4:192.0.2.0/24 ~ALL", Severity::Ok),
+        ("v=spf1 redirect=a.example", Severity::Ok),
+        ("v=spf1 +all", Severity::Error),
+        ("v=spf1 include:a.example all", Severity::Error),
+        ("v=spf1 redirect=a.example +all", Severity::Error),
+        ("v=spf1 ?all", Severity::Warning),
+        ("v=spf1 ip4:192.0.2.1", Severity::Warning),
     ] {
-        let expected = Spf {
-            all,
-            lookups,
-            includes: includes.iter().map(|domain| (*domain).to_owned()).collect(),
-        };
-        assert_eq!(Spf::parse(text), expected, "{text}");
-    }
-}
-
-#[test]
-fn a_single_strict_record_with_few_lookups_is_fine() {
-    for (text, lookups, expected) in [
-        ("v=spf1 include:a.example -all", 10, Severity::Ok),
-        ("v=spf1 redirect=a.example", 1, Severity::Ok),
-        ("v=spf1 include:a.example -all", 11, Severity::Error),
-        ("v=spf1 +all", 0, Severity::Error),
-        ("v=spf1 ?all", 0, Severity::Warning),
-        ("v=spf1 ip4:192.0.2.1", 0, Severity::Warning),
-    ] {
-        let found = judge_spf("art.example", text, &Spf::parse(text), lookups);
+        let found = judge_spf("art.example", &[text], true);
         assert_eq!(found.severity, expected, "{text}: {found:?}");
     }
 }
@@ -75,7 +42,7 @@ fn several_records_are_errors_even_if_bounces_go_elsewhere() {
         (2, true, Severity::Error),
         (2, false, Severity::Error),
     ] {
-        let found = judge_spf_count("art.example", records, is_own);
+        let found = judge_spf("art.example", &vec!["v=spf1 -all"; records], is_own);
         assert_eq!(found.severity, expected, "{found:?}");
     }
 }
