@@ -135,13 +135,14 @@ impl Unknown {
 
     /// Returns a sentence for each problem, with advice.
     pub fn warnings(&self, policies: &Policies) -> Vec<String> {
-        let mut warnings = self.unknown_types(policies);
+        let mut warnings = self.unknown_types(policies, false);
         if !self.of.is_empty() {
             let kinds = self.of.iter().map(|kind| format!("types.{kind}"));
             warnings.push(format!(
-                "{}: events about them are not emailed; put their records (tidings import objects, \
-                 PUT /v1/objects), or set unknown_objects = \"mail\" in {}",
-                self.unknown_objects(),
+                "objects without a record, such as {}: events about them are not emailed; put their \
+                 records (tidings import objects, PUT /v1/objects), or set unknown_objects = \"mail\" \
+                 in {}",
+                self.named_objects(),
                 list_first(kinds, NAMED)
             ));
         }
@@ -157,38 +158,33 @@ impl Unknown {
 
     /// Returns the sentences for a retraction, whose type or object may be mistyped.
     pub(crate) fn doubts(&self, policies: &Policies) -> Vec<String> {
-        let sentence = |kind: &EventType| {
-            let advice = match policies.nearest(kind) {
-                Some(meant) => format!("did you mean {meant:?}?"),
-                None => "check its spelling".to_owned(),
-            };
-            format!("type {kind:?} is not configured, though others are: {advice}")
-        };
-        let mut doubts: Vec<String> = self.types.keys().map(sentence).collect();
+        let mut doubts = self.unknown_types(policies, true);
         if !self.of.is_empty() {
-            let objects = list_first(self.objects.iter().map(|key| format!("{key:?}")), NAMED);
+            let objects = self.named_objects();
             doubts.push(format!("there is no record of {objects}; check the ids"));
         }
         doubts
     }
 
-    /// Returns a sentence for each unknown type.
-    fn unknown_types(&self, policies: &Policies) -> Vec<String> {
+    /// Returns a sentence for each unknown type. Only its spelling can be wrong in a retraction.
+    fn unknown_types(&self, policies: &Policies, is_retraction: bool) -> Vec<String> {
         let sentence = |kind: &EventType| {
-            let advice = match policies.nearest(kind) {
-                Some(meant) => format!("did you mean {meant:?}? If not, add [types.{kind}]"),
-                None => format!("check its spelling, or add [types.{kind}]"),
+            let advice = match (policies.nearest(kind), is_retraction) {
+                (Some(meant), true) => format!("did you mean {meant:?}?"),
+                (Some(meant), false) => {
+                    format!("did you mean {meant:?}? If not, add [types.{kind}]")
+                }
+                (None, true) => "check its spelling".to_owned(),
+                (None, false) => format!("check its spelling, or add [types.{kind}]"),
             };
             format!("type {kind:?} is not configured, though others are: {advice}")
         };
         self.types.keys().take(NAMED).map(sentence).collect()
     }
 
-    /// Returns `objects without a record, such as "Comment:c1"`.
-    fn unknown_objects(&self) -> String {
+    fn named_objects(&self) -> String {
         let named = self.objects.iter().take(NAMED);
-        let named = list_first(named.map(|key| format!("{key:?}")), NAMED);
-        format!("objects without a record, such as {named}")
+        list_first(named.map(|key| format!("{key:?}")), NAMED)
     }
 }
 
