@@ -146,7 +146,7 @@ async fn open(world: &World, ids: &[String], at: TimeDelta) {
             .store
             .put_accumulators(&accumulators, unused(world))
             .await;
-        assert!(put.expect("seats").iter().all(|put| *put));
+        assert!(put.expect("accumulators").iter().all(|put| *put));
     }
 }
 

@@ -85,6 +85,21 @@ impl Refusal {
         }
     }
 
+    /// Reading would miss the records of collections that have other names by now.
+    fn outdated(config: &Config) -> Self {
+        let what = format!(
+            "{:?} has the collections of an earlier version",
+            config.store
+        );
+        Self {
+            is_missing: false,
+            what,
+            next: "stop all processes of earlier versions, and start tidings serve or tidings \
+                   worker, which upgrade it"
+                .to_owned(),
+        }
+    }
+
     fn of_mark(config: &Config, mark: &Mark) -> Self {
         let store = &config.store;
         let (what, next) = match mark {
@@ -182,7 +197,7 @@ pub(crate) async fn open_with(
 }
 
 /// Returns the upgrade that opening the configured file would run first; `None` if it needs none.
-/// A MongoDB store is not upgraded when it is opened, but by the first command that writes.
+/// A MongoDB store is upgraded by the first command that writes.
 pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     let StoreUrl::Sqlite(path) = &config.store else {
         return Ok(None);
@@ -258,9 +273,13 @@ async fn prepare(config: &Config, mongo: &Mongo, access: Access) -> store::Resul
     }
     match access {
         // A database that needs a newer program is refused.
-        Access::Read | Access::Export => {
+        Access::Read => {
             mongo.schema().await?;
+            if !mongo.former_collections().await?.is_empty() {
+                return Ok(Some(Refusal::outdated(config)));
+            }
         }
+        Access::Export => mongo.upgrade().await?,
         Access::Create | Access::Write | Access::Import => mongo.prepare().await?,
     }
     Ok(None)

@@ -14,8 +14,8 @@ use super::record::delivery::DeliveryRecord;
 use super::record::fanout::FanoutRecord;
 use super::record::fields::As;
 use super::record::small::{
-    Follow, InboxRecord, Note, ObjectRecord, RetractionRecord, Sighting, SoftBounce,
-    SuppressionRecord,
+    Follow, InboxRecord, Note, ObjectRecord, RetractionRecord, SoftBounce, SuppressionRecord,
+    WebhookReceipt,
 };
 use super::record::user::UserRecord;
 use super::record::{Record, read, value_of};
@@ -34,7 +34,7 @@ macro_rules! kinds {
             /// All kinds, in the order of an export.
             pub const ALL: [Self; 13] = [$(Self::$kind,)*];
 
-            /// The name of the kind, as in file names and JSON.
+            /// The name of its collection or table, and in file names and JSON.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
             }
@@ -58,7 +58,7 @@ kinds! {
     /// Recent soft bounces.
     SoftBounces "soft_bounces",
     /// Ids of recent reports from providers.
-    WebhookReceipts "sightings",
+    WebhookReceipts "webhook_receipts",
     /// Accepted events, with audiences and details.
     Fanouts "fanouts",
     /// Accumulators, with open batches.
@@ -71,16 +71,6 @@ kinds! {
     Notes "notes",
 }
 
-impl Kind {
-    /// The collection or table of the kind.
-    pub(in crate::store) fn collection(self) -> &'static str {
-        match self {
-            Self::Accumulators => "seats",
-            other => other.as_str(),
-        }
-    }
-}
-
 /// Evaluates an expression for the record type of a kind.
 macro_rules! with_record {
     ($kind:expr, $Record:ident => $value:expr) => {{
@@ -89,7 +79,7 @@ macro_rules! with_record {
             Users of::user::UserRecord, Follows of::small::Follow, Objects of::small::ObjectRecord,
             Inboxes of::small::InboxRecord, Retractions of::small::RetractionRecord,
             Suppressions of::small::SuppressionRecord, SoftBounces of::small::SoftBounce,
-            WebhookReceipts of::small::Sighting, Fanouts of::fanout::FanoutRecord,
+            WebhookReceipts of::small::WebhookReceipt, Fanouts of::fanout::FanoutRecord,
             Accumulators of::batch::AccumulatorRecord, Batches of::batch::BatchRecord,
             Deliveries of::delivery::DeliveryRecord, Notes of::small::Note
         )
@@ -121,7 +111,7 @@ macro_rules! records {
 }
 
 records! {
-    User, Follow, Object, Inbox, Retraction, Suppression, SoftBounce, Sighting, Fanout, Accumulator,
+    User, Follow, Object, Inbox, Retraction, Suppression, SoftBounce, WebhookReceipt, Fanout, Accumulator,
     Batch, Delivery, Note
 }
 
@@ -146,7 +136,7 @@ impl AnyRecord {
             Self::Retraction(retraction) => json(&RetractionRecord::from_value(retraction)),
             Self::Suppression(suppression) => json(&SuppressionRecord::exactly(suppression)),
             Self::SoftBounce(bounce) => json(bounce),
-            Self::Sighting(sighting) => json(sighting),
+            Self::WebhookReceipt(receipt) => json(receipt),
             Self::Fanout(fanout) => json(&FanoutRecord::whole(fanout, 0)),
             Self::Accumulator(kept) => json(&AccumulatorRecord::row(kept, NO_REVISION)),
             Self::Batch(batch) => json(&BatchRecord::filed(batch)),

@@ -169,7 +169,7 @@ async fn an_addition_to_many_open_batches_needs_one_statement(store: Fresh) {
     let requested = accumulators.iter().map(|of| (of.id.clone(), 0));
     let requested: Vec<(AccumulatorId, usize)> = requested.collect();
 
-    let profile = all_profiled(&store, "seats", async {
+    let profile = all_profiled(&store, "accumulators", async {
         let added = store.add_to_open(&requested, &[addition], id(6)).await;
         assert!(added.unwrap());
     });

@@ -15,6 +15,9 @@ pub(super) const FORMAT: u32 = 1;
 /// The file that a complete export has.
 pub(super) const MANIFEST: &str = "manifest.json";
 
+/// The name of [`Kind::WebhookReceipts`] in exports of earlier versions.
+const FORMER_RECEIPTS: &str = "sightings";
+
 /// One file holds one kind of record, or one day.
 impl Export {
     pub(super) fn name(self) -> String {
@@ -25,7 +28,13 @@ impl Export {
     }
 
     pub(super) fn path(self, folder: &Path) -> PathBuf {
-        folder.join(format!("{}.ndjson.zst", self.name()))
+        let path = |name: &str| folder.join(format!("{name}.ndjson.zst"));
+        match self {
+            Self::Records(Kind::WebhookReceipts) if path(FORMER_RECEIPTS).exists() => {
+                path(FORMER_RECEIPTS)
+            }
+            part => path(&part.name()),
+        }
     }
 
     pub(super) fn file(self, sum: DaySum) -> FileSum {
@@ -37,6 +46,10 @@ impl Export {
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
+        let name = match name {
+            FORMER_RECEIPTS => Kind::WebhookReceipts.as_str(),
+            name => name,
+        };
         let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
         let day = || Day::of_collection(name).map(Self::Day);
         kind.map(Self::Records).or_else(day)
@@ -150,7 +163,7 @@ fn verify(folder: &Path, file: &FileSum) -> Result<(Export, DaySum)> {
     };
     let path = part.path(folder);
     let (sum, expected) = part.read(&path)?;
-    match part.file(sum) == *file {
+    match (sum.stacks, &sum.sha256) == (file.records, &file.sha256) {
         true => Ok((part, expected)),
         false => Err(damaged(
             &path,

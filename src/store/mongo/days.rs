@@ -166,7 +166,7 @@ impl Mongo {
     }
 
     /// Renames a collection. Returns the error code if there is none, or the new name is in use.
-    async fn rename(&self, from: &str, to: &str) -> Result<std::result::Result<(), i32>> {
+    pub(super) async fn rename(&self, from: &str, to: &str) -> Result<std::result::Result<(), i32>> {
         let db = self.0.db.name();
         let rename = doc! {
             "renameCollection": format!("{db}.{from}"),
@@ -186,7 +186,7 @@ impl Mongo {
         Ok(listed.iter().filter_map(name).collect())
     }
 
-    async fn drop_collection(&self, name: &str) -> Result<()> {
+    pub(super) async fn drop_collection(&self, name: &str) -> Result<()> {
         let drop = doc! {"drop": name, "writeConcern": {"w": "majority"}};
         self.run(&self.0.db, drop, &[NAMESPACE_NOT_FOUND])
             .await

@@ -13,12 +13,12 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::bulk::{Update, Verb};
-use super::{DELIVERIES, Mongo, SEEN_REPORTS, SOFT_BOUNCES, SUPPRESSIONS, date};
+use super::{DELIVERIES, Mongo, SOFT_BOUNCES, SUPPRESSIONS, WEBHOOK_RECEIPTS, date};
 use crate::domain::{
     Address, DeliveryId, DeliveryState, Feedback, Reason, ReportCounts, ReportKind, Suppression,
 };
 use crate::store::record::fields::{As, Count};
-use crate::store::record::small::{Sighting, SuppressionRecord};
+use crate::store::record::small::{SuppressionRecord, WebhookReceipt};
 use crate::store::record::{read_fields, write_bson};
 use crate::store::types::graver;
 use crate::store::{
@@ -245,20 +245,20 @@ impl SeenReports for Mongo {
         if let Some(until) = until {
             // A TTL index would use the server's clock.
             let over = doc! {"until": {"$lte": date(now)}};
-            self.delete_matching(SEEN_REPORTS, over).await?;
+            self.delete_matching(WEBHOOK_RECEIPTS, over).await?;
             let statement = |(key, mark): &(String, String)| {
                 let set = doc! {"$set": {"mark": mark, "until": date(until)}};
                 Update::upsert(doc! {"_id": key, "until": {"$lte": date(now)}}, set)
             };
             let statements = marks.iter().map(statement);
-            let kept = self.write(Verb::Update, SEEN_REPORTS, statements);
+            let kept = self.write(Verb::Update, WEBHOOK_RECEIPTS, statements);
             // A stored key rejects the upsert, so the first mark stays. An earlier attempt of this
             // command may have stored it.
             kept.await?.duplicates()?;
         }
-        let mut found = self.find_by_id(SEEN_REPORTS, marks.iter().map(|(key, _)| key));
+        let mut found = self.find_by_id(WEBHOOK_RECEIPTS, marks.iter().map(|(key, _)| key));
         found.filter.insert("until", doc! {"$gt": date(now)});
-        let found = found.records::<Sighting>().await?.into_iter();
+        let found = found.records::<WebhookReceipt>().await?.into_iter();
         let stored: HashMap<String, String> = found.map(|one| (one.key, one.mark)).collect();
         let mark = |(key, mark): &(String, String)| {
             let new = until.map(|_| mark.clone());

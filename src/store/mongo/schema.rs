@@ -1,33 +1,42 @@
 //! Upgrades databases of earlier versions, and creates indexes. Start with [`Mongo::prepare`].
 //!
-//! Every step can be interrupted, repeated, and run while earlier versions use the database. New
-//! indexes come first; obsolete ones are dropped last. Readers understand both schemas, because
-//! read-only commands do not upgrade. The note `schema` stores which programs can use the database.
+//! Every step can be interrupted and repeated. The note `schema` stores which programs can use the
+//! database. Processes of earlier versions have to be stopped before an upgrade, because they read
+//! the note only when they start.
 
 use std::time::Duration;
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::TryStreamExt;
 use mongodb::options::{Collation, CollationStrength};
 use serde::{Deserialize, Serialize};
 
 use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
 use super::bulk::{STATEMENTS, Update, Verb};
-use super::patience::{self, Failure, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND};
+use super::patience::{self, Failure, INDEX_NOT_FOUND, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::id_of;
 use super::{
-    ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS, RETRACTIONS,
-    SEEN_REPORTS, SUPPRESSIONS, USERS,
+    ACCUMULATORS, BATCHES, CHANGE_NOTICES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS,
+    RETRACTIONS, SUPPRESSIONS, USERS, WEBHOOK_RECEIPTS,
 };
 use crate::domain::{Day, DeliveryId};
+use crate::store::record::shown_id;
 use crate::store::{Error, Notes, Result, Schema};
 
 /// The schema that databases are upgraded to.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The oldest schema version whose programs can use a database of this version.
-const FOR: u32 = 1;
+const FOR: u32 = 3;
 
 const NOTE: &str = "schema";
+
+/// Collections that were renamed in schema 3: the former name, the new one, and a field that only
+/// documents of tidings have.
+const RENAMED: [(&str, &str, &str); 3] = [
+    ("pokes", CHANGE_NOTICES, "u"),
+    ("seats", ACCUMULATORS, "_id.u"),
+    ("sightings", WEBHOOK_RECEIPTS, "mark"),
+];
 
 /// The content of the note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,18 +71,81 @@ impl Mongo {
         Ok(Some(stored.version))
     }
 
-    /// Creates missing indexes and upgrades data from earlier versions. Safe to repeat, and to run
-    /// while other processes work.
+    /// Upgrades data from earlier versions and creates missing indexes. Safe to repeat, and to run
+    /// while other processes of this version work.
     pub async fn prepare(&self) -> Result<()> {
-        let stored = self.stored_version().await?;
+        self.upgrade().await?;
         self.create_indexes().await?;
-        self.prepare_notices().await;
-        // A database without a note may have data of version 1.
-        if stored.is_some_and(|version| version >= VERSION) {
-            return Ok(());
-        }
-        self.tag_deliveries().await?;
         self.drop_obsolete_indexes().await?;
+        self.prepare_notices().await;
+        Ok(())
+    }
+
+    /// Upgrades data from earlier versions.
+    pub async fn upgrade(&self) -> Result<()> {
+        let former = self.former_collections().await?;
+        // A database without a note may have data of version 1.
+        let stored = self.stored_version().await?;
+        if stored.is_none_or(|version| version < VERSION) {
+            self.tag_deliveries().await?;
+            self.store_version().await?;
+        }
+        for (former, name) in former {
+            if self.rename(former, name).await? == Err(NAMESPACE_EXISTS) {
+                self.move_documents(former, name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the collections that have to be renamed, with their new names. Does not rely on the
+    /// note alone, because a process of an earlier version may have created one again. Skips
+    /// collections of other programs with these names.
+    pub async fn former_collections(&self) -> Result<Vec<(&'static str, &'static str)>> {
+        let is_second = self.stored_version().await? == Some(2);
+        let mut all = Vec::new();
+        for (former, name, field) in RENAMED {
+            let first = doc! {"$match": {field: {"$exists": true}}};
+            let ours = self.aggregate(Some(former), vec![doc! {"$limit": 1}, first]);
+            if is_second || !ours.await?.is_empty() {
+                all.push((former, name));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Moves the documents of a collection into the one that has replaced it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if both have different accumulators for the same user and key. These remain in both.
+    async fn move_documents(&self, former: &str, name: &str) -> Result<()> {
+        let mut chunks = self.all_of(former.to_owned());
+        while let Some(documents) = chunks.try_next().await? {
+            let inserted = self.write(Verb::Insert, name, &documents).await?;
+            let refused = inserted.duplicates()?;
+            // A receipt or a notice with the same id says the same.
+            let refused = refused.iter().filter(|_| name == ACCUMULATORS);
+            let refused: Vec<&RawDocumentBuf> =
+                refused.map(|refused| &documents[refused.item]).collect();
+            let ids = refused.iter().filter_map(|document| id_of(document));
+            let stored = self.find_by_id(name, ids).raw().await?;
+            if let Some(differing) = refused.into_iter().find(|one| !stored.contains(one)) {
+                return Err(Error::Unsupported(format!(
+                    "{former} and {name} have different documents with the _id {}: a process of an \
+                     earlier version still uses the database; stop it, and delete one of the two",
+                    shown_id(differing)
+                )));
+            }
+            let moved = documents.iter().filter_map(|document| id_of(document));
+            let moved: Vec<Bson> = moved.collect();
+            self.delete_matching(former, doc! {"_id": {"$in": moved}})
+                .await?;
+        }
+        self.drop_collection(former).await
+    }
+
+    async fn store_version(&self) -> Result<()> {
         let current = StoredSchema {
             version: VERSION,
             least: FOR,
@@ -259,7 +331,7 @@ const INDEXES: &[Index] = &[
     (DELIVERIES, "tag", Sparse),
     (DELIVERIES, "provider_id", Sparse),
     (DELIVERIES, "settled state feedback.news", Having("settled")),
-    (SEEN_REPORTS, "until", Plain),
+    (WEBHOOK_RECEIPTS, "until", Plain),
     (INBOXES, "changed", Plain),
     (RETRACTIONS, "at", Plain),
 ];

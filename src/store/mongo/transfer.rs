@@ -27,7 +27,7 @@ impl Mongo {
             Kind::Fanouts => 1,
             _ => 1_000,
         };
-        let batches = self.all_of(kind.collection().to_owned());
+        let batches = self.all_of(kind.as_str().to_owned());
         let pages = batches.map_ok(move |batch| {
             let pages: Vec<_> = batch.chunks(size).map(<[_]>::to_vec).collect();
             stream::iter(pages).map(Ok)
@@ -54,7 +54,7 @@ impl Mongo {
             Ok(Update::upsert(doc! {"_id": id}, u))
         });
         let statements: Vec<_> = statements.collect::<Result<_>>()?;
-        self.upsert(kind.collection(), statements).await
+        self.upsert(kind.as_str(), statements).await
     }
 
     async fn page_of(&self, kind: Kind, documents: Vec<RawDocumentBuf>) -> Result<Page> {
@@ -96,7 +96,7 @@ fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
         AnyRecord::Retraction(one) => write_bson(doing, &objects::retraction_record(one)),
         AnyRecord::Suppression(kept) => write_bson(doing, &SuppressionRecord::exactly(kept)),
         AnyRecord::SoftBounce(bounce) => write_bson(doing, bounce),
-        AnyRecord::Sighting(sighting) => write_bson(doing, sighting),
+        AnyRecord::WebhookReceipt(receipt) => write_bson(doing, receipt),
         AnyRecord::Fanout(fanout) => {
             write_bson(doing, &FanoutRecord::whole(fanout, parts(fanout).len()))
         }

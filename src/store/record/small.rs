@@ -61,7 +61,7 @@ own_records! {
     /// A delivery bounced softly.
     SoftBounce "soft bounce" { #[serde(rename = "_id")] id: SoftBounceId, at: Time }
     /// A report was received.
-    Sighting "sighting" { #[serde(rename = "_id")] key: String, mark: String, until: Time }
+    WebhookReceipt "webhook receipt" { #[serde(rename = "_id")] key: String, mark: String, until: Time }
     /// A small shared text.
     Note "note" { #[serde(rename = "_id")] name: String, text: String }
 }

@@ -19,7 +19,7 @@ use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, BatchQuery, Batches, Result};
 
 pub(super) const ACCUMULATORS: Table = Table {
-    name: "seats",
+    name: "accumulators",
     columns: "user=_id.u key=_id.k stamp due owner=lease.owner until=lease.until turn open:json
         ended:json memories:json",
 };
@@ -71,7 +71,7 @@ impl Batches for Sqlite {
                 vec![millis(now).into(), millis(furthest_lease(now)).into()],
             ),
             AccumulatorFilter::Of(batch) => (
-                "(user, key) IN (SELECT user, key FROM seat_batches WHERE batch = ?2) LIMIT ?1",
+                "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE batch = ?2) LIMIT ?1",
                 vec![batch.to_string().into()],
             ),
             AccumulatorFilter::Holding {
@@ -83,7 +83,7 @@ impl Batches for Sqlite {
                 let (user, key) = after.map_or_else(Default::default, names);
                 let values = [kind.to_string(), objects, user, key];
                 let holding = "(user, key) IN (
-                        SELECT DISTINCT user, key FROM seat_objects
+                        SELECT DISTINCT user, key FROM accumulator_objects
                         WHERE type = ?2 AND object IN (SELECT value FROM json_each(?3)) AND (user, key) > (?4, ?5)
                         ORDER BY user, key LIMIT ?1
                     ) ORDER BY user, key";
@@ -142,7 +142,7 @@ fn names(id: &AccumulatorId) -> (String, String) {
 fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -> Result<bool> {
     let (user, key) = names(&accumulator.id);
     let read = accumulator.revision.map(|revision| revision.to_string());
-    let sql = "SELECT stamp FROM seats WHERE user = ?1 AND key = ?2";
+    let sql = "SELECT stamp FROM accumulators WHERE user = ?1 AND key = ?2";
     let found: Option<String> = transaction.first(sql, (&user, &key), |row| row.get(0))?;
     if found != read {
         return Ok(false);
@@ -159,24 +159,24 @@ pub(super) fn write(
 ) -> Result<()> {
     let (user, key) = names(&accumulator.id);
     for sql in [
-        "DELETE FROM seat_batches WHERE user = ?1 AND key = ?2",
-        "DELETE FROM seat_objects WHERE user = ?1 AND key = ?2",
+        "DELETE FROM accumulator_batches WHERE user = ?1 AND key = ?2",
+        "DELETE FROM accumulator_objects WHERE user = ?1 AND key = ?2",
     ] {
         transaction.run(sql, (&user, &key))?;
     }
     if accumulator.is_empty() {
-        let sql = "DELETE FROM seats WHERE user = ?1 AND key = ?2";
+        let sql = "DELETE FROM accumulators WHERE user = ?1 AND key = ?2";
         return transaction.run(sql, (&user, &key)).map(drop);
     }
     ACCUMULATORS.replace(transaction, &AccumulatorRecord::row(accumulator, revision))?;
     for batch in accumulator.open.iter().chain(&accumulator.ended) {
-        let sql = "INSERT INTO seat_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
+        let sql = "INSERT INTO accumulator_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
         let open = batch.state == BatchState::Open;
         transaction.run(sql, (batch.id.to_string(), &user, &key, open))?;
     }
     for item in accumulator.open.iter().flat_map(Batch::kept) {
         let sql =
-            "INSERT OR IGNORE INTO seat_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
+            "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
         transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
     }
     Ok(())
@@ -227,7 +227,7 @@ fn find(
     });
     let (here, values) = conditions("batch <", open);
     let here = format!(
-        "(user, key) IN (SELECT user, key FROM seat_batches WHERE {here} ORDER BY batch DESC LIMIT {limit})"
+        "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE {here} ORDER BY batch DESC LIMIT {limit})"
     );
     let current = accumulators(transaction, &here, values)?.into_iter();
     let mut found: Vec<Batch> = current

@@ -33,7 +33,7 @@ struct Listener {
 impl ChangeNotices for Sqlite {
     async fn change_notices(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
         let newest = self.read(|transaction| {
-            let sql = "SELECT coalesce(max(id), 0) FROM pokes";
+            let sql = "SELECT coalesce(max(id), 0) FROM change_notices";
             Ok(transaction.query_row(sql, [], |row| row.get(0))?)
         });
         let listener = Listener {
@@ -60,7 +60,7 @@ impl ChangeNotices for Sqlite {
 
 /// Returns the notices after `last` in order, and the id of the newest.
 fn since(transaction: &Transaction<'_>, last: i64) -> Result<(i64, Vec<ChangeNotice>)> {
-    let sql = "SELECT id, about, keys FROM pokes WHERE id > ?1 ORDER BY id";
+    let sql = "SELECT id, about, keys FROM change_notices WHERE id > ?1 ORDER BY id";
     let mut statement = transaction.prepare_cached(sql)?;
     let (mut rows, mut received, mut newest) = (statement.query([last])?, Vec::new(), last);
     while let Some(row) = rows.next()? {
@@ -78,10 +78,10 @@ fn since(transaction: &Transaction<'_>, last: i64) -> Result<(i64, Vec<ChangeNot
 /// Adds a notice, which subscribers see once the transaction commits.
 pub(super) fn notify(transaction: &Transaction<'_>, notice: &ChangeNotice) -> Result<()> {
     let (about, keys) = notice.kept();
-    let sql = "INSERT INTO pokes (about, keys) VALUES (?1, ?2)";
+    let sql = "INSERT INTO change_notices (about, keys) VALUES (?1, ?2)";
     transaction.run(sql, (about, keys))?;
     let oldest = transaction.last_insert_rowid() - KEPT;
     transaction
-        .run("DELETE FROM pokes WHERE id <= ?1", [oldest])
+        .run("DELETE FROM change_notices WHERE id <= ?1", [oldest])
         .map(drop)
 }

@@ -104,11 +104,11 @@ fn count(transaction: &Transaction<'_>, what: Counted) -> Result<u64> {
         Counted::Stacks(day) => day.collection(),
         Counted::Fanouts(FanoutState::Pending) => "fanouts WHERE state = 'pending'".to_owned(),
         Counted::Fanouts(FanoutState::Done) => "fanouts WHERE state = 'done'".to_owned(),
-        Counted::Batches(BatchState::Open) => "seat_batches WHERE open = 1".to_owned(),
+        Counted::Batches(BatchState::Open) => "accumulator_batches WHERE open = 1".to_owned(),
         // A batch that has ended is in its accumulator until it is filed, and in both for a moment.
         Counted::Batches(state) => format!(
             "(SELECT id FROM batches WHERE state = '{state}'
-              UNION ALL SELECT batch FROM seat_batches WHERE open = 0 AND '{state}' = 'closing')",
+              UNION ALL SELECT batch FROM accumulator_batches WHERE open = 0 AND '{state}' = 'closing')",
             state = state.as_str()
         ),
         Counted::Deliveries(state) => format!("deliveries WHERE state = '{}'", state.as_str()),
@@ -148,8 +148,8 @@ fn outstanding(
     };
     Ok(Outstanding {
         fanouts: pile("fanouts WHERE state = 'pending'", "at")?,
-        batches_open: at_most("seat_batches WHERE open = 1")?,
-        batches_due: pile(&format!("seats WHERE due <= {now}"), "due")?,
+        batches_open: at_most("accumulator_batches WHERE open = 1")?,
+        batches_due: pile(&format!("accumulators WHERE due <= {now}"), "due")?,
         pending: rows(DeliveryState::Pending)?,
         sending: rows(DeliveryState::Sending)?,
         unknown: rows(DeliveryState::Unknown)?,

@@ -106,7 +106,7 @@ impl SeenReports for Sqlite {
         until: Option<DateTime<Utc>>,
     ) -> Result<Vec<Option<String>>> {
         let Some(until) = until else {
-            let find = "SELECT mark FROM sightings WHERE key = ?1 AND until > ?2";
+            let find = "SELECT mark FROM webhook_receipts WHERE key = ?1 AND until > ?2";
             return self
                 .read_each(marks, move |transaction, (key, _)| {
                     transaction.first(find, (key, millis(now)), |row| row.get(0))
@@ -118,9 +118,9 @@ impl SeenReports for Sqlite {
         }
         let marks = marks.to_vec();
         self.write(move |transaction| {
-            transaction.run("DELETE FROM sightings WHERE until <= ?1", [millis(now)])?;
+            transaction.run("DELETE FROM webhook_receipts WHERE until <= ?1", [millis(now)])?;
             // Of a mark that expires in the past, nothing is found, and the new one is returned.
-            let sql = "INSERT INTO sightings (key, mark, until) VALUES (?1, ?2, ?3)
+            let sql = "INSERT INTO webhook_receipts (key, mark, until) VALUES (?1, ?2, ?3)
                        ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
             let mark = |(key, mark): &(String, String)| {
                 transaction.first(sql, (key, mark, millis(until)), |row| row.get(0))

@@ -17,11 +17,14 @@ use crate::store::{Error, Result, Schema};
 const APPLICATION: i32 = 0x7464_6E67;
 
 /// The schema that this code reads and writes. It grows with each release that changes a table.
-pub(super) const VERSION: i32 = 15;
+pub(super) const VERSION: i32 = 16;
 
 /// Upgrades a file of this schema to the current one: adds all tables, columns and indexes that it
 /// lacks. A column that is added to a table later needs a default or must allow `NULL`.
 fn upgrade(transaction: &Transaction<'_>, from: i32) -> Result<()> {
+    if from < 16 {
+        rename_tables(transaction)?;
+    }
     // Files from between two releases may have some of the columns. A table that does not exist yet
     // is created below with all of them.
     for [table, column, declaration] in columns(&new_file()?)? {
@@ -40,6 +43,30 @@ fn upgrade(transaction: &Transaction<'_>, from: i32) -> Result<()> {
         recreate_deliveries(transaction)?;
     }
     Ok(transaction.execute_batch(TABLES)?)
+}
+
+/// Tables that have other names since schema 16.
+const RENAMED: [[&str; 2]; 5] = [
+    ["pokes", "change_notices"],
+    ["seats", "accumulators"],
+    ["seat_batches", "accumulator_batches"],
+    ["seat_objects", "accumulator_objects"],
+    ["sightings", "webhook_receipts"],
+];
+
+/// Renames the tables that exist, and drops indexes with former names. They are created again with
+/// all others.
+fn rename_tables(transaction: &Transaction<'_>) -> Result<()> {
+    let sql = "SELECT 'DROP INDEX ' || name FROM sqlite_schema
+               WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL
+               UNION ALL SELECT 'ALTER TABLE ' || name || ' RENAME TO ' || ?2 FROM sqlite_schema
+               WHERE type = 'table' AND name = ?1";
+    for names in RENAMED {
+        let changes: Vec<String> = transaction.all(sql, names, |row| row.get(0))?;
+        transaction.execute_batch(&changes.join(";"))?;
+    }
+    let leased = "DROP INDEX IF EXISTS fanouts_held; DROP INDEX IF EXISTS deliveries_held;";
+    Ok(transaction.execute_batch(leased)?)
 }
 
 /// Returns the columns of all tables: table, name and declaration.
@@ -302,6 +329,7 @@ mod tests {
             include_str!("../../../tests/all/upgrades/schema_4.sql"),
             include_str!("../../../tests/all/upgrades/schema_5.sql"),
             include_str!("../../../tests/all/upgrades/schema_6.sql"),
+            include_str!("../../../tests/all/upgrades/schema_15.sql"),
         ];
         for (n, text) in earlier.iter().enumerate() {
             let path = folder.path().join(format!("{n}.db"));
@@ -311,7 +339,7 @@ mod tests {
 
             let upgraded = open(&path).unwrap();
 
-            assert_eq!(shape(&upgraded), shape(&new), "schema {}", n + 1);
+            assert_eq!(shape(&upgraded), shape(&new), "file {n}");
             assert_eq!(index_texts(&upgraded), index_texts(&new));
             let tagged = "SELECT count(*) FROM deliveries WHERE length(tag) = 40";
             let tagged: i64 = upgraded.query_row(tagged, [], |row| row.get(0)).unwrap();

@@ -21,8 +21,8 @@ CREATE TABLE IF NOT EXISTS users (
     unsubscribed INTEGER,
     mutes        TEXT,              -- [{s: subject, at, until, title}]
     quiet        TEXT,              -- {from, to}
-    start        TEXT,              -- where it begins: erased, id and entries (domain/start.rs)
-    rev          INTEGER NOT NULL DEFAULT 1, -- how often the record was put
+    start        TEXT,              -- of a reused id: erased, id and entries (domain/start.rs)
+    rev          INTEGER NOT NULL DEFAULT 1, -- the number of times that it was written
     preferences  TEXT               -- JSON of the fields without a column
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS fanouts (
     id        TEXT PRIMARY KEY NOT NULL,
     key       TEXT NOT NULL UNIQUE,
     type      TEXT NOT NULL,
-    batch_key TEXT,                 -- where its writer chose one
+    batch_key TEXT,                 -- if its writer chose one
     day       TEXT NOT NULL,
     at        INTEGER NOT NULL,
     state     TEXT NOT NULL,
@@ -65,50 +65,51 @@ CREATE TABLE IF NOT EXISTS fanouts (
     until     INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS fanouts_pending ON fanouts (at, id, until, day) WHERE state = 'pending';
-CREATE INDEX IF NOT EXISTS fanouts_held ON fanouts (owner) WHERE owner IS NOT NULL;
+CREATE INDEX IF NOT EXISTS fanouts_leased ON fanouts (owner) WHERE owner IS NOT NULL;
 
--- Apart, as it may name 100,000 people, and saving a fan-out's progress rewrites its row.
+-- A table of its own: an audience may name 100,000 users, and each save of a fan-out's progress
+-- rewrites its row.
 CREATE TABLE IF NOT EXISTS audiences (
     fanout   TEXT PRIMARY KEY NOT NULL,
     objects  TEXT NOT NULL,         -- JSON
     audience TEXT NOT NULL          -- JSON
 );
 
--- What is said of an event, where anything is.
+-- The details of events that have any.
 CREATE TABLE IF NOT EXISTS details (
     fanout  TEXT PRIMARY KEY NOT NULL,
     details TEXT NOT NULL           -- JSON
 ) WITHOUT ROWID;
 
--- What people have seen, read and put away of their feeds.
+-- What users have seen, read and archived in their feeds.
 CREATE TABLE IF NOT EXISTS inboxes (
     user    TEXT PRIMARY KEY NOT NULL,
-    stamp   TEXT NOT NULL,          -- as which it was put last
+    stamp   TEXT NOT NULL,          -- its revision
     changed INTEGER NOT NULL,
     days    TEXT NOT NULL           -- {stack: {seen, read, archived}}, bits in hexadecimal digits
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS inboxes_by_changed ON inboxes (changed);
 
--- What was taken back.
+-- Retracted events.
 CREATE TABLE IF NOT EXISTS retractions (
     type   TEXT NOT NULL,
     object TEXT NOT NULL,
-    at     TEXT NOT NULL,           -- an id: what happened up to then is reached
+    at     TEXT NOT NULL,           -- an id: all events up to it are retracted
     PRIMARY KEY (type, object)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS retractions_by_at ON retractions (at);
 
--- News of what may have changed in feeds; the newest are kept.
-CREATE TABLE IF NOT EXISTS pokes (
+-- Users and objects whose feeds may have changed. The oldest rows are removed.
+CREATE TABLE IF NOT EXISTS change_notices (
     id    INTEGER PRIMARY KEY AUTOINCREMENT,
     about TEXT NOT NULL,
     keys  BLOB NOT NULL
 );
 
-CREATE TABLE IF NOT EXISTS seats (
+CREATE TABLE IF NOT EXISTS accumulators (
     user     TEXT NOT NULL,
     key      TEXT NOT NULL,
-    stamp    TEXT NOT NULL,         -- as which it was put last
+    stamp    TEXT NOT NULL,         -- its revision
     due      INTEGER,
     owner    TEXT,
     until    INTEGER,
@@ -118,26 +119,26 @@ CREATE TABLE IF NOT EXISTS seats (
     memories TEXT NOT NULL,         -- JSON
     PRIMARY KEY (user, key)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS seats_due ON seats (due, until);
+CREATE INDEX IF NOT EXISTS accumulators_due ON accumulators (due, until);
 
--- What accumulators (the table seats) are found by.
-CREATE TABLE IF NOT EXISTS seat_batches (
+-- By which accumulators are found.
+CREATE TABLE IF NOT EXISTS accumulator_batches (
     batch TEXT PRIMARY KEY NOT NULL,
     user  TEXT NOT NULL,
     key   TEXT NOT NULL,
     open  INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS seat_batches_by_seat ON seat_batches (user, key, batch);
-CREATE INDEX IF NOT EXISTS seat_batches_by_key ON seat_batches (key, batch);
-CREATE INDEX IF NOT EXISTS seat_batches_open ON seat_batches (open, batch);
-CREATE TABLE IF NOT EXISTS seat_objects (
+CREATE INDEX IF NOT EXISTS accumulator_batches_by_accumulator ON accumulator_batches (user, key, batch);
+CREATE INDEX IF NOT EXISTS accumulator_batches_by_key ON accumulator_batches (key, batch);
+CREATE INDEX IF NOT EXISTS accumulator_batches_open ON accumulator_batches (open, batch);
+CREATE TABLE IF NOT EXISTS accumulator_objects (
     type   TEXT NOT NULL,
     object TEXT NOT NULL,
     user   TEXT NOT NULL,
     key    TEXT NOT NULL,
     PRIMARY KEY (type, object, user, key)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS seat_objects_by_seat ON seat_objects (user, key);
+CREATE INDEX IF NOT EXISTS accumulator_objects_by_accumulator ON accumulator_objects (user, key);
 
 CREATE TABLE IF NOT EXISTS batches (
     id       TEXT PRIMARY KEY NOT NULL,
@@ -174,7 +175,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
     reason      TEXT,
     call        TEXT,
     tried       INTEGER,
-    tag         TEXT NOT NULL DEFAULT '', -- what providers name the mail by in their reports
+    tag         TEXT NOT NULL DEFAULT '', -- identifies the email in reports of providers
     feedback    TEXT,
     feedback_at INTEGER,
     due_on      TEXT,               -- the local date on which a digest fell due
@@ -186,7 +187,7 @@ CREATE INDEX IF NOT EXISTS deliveries_free ON deliveries (coalesce(until, 0), sl
 CREATE INDEX IF NOT EXISTS deliveries_by_user ON deliveries (user, created);
 CREATE INDEX IF NOT EXISTS deliveries_by_state ON deliveries (state, created);
 CREATE INDEX IF NOT EXISTS deliveries_by_call ON deliveries (call) WHERE open AND call IS NOT NULL;
-CREATE INDEX IF NOT EXISTS deliveries_held ON deliveries (owner) WHERE open AND owner IS NOT NULL;
+CREATE INDEX IF NOT EXISTS deliveries_leased ON deliveries (owner) WHERE open AND owner IS NOT NULL;
 
 CREATE INDEX IF NOT EXISTS deliveries_by_tag ON deliveries (tag);
 CREATE INDEX IF NOT EXISTS deliveries_by_provider_id ON deliveries (provider_id) WHERE provider_id IS NOT NULL;
@@ -208,12 +209,12 @@ CREATE TABLE IF NOT EXISTS soft_bounces (
     PRIMARY KEY (address, delivery)
 ) WITHOUT ROWID;
 
-CREATE TABLE IF NOT EXISTS sightings (
+CREATE TABLE IF NOT EXISTS webhook_receipts (
     key   TEXT PRIMARY KEY NOT NULL,
     mark  TEXT NOT NULL,
     until INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS sightings_by_until ON sightings (until);
+CREATE INDEX IF NOT EXISTS webhook_receipts_by_until ON webhook_receipts (until);
 
 CREATE TABLE IF NOT EXISTS leases (
     name  TEXT PRIMARY KEY NOT NULL,

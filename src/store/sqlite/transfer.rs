@@ -21,7 +21,7 @@ fn table(kind: Kind) -> (&'static Table, usize) {
     const FOLLOWS: Table = table("follows", "k=_id.k u=_id.u");
     const RETRACTIONS: Table = table("retractions", "type=t object=o at");
     const SOFT_BOUNCES: Table = table("soft_bounces", "address=_id.a delivery=_id.d at");
-    const SIGHTINGS: Table = table("sightings", "key=_id mark until");
+    const WEBHOOK_RECEIPTS: Table = table("webhook_receipts", "key=_id mark until");
     const NOTES: Table = table("notes", "name=_id text");
     match kind {
         Kind::Users => (&directory::USERS, 1),
@@ -31,7 +31,7 @@ fn table(kind: Kind) -> (&'static Table, usize) {
         Kind::Retractions => (&RETRACTIONS, 2),
         Kind::Suppressions => (&suppressions::SUPPRESSIONS, 1),
         Kind::SoftBounces => (&SOFT_BOUNCES, 2),
-        Kind::WebhookReceipts => (&SIGHTINGS, 1),
+        Kind::WebhookReceipts => (&WEBHOOK_RECEIPTS, 1),
         Kind::Fanouts => (&journal::FANOUTS, 1),
         Kind::Accumulators => (&batches::ACCUMULATORS, 2),
         Kind::Batches => (&batches::BATCHES, 1),

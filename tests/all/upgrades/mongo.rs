@@ -1,4 +1,4 @@
-//! Upgrades of MongoDB databases that three earlier versions wrote, with their indexes.
+//! Upgrades of MongoDB databases that four earlier versions wrote, with their indexes.
 
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ use crate::support::{Fresh, Shorthand};
 
 only_on_mongo! {
     a_database_of_each_version_can_be_used
+    what_an_older_process_writes_after_an_upgrade_is_moved_or_reported
+    a_collection_of_another_program_is_not_renamed
     a_foreign_index_is_kept_beside_ours
     only_a_database_that_requires_a_newer_version_is_rejected
 }
@@ -25,12 +27,13 @@ async fn write(fresh: &Fresh, lines: &str) -> Database {
     database.drop().await.unwrap();
     for line in lines.lines() {
         let line: Document = serde_json::from_str(line).unwrap();
-        let command = match line.get_str("index") {
-            Ok(collection) => {
+        let command = match (line.get_str("index"), line.get_document("command")) {
+            (_, Ok(command)) => command.clone(),
+            (Ok(collection), _) => {
                 let spec = line.get_document("spec").unwrap();
                 doc! {"createIndexes": collection, "indexes": [spec]}
             }
-            Err(_) => {
+            (Err(_), _) => {
                 let document = line.get_document("document").unwrap();
                 doc! {"insert": line.get_str("in").unwrap(), "documents": [document]}
             }
@@ -59,10 +62,11 @@ async fn indexes(database: &Database, collection: &str) -> Vec<String> {
 }
 
 async fn a_database_of_each_version_can_be_used(fresh: Fresh) {
-    for (lines, batch, pushed) in [
-        (include_str!("mongo_1.ndjson"), false, false),
-        (include_str!("mongo_3.ndjson"), false, true),
-        (include_str!("mongo_5.ndjson"), true, true),
+    for (lines, version, batch, pushed) in [
+        (include_str!("mongo_1.ndjson"), 1, false, false),
+        (include_str!("mongo_3.ndjson"), 1, false, true),
+        (include_str!("mongo_5.ndjson"), 1, true, true),
+        (include_str!("mongo_15.ndjson"), 2, true, true),
     ] {
         let database = write(&fresh, lines).await;
         let store = open(&fresh).await;
@@ -71,7 +75,7 @@ async fn a_database_of_each_version_can_be_used(fresh: Fresh) {
         store.prepare().await.unwrap();
         let after = store.schema().await.unwrap();
 
-        assert_eq!((before.version, before.is_old()), (1, true));
+        assert_eq!((before.version, before.is_old()), (version, true));
         assert_eq!((after.version, after.is_old()), (after.known, false));
         assert_eq!(missing_indexes(&store).await, [""; 0]);
         let deliveries = database.collection::<Document>("deliveries");
@@ -79,8 +83,64 @@ async fn a_database_of_each_version_can_be_used(fresh: Fresh) {
         assert_eq!(deliveries.count_documents(untagged).await.unwrap(), 0);
         let remaining = indexes(&database, "deliveries").await;
         assert!(!remaining.contains(&"state_1".to_owned()), "{remaining:?}");
+        assert_eq!(documents(&database, "accumulators").await, u64::from(batch));
+        let receipts = documents(&database, "webhook_receipts").await;
+        assert_eq!(receipts, u64::from(version == 2));
+        let renamed = ["pokes", "seats", "sightings"];
+        let names = database.list_collection_names().await.unwrap();
+        if version == 2 {
+            assert!(
+                !names.iter().any(|name| renamed.contains(&&**name)),
+                "{names:?}"
+            );
+        }
         assert_usable(store, Story { batch, pushed }).await;
     }
+}
+
+async fn documents(database: &Database, collection: &str) -> u64 {
+    let collection = database.collection::<Document>(collection);
+    collection.count_documents(doc! {}).await.unwrap()
+}
+
+async fn what_an_older_process_writes_after_an_upgrade_is_moved_or_reported(fresh: Fresh) {
+    let database = write(&fresh, include_str!("mongo_15.ndjson")).await;
+    let store = open(&fresh).await;
+    store.prepare().await.unwrap();
+    let seats = database.collection::<Document>("seats");
+    let key = |user: &str| doc! {"u": user, "k": "type:Commented"};
+
+    seats
+        .insert_one(doc! {"_id": key("ben"), "stamp": 1})
+        .await
+        .unwrap();
+    store.prepare().await.unwrap();
+    let moved = documents(&database, "accumulators").await;
+    let remaining = documents(&database, "seats").await;
+    seats
+        .insert_one(doc! {"_id": key("ben"), "stamp": 2})
+        .await
+        .unwrap();
+    let refused = store.prepare().await.unwrap_err().to_string();
+
+    assert_eq!((moved, remaining), (2, 0));
+    assert!(refused.contains("seats and accumulators"), "{refused}");
+    assert!(refused.contains("ben type:Commented"), "{refused}");
+    assert_eq!(documents(&database, "seats").await, 1);
+    assert_eq!(documents(&database, "accumulators").await, 2);
+}
+
+async fn a_collection_of_another_program_is_not_renamed(fresh: Fresh) {
+    let database = write(&fresh, "").await;
+    let seats = database.collection::<Document>("seats");
+    seats.insert_one(doc! {"_id": 1, "row": 7}).await.unwrap();
+    let store = open(&fresh).await;
+
+    store.prepare().await.unwrap();
+    store.prepare().await.unwrap();
+
+    assert_eq!(documents(&database, "seats").await, 1);
+    assert_eq!(documents(&database, "accumulators").await, 0);
 }
 
 async fn a_foreign_index_is_kept_beside_ours(fresh: Fresh) {
@@ -116,7 +176,7 @@ async fn a_foreign_index_is_kept_beside_ours(fresh: Fresh) {
 async fn only_a_database_that_requires_a_newer_version_is_rejected(fresh: Fresh) {
     let store = open(&fresh).await;
     let note = |version: u32, least: u32| format!(r#"{{"version":{version},"for":{least}}}"#);
-    store.put_note("schema", &note(9, 2)).await;
+    store.put_note("schema", &note(9, 3)).await;
     store.prepare().await.unwrap();
     let newer = store.schema().await.unwrap();
 
