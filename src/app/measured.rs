@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::domain::delivery::{Cause, Transition};
 use crate::domain::{Delivery, DeliveryId, Fanout, Feedback, Id, Progress, User};
 use crate::metrics::Metrics;
-use crate::store::{Accepted, Call, Intercept, Result, Store};
+use crate::store::{Accepted, Intercept, Result, Store};
 
 /// Wraps a store.
 pub(super) struct MeasuredStore {
@@ -31,16 +31,15 @@ impl Intercept for MeasuredStore {
     /// Does not time subscriptions, because they last until their subscribers drop them.
     async fn call<T: Send + 'static>(
         &self,
-        call: Call,
+        verb: &'static str,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        if call.method == "change_notices" {
+        if verb == "change_notices" {
             return work.await;
         }
         let began = Instant::now();
         let done = work.await;
-        self.metrics
-            .stored(label(call), began.elapsed(), done.is_ok());
+        self.metrics.stored(verb, began.elapsed(), done.is_ok());
         done
     }
 
@@ -48,7 +47,7 @@ impl Intercept for MeasuredStore {
     /// reader. Records errors of all chunks.
     fn stream<'a, T: Send + 'a>(
         &'a self,
-        call: Call,
+        verb: &'static str,
         chunks: BoxStream<'a, Result<T>>,
     ) -> BoxStream<'a, Result<T>> {
         let began = Instant::now();
@@ -56,7 +55,7 @@ impl Intercept for MeasuredStore {
         let measured = chunks.inspect(move |chunk| {
             if first || chunk.is_err() {
                 let is_ok = chunk.is_ok();
-                self.metrics.stored(label(call), began.elapsed(), is_ok);
+                self.metrics.stored(verb, began.elapsed(), is_ok);
             }
             first = false;
         });
@@ -108,16 +107,6 @@ impl Intercept for MeasuredStore {
             let field = unreadable.field.split('.').next().unwrap_or_default();
             self.metrics.unreadable("user", field);
         }
-    }
-}
-
-/// Returns the label of a call: its kind, but one label for all kinds of markers and one for all
-/// transitions.
-fn label(call: Call) -> &'static str {
-    match call.method {
-        "write_markers" => "mark",
-        "advance" => "advance",
-        _ => call.kind,
     }
 }
 

@@ -27,16 +27,8 @@ use crate::domain::{
     User, UserId, Window,
 };
 
-/// A call of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call {
-    /// The name of the method.
-    pub method: &'static str,
-    /// The kind of change, for methods that make several; otherwise the name of the method.
-    pub kind: &'static str,
-}
-
-/// A store that passes each call on to another one, and sees its outcome.
+/// A store that passes each call on to another one, and sees its outcome. A `verb` is the name of a
+/// method, or of one of its kinds.
 pub trait Intercept: Send + Sync {
     /// The store that does the work.
     fn inner(&self) -> &dyn Store;
@@ -44,14 +36,14 @@ pub trait Intercept: Send + Sync {
     /// Makes a call.
     fn call<T: Send + 'static>(
         &self,
-        call: Call,
+        verb: &'static str,
         work: impl Future<Output = Result<T>> + Send,
     ) -> impl Future<Output = Result<T>> + Send;
 
     /// Makes a call whose answer is a stream.
     fn stream<'a, T: Send + 'a>(
         &'a self,
-        call: Call,
+        verb: &'static str,
         chunks: BoxStream<'a, Result<T>>,
     ) -> BoxStream<'a, Result<T>>;
 
@@ -76,7 +68,7 @@ pub trait Intercept: Send + Sync {
 
 /// Declares the traits, and implements each for all [`Intercept`].
 ///
-/// `as` names the kind of change. `=>` names the method of [`Intercept`] that sees the arguments
+/// `as` names the kind of a call. `=>` names the method of [`Intercept`] that sees the arguments
 /// and the answer. `provided` methods only call others.
 macro_rules! contract {
     ($(
@@ -112,20 +104,16 @@ macro_rules! contract {
             #[async_trait]
             impl<I: Intercept> $part for I {
                 $(async fn $name(&self, $($arg: $form),*) -> Result<$answer> {
-                    let method = stringify!($name);
-                    let kinds = [method $(, $kind)?];
-                    let call = Call { method, kind: kinds[kinds.len() - 1] };
+                    let verb = [$($kind,)? stringify!($name)][0];
                     let work = self.inner().$name($($arg),*);
-                    let answer = Intercept::call(self, call, work).await?;
+                    let answer = Intercept::call(self, verb, work).await?;
                     $(Intercept::$then(self, $($seen,)* &answer);)?
                     Ok(answer)
                 })*
                 $($(fn $stream(&self, $($stream_arg: $stream_form),*)
                 -> BoxStream<'_, Result<$item>> {
-                    let method = stringify!($stream);
-                    let kinds = [method $(, $stream_kind)?];
-                    let call = Call { method, kind: kinds[kinds.len() - 1] };
-                    Intercept::stream(self, call, self.inner().$stream($($stream_arg),*))
+                    let verb = [$($stream_kind,)? stringify!($stream)][0];
+                    Intercept::stream(self, verb, self.inner().$stream($($stream_arg),*))
                 })*)?
             }
         )*
@@ -174,11 +162,7 @@ contract! {
 
         /// Appends each marker once to the stacks that exist, regardless of the cap. Returns the
         /// stacks that could not take one.
-        fn write_markers(markers: &[NewMarker]) -> Vec<BadStack>
-            as match markers {
-                [NewMarker::Mailed { .. }, ..] => "mark_mailed",
-                _ => "mark",
-            };
+        fn write_markers(markers: &[NewMarker]) -> Vec<BadStack>;
     } streams {
         /// Streams the stacks of all users in the window, ordered by user id, in chunks of about
         /// `chunk` users.
@@ -288,11 +272,7 @@ contract! {
 
         /// Returns the selected follows that are stored. Costs what it returns, or one lookup for
         /// each.
-        fn find_follows(which: FollowFilter<'_>) -> Vec<(FollowKey, UserId)>
-            as match which {
-                FollowFilter::Of { .. } => "follows",
-                FollowFilter::Each(_) => "following",
-            };
+        fn find_follows(which: FollowFilter<'_>) -> Vec<(FollowKey, UserId)>;
     } provided {
         /// Returns whether each follow is stored, in the order of the request.
         async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
@@ -362,11 +342,7 @@ contract! {
         fn fanout(id: Id) -> Option<Fanout>;
 
         /// Returns the events of the selected fan-outs. Unreadable ones are omitted.
-        fn journal(which: JournalQuery<'_>) -> Vec<JournalEntry>
-            as match which {
-                JournalQuery::Ids(_) => "details",
-                JournalQuery::Newest(_) => "newest",
-            };
+        fn journal(which: JournalQuery<'_>) -> Vec<JournalEntry>;
 
         /// Returns what is known of the oldest `limit` pending fan-outs. Unreadable ids and days
         /// are left out. Reads this part of an index over pending fan-outs.
@@ -394,12 +370,7 @@ contract! {
         fn lease(name: &str, lease: &Lease, now: DateTime<Utc>) -> bool;
 
         /// Ends these leases or waits, so that others can continue at once.
-        fn release(which: &Release<'_>) -> ()
-            as match which {
-                Release::Lease { .. } => "unlease",
-                Release::Fanouts(_) => "release_fanouts",
-                Release::Deliveries(_) | Release::Deferred(_) => "release",
-            };
+        fn release(which: &Release<'_>) -> ();
     }
 
     /// Short texts by name that all processes share. Examples are pauses of email, the results of
@@ -492,11 +463,7 @@ contract! {
         fn settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
 
         /// Returns the selected batches, newest first.
-        fn batches(which: BatchQuery<'_>, limit: usize) -> Vec<Batch>
-            as match which {
-                BatchQuery::Filed(_) => "filed",
-                BatchQuery::Matching(..) => "find_batches",
-            };
+        fn batches(which: BatchQuery<'_>, limit: usize) -> Vec<Batch>;
     } provided {
         /// Returns these filed batches, in the order of the request.
         async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
@@ -567,11 +534,7 @@ contract! {
         fn correct(now: DateTime<Utc>, corrections: &[Correction]) -> Vec<Corrected>;
 
         /// Returns the selected rows, newest first.
-        fn find_deliveries(filter: &DeliveryFilter<'_>, limit: usize) -> Vec<Delivery>
-            as match filter {
-                DeliveryFilter::Ids(_) => "deliveries",
-                _ => "find_deliveries",
-            };
+        fn find_deliveries(filter: &DeliveryFilter<'_>, limit: usize) -> Vec<Delivery>;
     } provided {
         /// Returns these rows, in the order of the request; `None` if a row never existed or was
         /// removed.
@@ -591,12 +554,7 @@ contract! {
     trait Suppressions {
         /// Makes this change, durably. Returns 1 for a lift if the address was suppressed, and the
         /// counted deliveries for a soft bounce.
-        fn change_suppressions(change: &SuppressionChange<'_>) -> u64
-            as match change {
-                SuppressionChange::Suppress(_) => "suppress",
-                SuppressionChange::Lift { .. } => "lift",
-                SuppressionChange::SoftBounce { .. } => "soft_bounce",
-            };
+        fn change_suppressions(change: &SuppressionChange<'_>) -> u64;
 
         /// Returns what is stored of these addresses, in the order of the request. Costs one
         /// indexed read for a whole page of users.
@@ -631,11 +589,7 @@ contract! {
             marks: &[(String, String)],
             now: DateTime<Utc>,
             until: Option<DateTime<Utc>>,
-        ) -> Vec<Option<String>>
-            as match until {
-                Some(_) => "sight",
-                None => "sighted",
-            };
+        ) -> Vec<Option<String>>;
     }
 
     /// Retractions: small records that are read together with objects.

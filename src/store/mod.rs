@@ -18,7 +18,7 @@ mod transfer;
 mod types;
 
 pub use contract::{
-    Batches, Call, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Inboxes,
+    Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Inboxes,
     Intercept, Journal, Leases, Notes, Objects, Retention, Retractions, SeenReports, Stacks, Store,
     Suppressions,
 };

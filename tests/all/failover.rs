@@ -165,20 +165,19 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
 }
 
 /// The steps before which the primary dies, in turn: writes, and reads that decisions depend on.
-const STEPS: [&str; 20] = [
-    "filed",
+const STEPS: [&str; 19] = [
+    "batches",
     "windows",
     "push",
     "address_states",
     "put_accumulators",
     "open",
-    "deliveries",
-    "mark",
+    "find_deliveries",
+    "write_markers",
     "settle",
     "file_batches",
     "users",
     "hand_over",
-    "mark_mailed",
     "claim_fanouts",
     "accumulators",
     "settle_batches",

@@ -166,7 +166,11 @@ impl Mongo {
     }
 
     /// Renames a collection. Returns the error code if there is none, or the new name is in use.
-    pub(super) async fn rename(&self, from: &str, to: &str) -> Result<std::result::Result<(), i32>> {
+    pub(super) async fn rename(
+        &self,
+        from: &str,
+        to: &str,
+    ) -> Result<std::result::Result<(), i32>> {
         let db = self.0.db.name();
         let rename = doc! {
             "renameCollection": format!("{db}.{from}"),

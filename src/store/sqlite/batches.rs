@@ -170,13 +170,13 @@ pub(super) fn write(
     }
     ACCUMULATORS.replace(transaction, &AccumulatorRecord::row(accumulator, revision))?;
     for batch in accumulator.open.iter().chain(&accumulator.ended) {
-        let sql = "INSERT INTO accumulator_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
+        let sql =
+            "INSERT INTO accumulator_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
         let open = batch.state == BatchState::Open;
         transaction.run(sql, (batch.id.to_string(), &user, &key, open))?;
     }
     for item in accumulator.open.iter().flat_map(Batch::kept) {
-        let sql =
-            "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
+        let sql = "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
         transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
     }
     Ok(())

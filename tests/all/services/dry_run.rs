@@ -97,11 +97,11 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
     assert_eq!(report.due.users, 2);
     let reading = [
         "scan",
-        "details",
+        "journal",
         "users",
         "address_states",
-        "deliveries",
-        "find_batches",
+        "find_deliveries",
+        "batches",
         "objects",
         "retractions",
         "note",

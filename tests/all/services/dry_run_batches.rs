@@ -138,12 +138,12 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
         "scan",
         "users",
         "address_states",
-        "deliveries",
+        "find_deliveries",
         "objects",
-        "details",
+        "journal",
         "retractions",
         "windows",
-        "find_batches",
+        "batches",
         "note",
         "notes",
         "days",
@@ -152,7 +152,7 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
     let reading = BTreeSet::from(reading);
     let verbs = watched.verbs();
     assert!(
-        verbs.is_subset(&reading) && verbs.contains("find_batches"),
+        verbs.is_subset(&reading) && verbs.contains("batches"),
         "{verbs:?}"
     );
     assert_eq!(town.store.note("link_secret").await.unwrap(), None);

@@ -33,7 +33,7 @@ async fn calls(town: &Town) -> Vec<&'static str> {
     let called = Arc::new(Mutex::new(Vec::new()));
     let counted = called.clone();
     let before = Box::new(move |verb: &'static str| {
-        if ["open", "hand_over", "mark", "settle", "close"].contains(&verb) {
+        if ["open", "hand_over", "write_markers", "settle", "close"].contains(&verb) {
             counted.lock().unwrap().push(verb);
         }
         Box::pin(ready(())) as _
@@ -67,7 +67,7 @@ async fn a_sent_digest_is_marked_then_settled_and_closed_in_one_write(fresh: Fre
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
 
-    assert_eq!(calls(&town).await, ["open", "hand_over", "mark", "settle"]);
+    assert_eq!(calls(&town).await, ["open", "hand_over", "write_markers", "settle"]);
 
     assert_emailed_once(&town, &["ada", "ben"]).await;
 }
@@ -77,7 +77,7 @@ async fn an_unknown_outcome_is_recorded_before_its_markers_are_written(fresh: Fr
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
 
-    let expected = ["open", "hand_over", "settle", "mark", "close"];
+    let expected = ["open", "hand_over", "settle", "write_markers", "close"];
     assert_eq!(calls(&town).await, expected);
 
     let row = town.deliveries_of("ada").await.remove(0);
@@ -91,7 +91,7 @@ async fn a_failed_marker_write_still_records_the_email_as_sent(fresh: Fresh) {
         let users = in_first_call(certainty);
         town.happens(&["a1"], to(users)).await;
         town.clock.set(monday(0));
-        let store: Arc<dyn Store> = FailingStore::of_verb(town.store.clone(), "mark", 0);
+        let store: Arc<dyn Store> = FailingStore::of_verb(town.store.clone(), "write_markers", 0);
         let failing = town.process_on(&store);
 
         let report = failing.digests().run(&Default::default(), &Silent).await;
@@ -116,7 +116,7 @@ async fn a_hanging_marker_write_does_not_delay_recording_the_outcome(fresh: Fres
     let marks = AtomicUsize::new(0);
     let hangs: Before = Box::new(move |verb| {
         let (inner, noted) = (inner.clone(), noted.clone());
-        match (verb == "mark").then(|| marks.fetch_add(1, Ordering::Relaxed)) {
+        match (verb == "write_markers").then(|| marks.fetch_add(1, Ordering::Relaxed)) {
             Some(0) => pending().boxed(),
             Some(_) => async move {
                 let of_ada = inner.deliveries_of(&user("ada"), 1).await;

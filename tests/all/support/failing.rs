@@ -13,7 +13,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use tidings::domain::batch::Accumulator;
-use tidings::store::{Call, Error, Intercept, Result, Store};
+use tidings::store::{Error, Intercept, Result, Store};
 
 /// How the nth call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,24 +180,24 @@ impl Intercept for FailingStore {
     /// Subscribing does not count as a call, because servers subscribe at unpredictable times.
     async fn call<T: Send + 'static>(
         &self,
-        Call { method, kind }: Call,
+        verb: &'static str,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        if method == "change_notices" {
+        if verb == "change_notices" {
             return work.await;
         }
         if let Some(before) = &self.before {
-            before(kind).await;
+            before(verb).await;
         }
-        let mut answer = match self.next(kind) {
+        let mut answer = match self.next(verb) {
             None => work.await?,
-            Some(Fault::Refused) => return Err(failure(kind)),
+            Some(Fault::Refused) => return Err(failure(verb)),
             Some(Fault::Unheard) => {
                 work.await?;
-                return Err(failure(kind));
+                return Err(failure(verb));
             }
         };
-        if kind == "find_accumulators"
+        if verb == "find_accumulators"
             && let Some(found) = (&mut answer as &mut dyn Any).downcast_mut::<Vec<Accumulator>>()
         {
             let stale = std::mem::take(&mut *self.stale.lock().unwrap());
@@ -208,11 +208,11 @@ impl Intercept for FailingStore {
 
     fn stream<'a, T: Send + 'a>(
         &'a self,
-        call: Call,
+        verb: &'static str,
         chunks: BoxStream<'a, Result<T>>,
     ) -> BoxStream<'a, Result<T>> {
-        let broken = stream::once(async move { Err(failure(call.kind)) });
-        match self.next(call.kind) {
+        let broken = stream::once(async move { Err(failure(verb)) });
+        match self.next(verb) {
             None => chunks,
             Some(Fault::Refused) => broken.boxed(),
             Some(Fault::Unheard) => chunks.take(1).chain(broken).boxed(),
@@ -225,11 +225,11 @@ fn failure(verb: &str) -> Error {
 }
 
 #[tokio::test]
-#[should_panic(expected = "nobody called unlease")]
+#[should_panic(expected = "nobody called release")]
 async fn waiting_for_a_method_that_is_never_called_panics() {
     super::sqlite::run(|fresh| async move {
         let never = Box::pin(std::future::ready(()));
-        FailingStore::before(fresh.handle(), "unlease", never);
+        FailingStore::before(fresh.handle(), "release", never);
     })
     .await;
 }
