@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use chrono::TimeDelta;
 use toml::Table;
 
+use crate::domain::object::ModelMapping;
 use crate::domain::{BrandName, Brands, Invalid, ModelName, Policies, Sending};
 use crate::email::providers::Provider;
 
@@ -69,7 +70,7 @@ pub struct Config {
     /// The policies of event types, in the order of their sections.
     pub policies: Policies,
     /// Models that are read from the application's own collections; empty on SQLite.
-    pub models: BTreeMap<ModelName, Model>,
+    pub models: BTreeMap<ModelName, ModelMapping>,
     /// Valid settings that are probably a mistake.
     pub warnings: Vec<Warning>,
     /// Files that contain secrets: key and password files, and the configuration file if it holds
@@ -88,31 +89,6 @@ impl fmt::Debug for Merged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }
-}
-
-/// An application's collection that contains the objects of a model.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Model {
-    /// The name of the collection.
-    pub collection: String,
-    /// The database; `None` for the store's own.
-    pub database: Option<String>,
-    /// The field with the object id of events; `_id` by default.
-    pub id: String,
-    /// The filter that an object must match to apply; empty for all.
-    pub filter: Table,
-    /// The field of the title.
-    pub title: Option<String>,
-    /// The field of the URL, or a template of one: `https://gallery.example/artwork/{slug}`.
-    pub url: Option<String>,
-    /// The field of the image URL, or a template as for `url`.
-    pub image: Option<String>,
-    /// The field of the author's name.
-    pub by: Option<String>,
-    /// The field of the object's time.
-    pub at: Option<String>,
-    /// The field of the location: a GeoJSON point or `[longitude, latitude]`.
-    pub place: Option<String>,
 }
 
 /// The sources of the configuration, besides the defaults.
@@ -294,9 +270,9 @@ impl Config {
     }
 }
 
-fn model(r: &mut Reader<'_>, path: &str) -> Model {
+fn model(r: &mut Reader<'_>, path: &str) -> ModelMapping {
     let field = |r: &mut Reader<'_>, name: &str| r.optional(&format!("{path}.{name}"));
-    Model {
+    ModelMapping {
         collection: r.string(&format!("{path}.collection")),
         database: field(r, "database"),
         id: field(r, "id").unwrap_or_else(|| "_id".into()),

@@ -49,6 +49,33 @@ fn without_model<'a>(model: &ModelName, id: &'a str) -> Option<&'a str> {
     (!id.is_empty()).then_some(id)
 }
 
+/// An application's collection that contains the objects of a model. A field may be a path
+/// (`artist.name`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelMapping {
+    /// The name of the collection.
+    pub collection: String,
+    /// The database; `None` for the store's own.
+    pub database: Option<String>,
+    /// The field with the object id of events; `_id` by default.
+    pub id: String,
+    /// The filter that an object must match to be notifiable; empty for all.
+    pub filter: toml::Table,
+    /// The field of the title.
+    pub title: Option<String>,
+    /// The field of the URL, or a template of one: `https://gallery.example/artwork/{slug}`. Values
+    /// in a template are percent-encoded.
+    pub url: Option<String>,
+    /// The field of the image URL, or a template as for `url`.
+    pub image: Option<String>,
+    /// The field of the author's name.
+    pub by: Option<String>,
+    /// The field of the object's time: a date, or text in RFC 3339 format.
+    pub at: Option<String>,
+    /// The field of the location: a GeoJSON point or `[longitude, latitude]`.
+    pub place: Option<String>,
+}
+
 impl ObjectId {
     /// Returns the id as events store it: with the model `Artwork`, `A1` for both `A1` and
     /// `Artwork:A1`.

@@ -3,7 +3,6 @@
 //! Only a command that adds data creates a store. In a wrong folder, or with a mistyped name, every
 //! other command fails and creates nothing. A command that only reads creates no index either.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,9 +13,8 @@ use tokio::time::timeout;
 
 use crate::clock::{Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
-use crate::domain::ModelName;
 use crate::operate::transfer::Transfer;
-use crate::store::mongo::{Mapping, Mongo, MongoOptions};
+use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
 use crate::store::{self, Importing, Mark, Schema, Store};
 
@@ -174,7 +172,7 @@ pub(crate) async fn open_with(
         }
         StoreUrl::Mongo(url) => {
             let options = MongoOptions {
-                mapped: mapped(config)?,
+                mapped: config.models.clone(),
                 ..options
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
@@ -238,28 +236,6 @@ pub async fn transfer(
         clock: Arc::new(SystemClock),
         ids: Arc::new(Ids::random()),
     })
-}
-
-/// Returns the models that are read from the application's own collections.
-pub(crate) fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
-    let mapping = |(name, model): (&ModelName, &crate::config::Model)| {
-        let filter = bson::serialize_to_document(&model.filter)
-            .with_context(|| format!("models.{name}.filter cannot be a MongoDB filter"))?;
-        let mapping = Mapping {
-            collection: model.collection.clone(),
-            database: model.database.clone(),
-            id: Some(model.id.clone()),
-            filter,
-            title: model.title.clone(),
-            url: model.url.clone(),
-            image: model.image.clone(),
-            by: model.by.clone(),
-            at: model.at.clone(),
-            place: model.place.clone(),
-        };
-        Ok((name.clone(), mapping))
-    };
-    config.models.iter().map(mapping).collect()
 }
 
 /// Prepares an existing database. Returns why the command may not use it.

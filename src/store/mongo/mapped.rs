@@ -11,17 +11,14 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::{FindOptions, ReadConcern};
 
+use super::Mongo;
 use super::reads::{Find, document};
-use super::{Mapping, Mongo};
+use crate::domain::object::ModelMapping;
 use crate::domain::{Id, Object, ObjectKey, text};
 use crate::store::record::fields::place;
 use crate::store::{Error, Result};
 
-impl Mapping {
-    fn id(&self) -> &str {
-        self.id.as_deref().unwrap_or("_id")
-    }
-
+impl ModelMapping {
     /// Returns the fields to read. Of a path, all of its first field, because MongoDB rejects a
     /// path next to a prefix of it.
     fn projection(&self) -> Document {
@@ -32,7 +29,7 @@ impl Mapping {
         });
         let plain = [&self.title, &self.by, &self.at, &self.place];
         let plain = plain.into_iter().flatten().map(String::as_str);
-        let paths = links.chain(plain).chain([self.id(), "_id"]);
+        let paths = links.chain(plain).chain([&*self.id, "_id"]);
         let field = |path: &str| path.split('.').next().unwrap_or(path).to_owned();
         paths.map(|path| (field(path), Bson::Int32(1))).collect()
     }
@@ -67,7 +64,7 @@ impl Mongo {
     /// records are omitted.
     pub(super) async fn mapped(
         &self,
-        mapping: &Mapping,
+        mapping: &ModelMapping,
         keys: &[&ObjectKey],
     ) -> Result<Vec<Object>> {
         let ids: Vec<Bson> = keys
@@ -75,13 +72,15 @@ impl Mongo {
             .filter_map(|key| key.parts())
             .flat_map(|(_, id)| spellings(id))
             .collect();
-        let named = doc! {mapping.id(): {"$in": ids}};
+        let named = doc! {&mapping.id: {"$in": ids}};
         let records = self.application(mapping, named.clone(), mapping.projection());
         let notifiable = async {
             if mapping.filter.is_empty() {
                 return Ok(None);
             }
-            let filter = doc! {"$and": [named.clone(), mapping.filter.clone()]};
+            let filter = bson::serialize_to_document(&mapping.filter)
+                .map_err(|why| Error::Unsupported(format!("the filter of a model: {why}")))?;
+            let filter = doc! {"$and": [named.clone(), filter]};
             let matching = self.application(mapping, filter, doc! {"_id": 1}).await?;
             let ids = matching
                 .iter()
@@ -92,7 +91,7 @@ impl Mongo {
         let (records, notifiable) = futures::try_join!(records, notifiable)?;
         let by_id: HashMap<String, &Document> = records
             .iter()
-            .filter_map(|record| Some((text_of(at_path(record, mapping.id())?)?, record)))
+            .filter_map(|record| Some((text_of(at_path(record, &mapping.id)?)?, record)))
             .collect();
         let mut objects = Vec::with_capacity(records.len());
         for key in keys {
@@ -115,7 +114,7 @@ impl Mongo {
 
     async fn application(
         &self,
-        mapping: &Mapping,
+        mapping: &ModelMapping,
         filter: Document,
         projection: Document,
     ) -> Result<Vec<Document>> {
@@ -223,16 +222,18 @@ fn fill(template: &str, record: &Document) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn mapping() -> Mapping {
-        Mapping {
+    fn mapping() -> ModelMapping {
+        ModelMapping {
             collection: "artworks".into(),
+            database: None,
+            id: "_id".into(),
+            filter: toml::Table::new(),
             title: Some("title".into()),
             url: Some("https://example.org/{artist.slug}/{_id}?x".into()),
             image: Some("images.large".into()),
             by: Some("artist.name".into()),
             at: Some("opens".into()),
             place: Some("where".into()),
-            ..Mapping::default()
         }
     }
 

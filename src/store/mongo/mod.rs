@@ -4,7 +4,7 @@
 //! than data this process has seen ([`reads`]). Every method can be repeated, so lost connections
 //! and elections are waited out here ([`patience`]). Start with [`stacks`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use mongodb::{Client, Collection, Database};
 use tokio::sync::OnceCell;
 
 use super::{Error, Result};
+use crate::domain::object::ModelMapping;
 use crate::domain::{Day, Id, Lease, ModelName};
 
 mod batches;
@@ -58,7 +59,7 @@ pub struct MongoOptions {
     /// The driver's server selection timeout, unless the connection string sets one.
     pub selection: Duration,
     /// Models that are read from the application's own collections instead of `objects`.
-    pub mapped: HashMap<ModelName, Mapping>,
+    pub mapped: BTreeMap<ModelName, ModelMapping>,
 }
 
 impl Default for MongoOptions {
@@ -67,36 +68,9 @@ impl Default for MongoOptions {
             patience: Duration::from_secs(30),
             attempt: Duration::from_secs(20),
             selection: Duration::from_secs(10),
-            mapped: HashMap::new(),
+            mapped: BTreeMap::new(),
         }
     }
-}
-
-/// The location of a model's records, and the meaning of their fields. A field may be a path
-/// (`artist.name`).
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Mapping {
-    /// The collection's name.
-    pub collection: String,
-    /// The database, if it is not the store's own.
-    pub database: Option<String>,
-    /// The field with the id that events refer to; `_id` by default.
-    pub id: Option<String>,
-    /// The filter that a record must match to be notifiable. An empty filter matches all.
-    pub filter: Document,
-    /// The title field.
-    pub title: Option<String>,
-    /// A field, or a template such as `https://example.org/artwork/{slug}`. Values in a template
-    /// are percent-encoded.
-    pub url: Option<String>,
-    /// A field, or a template as for `url`.
-    pub image: Option<String>,
-    /// The byline field.
-    pub by: Option<String>,
-    /// The field with the object's date and time: a date, or text in RFC 3339 format.
-    pub at: Option<String>,
-    /// The field with a GeoJSON point or `[longitude, latitude]`.
-    pub place: Option<String>,
 }
 
 /// The `wtimeout` of a write: how long to wait for a majority before the write is sent again.
