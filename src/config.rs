@@ -219,6 +219,10 @@ impl Config {
             file: None,
             merged: Merged(merged.clone()),
         };
+        config.server.check_key(&mut r);
+        // The wait must end before the lease does.
+        let linger = config.fanout.linger.min(config.fanout.lease / 2);
+        config.fanout.linger = linger;
         let window = config.window_back + 1;
         let shortest = TimeDelta::days(i64::from(window));
         if config.archive_keep < shortest && !r.is_wrong("archive.keep") {

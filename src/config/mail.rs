@@ -12,9 +12,9 @@ use chrono::TimeDelta;
 use toml::Table;
 use url::Url;
 
-use super::reader::Reader;
+use super::reader::{Reader, get};
 use super::server::{is_safe, is_this_machine};
-use super::sources::{DEFAULT_TABLE, get, set};
+use super::sources::{DEFAULT_TABLE, set};
 use crate::domain::name::named_enum;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};

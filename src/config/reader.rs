@@ -58,6 +58,25 @@ impl fmt::Display for Problems {
     }
 }
 
+/// Declares a section of the configuration. Each field has its documentation and the expression
+/// that reads it. An invalid value adds a problem.
+macro_rules! section {
+    (
+        $(#[$about:meta])*
+        $name:ident($r:ident) { $($(#[$doc:meta])* $field:ident: $form:ty = $read:expr,)* }
+    ) => {
+        $(#[$about])*
+        pub struct $name { $($(#[$doc])* pub $field: $form,)* }
+
+        impl $name {
+            pub(super) fn read($r: &mut Reader<'_>) -> Self {
+                Self { $($field: $read,)* }
+            }
+        }
+    };
+}
+pub(super) use section;
+
 /// Replaces a dot inside a name, because dots separate the parts of a path.
 const DOT: &str = "\u{2}";
 
@@ -134,17 +153,13 @@ impl<'a> Reader<'a> {
     /// Returns the value of an option, and marks it as read.
     pub fn value(&mut self, option: &str) -> Option<&'a Value> {
         self.read.insert(option.to_owned());
-        self.look(option)
-    }
-
-    fn look(&self, option: &str) -> Option<&'a Value> {
         get(self.table, option)
     }
 
     /// Returns whether the option is set.
     pub fn is_set(&mut self, option: &str) -> bool {
         self.optional.insert(option.to_owned());
-        self.look(option).is_some()
+        get(self.table, option).is_some()
     }
 
     /// Reads an option if it is set.
@@ -395,7 +410,7 @@ impl<'a> Reader<'a> {
         N: FromStr,
         N::Err: fmt::Display,
     {
-        let Some(value) = self.look(option) else {
+        let Some(value) = get(self.table, option) else {
             return Vec::new();
         };
         let Some(table) = value.as_table() else {
@@ -428,7 +443,7 @@ impl<'a> Reader<'a> {
         option: &str,
         mut read: impl FnMut(&mut Self, &str) -> Option<T>,
     ) -> Vec<T> {
-        let tables = match self.look(option) {
+        let tables = match get(self.table, option) {
             None => return Vec::new(),
             Some(Value::Array(values)) if values.iter().all(Value::is_table) => values.len(),
             Some(other) => {
@@ -445,7 +460,7 @@ impl<'a> Reader<'a> {
 
 /// Returns the value at a path. A part of a path is the name of a field, or a number in a list,
 /// counting from 1.
-fn get<'a>(table: &'a Table, option: &str) -> Option<&'a Value> {
+pub(super) fn get<'a>(table: &'a Table, option: &str) -> Option<&'a Value> {
     let mut parts = option.split('.');
     let first = table.get(parts.next()?)?;
     parts.try_fold(first, |value, part| match value {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::reader::Reader;
+use super::reader::{Reader, section};
 use crate::domain::content::Caps;
 use crate::domain::name::named_enum;
 use crate::domain::schedule::TICK;
@@ -16,92 +16,65 @@ const SECOND: TimeDelta = TimeDelta::seconds(1);
 const HOUR: TimeDelta = TimeDelta::hours(1);
 const DAY: TimeDelta = TimeDelta::days(1);
 
-/// The section `[fanout]`, validated.
-#[derive(Debug, Clone, Copy)]
-pub struct Fanout {
-    /// The most entries in one user's day, 10 to 100,000.
-    pub day_cap: usize,
-    /// The number of users between two saves of the cursor, 100 to 50,000.
-    pub page: usize,
-    /// The most fan-outs that are processed together, 1 to 500.
-    pub merge: usize,
-    /// How long a lease on a fan-out lasts without renewal, 5 seconds to 1 hour.
-    pub lease: TimeDelta,
-    /// The longest time that fan-outs to large audiences wait to be merged with others: 0 to 30
-    /// seconds, and at most half of `lease`.
-    pub linger: TimeDelta,
-}
-
-impl Fanout {
-    pub(super) fn read(r: &mut Reader<'_>) -> Self {
-        let lease = r.duration("fanout.lease", SECOND * 5..=HOUR);
-        let linger = r.duration("fanout.linger", TimeDelta::zero()..=SECOND * 30);
-        Self {
-            day_cap: r.number("fanout.day_cap", 10..=100_000),
-            page: r.number("fanout.page", 100..=50_000),
-            merge: r.number("fanout.merge", 1..=500),
-            lease,
-            linger: linger.min(lease / 2),
-        }
+section! {
+    /// The section `[fanout]`, validated.
+    #[derive(Debug, Clone, Copy)]
+    Fanout(r) {
+        /// The most entries in one user's day, 10 to 100,000.
+        day_cap: usize = r.number("fanout.day_cap", 10..=100_000),
+        /// The number of users between two saves of the cursor, 100 to 50,000.
+        page: usize = r.number("fanout.page", 100..=50_000),
+        /// The most fan-outs that are processed together, 1 to 500.
+        merge: usize = r.number("fanout.merge", 1..=500),
+        /// How long a lease on a fan-out lasts without renewal, 5 seconds to 1 hour.
+        lease: TimeDelta = r.duration("fanout.lease", SECOND * 5..=HOUR),
+        /// The longest time that fan-outs to large audiences wait to be merged with others, 0 to 30
+        /// seconds. They wait at most for half of `lease`.
+        linger: TimeDelta = r.duration("fanout.linger", TimeDelta::zero()..=SECOND * 30),
     }
 }
 
-/// The section `[digest]`, validated.
-#[derive(Debug, Clone, Copy)]
-pub struct Digest {
-    /// The schedule of users who chose none.
-    pub schedule: Schedule,
-    /// The most items of a section and of an email.
-    pub caps: Caps,
-    /// The maximum age of an included event, 14 to 365 days. Older events expire.
-    pub max_age: TimeDelta,
-    /// The interval of full scans, 15 minutes to 1 day. Other scans read only users whose hour has
-    /// come.
-    pub full_look: TimeDelta,
-    /// Whether digests exclude events that the user has seen in the feed.
-    pub skip_seen: bool,
-}
-
-impl Digest {
-    pub(super) fn read(r: &mut Reader<'_>) -> Self {
-        let weekdays = "a weekday: mon, tue, wed, thu, fri, sat or sun";
-        Self {
-            schedule: Schedule {
-                cadence: r.parse("digest.cadence", "never, daily or weekly"),
-                weekday: r.parse("digest.weekday", weekdays),
-                hour: r.number("digest.hour", 0..=23),
-                tz: r.parse("digest.timezone", "a time zone such as Europe/Paris"),
-            },
-            caps: Caps {
-                section: r.number("digest.section_items", 1..=200),
-                total: r.number("digest.items", 1..=1000),
-            },
-            // A digest may be late by a whole period, a week at most.
-            max_age: r.duration("digest.max_age", DAY * 14..=DAY * 365),
-            full_look: r.duration("digest.full_look", TICK..=DAY),
-            skip_seen: r.flag("digest.skip_seen"),
-        }
+section! {
+    /// The section `[digest]`, validated.
+    #[derive(Debug, Clone, Copy)]
+    Digest(r) {
+        /// The schedule of users who chose none.
+        schedule: Schedule = Schedule {
+            cadence: r.parse("digest.cadence", "never, daily or weekly"),
+            weekday: r.parse(
+                "digest.weekday",
+                "a weekday: mon, tue, wed, thu, fri, sat or sun",
+            ),
+            hour: r.number("digest.hour", 0..=23),
+            tz: r.parse("digest.timezone", "a time zone such as Europe/Paris"),
+        },
+        /// The most items of a section and of an email.
+        caps: Caps = Caps {
+            section: r.number("digest.section_items", 1..=200),
+            total: r.number("digest.items", 1..=1000),
+        },
+        /// The maximum age of an included event, 14 to 365 days. Older events expire. A digest may
+        /// be late by a whole period, a week at most.
+        max_age: TimeDelta = r.duration("digest.max_age", DAY * 14..=DAY * 365),
+        /// The interval of full scans, 15 minutes to 1 day. Other scans read only users whose hour
+        /// has come.
+        full_look: TimeDelta = r.duration("digest.full_look", TICK..=DAY),
+        /// Whether digests exclude events that the user has seen in the feed.
+        skip_seen: bool = r.flag("digest.skip_seen"),
     }
 }
 
-/// The section `[feed]`, validated.
-#[derive(Debug, Clone, Copy)]
-pub struct Feed {
-    /// Events before this time count as seen.
-    pub since: Option<DateTime<Utc>>,
-    /// How long an unchanged poll is answered without reading the store, 0 to 5 minutes.
-    pub fresh: TimeDelta,
-    /// The most streams that one process serves at once, 0 to 100,000.
-    pub streams: usize,
-}
-
-impl Feed {
-    pub(super) fn read(r: &mut Reader<'_>) -> Self {
-        Self {
-            since: r.optional_parse("feed.since", "a moment such as 2014-04-22T09:00:00Z"),
-            fresh: r.duration("feed.fresh", TimeDelta::zero()..=TimeDelta::minutes(5)),
-            streams: r.number("feed.streams", 0..=100_000),
-        }
+section! {
+    /// The section `[feed]`, validated.
+    #[derive(Debug, Clone, Copy)]
+    Feed(r) {
+        /// Events before this time count as seen.
+        since: Option<DateTime<Utc>> =
+            r.optional_parse("feed.since", "a moment such as 2014-04-22T09:00:00Z"),
+        /// How long an unchanged poll is answered without reading the store, 0 to 5 minutes.
+        fresh: TimeDelta = r.duration("feed.fresh", TimeDelta::zero()..=TimeDelta::minutes(5)),
+        /// The most streams that one process serves at once, 0 to 100,000.
+        streams: usize = r.number("feed.streams", 0..=100_000),
     }
 }
 
@@ -135,13 +108,16 @@ pub(super) fn delivery(r: &mut Reader<'_>) -> Sending {
     sending
 }
 
-/// The sections `[metrics]` and `[log]`, validated.
-#[derive(Debug, Clone, Copy)]
-pub struct Watch {
-    /// The address that serves metrics without a key; `None` for none.
-    pub metrics: Option<SocketAddr>,
-    /// The format of the log.
-    pub log: LogFormat,
+section! {
+    /// The sections `[metrics]` and `[log]`, validated.
+    #[derive(Debug, Clone, Copy)]
+    Watch(r) {
+        /// The address that serves metrics without a key; `None` for none.
+        metrics: Option<SocketAddr> =
+            r.optional_parse("metrics.listen", "an address and port such as 127.0.0.1:9464"),
+        /// The format of the log.
+        log: LogFormat = r.parse("log.format", "text or json"),
+    }
 }
 
 named_enum! {
@@ -154,31 +130,14 @@ named_enum! {
     }
 }
 
-impl Watch {
-    pub(super) fn read(r: &mut Reader<'_>) -> Self {
-        let address = "an address and port such as 127.0.0.1:9464";
-        Self {
-            metrics: r.optional_parse("metrics.listen", address),
-            log: r.parse("log.format", "text or json"),
-        }
-    }
-}
-
-/// The section `[hooks]`, validated.
-#[derive(Debug, Clone)]
-pub struct Hooks {
-    /// The keys that verify provider webhooks.
-    pub keys: Keys,
-    /// The number of soft bounces in a row that suppress an address: `delivery.soft_bounces`.
-    pub soft_bounces: u64,
-}
-
-impl Hooks {
-    pub(super) fn read(r: &mut Reader<'_>) -> Self {
-        Self {
-            keys: hook_keys(r),
-            soft_bounces: r.number("delivery.soft_bounces", 1..=100),
-        }
+section! {
+    /// The section `[hooks]`, validated.
+    #[derive(Debug, Clone)]
+    Hooks(r) {
+        /// The keys that verify provider webhooks.
+        keys: Keys = hook_keys(r),
+        /// The number of soft bounces in a row that suppress an address: `delivery.soft_bounces`.
+        soft_bounces: u64 = r.number("delivery.soft_bounces", 1..=100),
     }
 }
 

@@ -7,45 +7,53 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
-use super::reader::Reader;
+use super::reader::{Reader, section};
 use crate::domain::keys::Material;
 use crate::domain::{Secret, TokenKey};
 
-/// The name and look of the service in emails and pages.
-#[derive(Debug, Clone)]
-pub struct Site {
-    /// The name of the service; never empty.
-    pub name: String,
-    /// The target of the heading and of "+12 more"; `None` for no link.
-    pub url: Option<String>,
-    /// The sender's postal address, which commercial email must contain; `None` for none.
-    pub postal_address: Option<String>,
-    /// The URL of an image that replaces the name in emails; `None` to show the name.
-    pub logo: Option<String>,
-    /// The color of links and headings, as `#rrggbb`.
-    pub accent: String,
-    /// The id under which Gmail counts spam reports, 5 to 15 characters; `None` for no
-    /// `Feedback-ID`.
-    pub feedback_id: Option<String>,
+section! {
+    /// The name and look of the service in emails and pages.
+    #[derive(Debug, Clone)]
+    Site(r) {
+        /// The name of the service; never empty.
+        name: String = r.string("site.name"),
+        /// The target of the heading and of "+12 more"; `None` for no link.
+        url: Option<String> = r.link("site.url"),
+        /// The sender's postal address, which commercial email must contain; `None` for none.
+        postal_address: Option<String> = r.optional("site.postal_address"),
+        /// The URL of an image that replaces the name in emails; `None` to show the name.
+        logo: Option<String> = r.link("site.logo"),
+        /// The color of links and headings, as `#rrggbb`.
+        accent: String = r.parse_with("site.accent", "a color written #rrggbb", color),
+        /// The id under which Gmail counts spam reports, 5 to 15 characters; `None` for no
+        /// `Feedback-ID`.
+        feedback_id: Option<String> =
+            r.optional_with("site.feedback_id", "5 to 15 letters, digits, - or _", feedback_id),
+    }
 }
 
-/// The HTTP interface.
-#[derive(Debug, Clone)]
-pub struct Server {
-    /// The address and port to listen on.
-    pub listen: SocketAddr,
-    /// The bearer token of applications. If it is `None`, `serve` generates one.
-    pub key: Option<Secret>,
-    /// The public URL of the pages, without a trailing slash.
-    pub public_url: Option<String>,
-    /// The secret that signs links in emails; `None` for one that is kept in the store.
-    pub link_secret: Option<Secret>,
-    /// The origins whose pages may read responses, or `*` alone for all.
-    pub cors_origins: Vec<String>,
-    /// The most requests per second with a server key; `None` for no limit.
-    pub rate_limit_key: Option<NonZeroU32>,
-    /// The most requests per second with the tokens of one user; `None` for no limit.
-    pub rate_limit_token: Option<NonZeroU32>,
+section! {
+    /// The HTTP interface.
+    #[derive(Debug, Clone)]
+    Server(r) {
+        /// The address and port to listen on.
+        listen: SocketAddr =
+            r.parse("server.listen", "an address and port such as 127.0.0.1:8080"),
+        /// The bearer token of applications. If it is `None`, `serve` generates one.
+        key: Option<Secret> = r.secret("server.key", "server.key_file").map(Secret::new),
+        /// The public URL of the pages, without a trailing slash.
+        public_url: Option<String> = Self::read_public_url(r),
+        /// The secret that signs links in emails; `None` for one that is kept in the store.
+        link_secret: Option<Secret> = link_secret(r),
+        /// The origins whose pages may read responses, or `*` alone for all.
+        cors_origins: Vec<String> = origins(r),
+        /// The most requests per second with a server key; `None` for no limit.
+        rate_limit_key: Option<NonZeroU32> =
+            NonZeroU32::new(r.number("server.rate_limit_key", 0..=1_000_000)),
+        /// The most requests per second with the tokens of one user; `None` for no limit.
+        rate_limit_token: Option<NonZeroU32> =
+            NonZeroU32::new(r.number("server.rate_limit_token", 0..=1_000_000)),
+    }
 }
 
 /// The section `[tokens]`, validated.
@@ -72,35 +80,16 @@ const ED25519: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
 
-impl Site {
-    /// Reads the section `[site]`. Adds a problem for each invalid value.
-    pub fn read(r: &mut Reader<'_>) -> Self {
-        let feedback_ids = "5 to 15 letters, digits, - or _";
-        Self {
-            name: r.string("site.name"),
-            url: r.link("site.url"),
-            logo: r.link("site.logo"),
-            postal_address: r.optional("site.postal_address"),
-            accent: r.parse_with("site.accent", "a color written #rrggbb", color),
-            feedback_id: r.optional_with("site.feedback_id", feedback_ids, feedback_id),
-        }
-    }
-}
-
 impl Server {
-    /// Reads the section `[server]`. Adds a problem for each invalid value.
-    pub fn read(r: &mut Reader<'_>) -> Self {
-        let address = "an address and port such as 127.0.0.1:8080";
-        let listen = r.parse("server.listen", address);
-        let rate = |r: &mut Reader<'_>, option| NonZeroU32::new(r.number(option, 0..=1_000_000));
-        Self {
-            listen,
-            key: server_key(r, listen),
-            public_url: Self::read_public_url(r),
-            link_secret: link_secret(r),
-            cors_origins: origins(r),
-            rate_limit_key: rate(r, "server.rate_limit_key"),
-            rate_limit_token: rate(r, "server.rate_limit_token"),
+    /// Adds a problem for a short key, unless only this machine reaches the server.
+    pub(super) fn check_key(&self, r: &mut Reader<'_>) {
+        let is_short = |key: &Secret| key.expose().len() < MIN_KEY;
+        if self.key.as_ref().is_some_and(is_short) && !self.listen.ip().is_loopback() {
+            let what = format!(
+                "is shorter than {MIN_KEY} characters, and could be guessed by any client that reaches {}; make one with: openssl rand -hex 24",
+                self.listen
+            );
+            r.problem("server.key", what);
         }
     }
 
@@ -115,17 +104,6 @@ impl Server {
         let wanted = "an address such as https://news.example.org (plain http only on loopback)";
         r.optional_with("server.public_url", wanted, public_url)
     }
-}
-
-fn server_key(r: &mut Reader<'_>, listen: SocketAddr) -> Option<Secret> {
-    let key = r.secret("server.key", "server.key_file")?;
-    if key.len() < MIN_KEY && !listen.ip().is_loopback() {
-        let what = format!(
-            "is shorter than {MIN_KEY} characters, and could be guessed by any client that reaches {listen}; make one with: openssl rand -hex 24"
-        );
-        r.problem("server.key", what);
-    }
-    Some(Secret::new(key))
 }
 
 fn link_secret(r: &mut Reader<'_>) -> Option<Secret> {

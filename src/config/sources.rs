@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use toml::{Table, Value};
 
 use super::hidden;
-use super::reader::Problem;
+use super::reader::{Problem, get};
 use crate::domain::{Address, nearest};
 
 /// The location of all data.
@@ -114,14 +114,6 @@ pub(super) fn overlay(base: &mut Table, over: Table) {
                 base.insert(key, value);
             }
         }
-    }
-}
-
-/// Returns the value of an option such as `digest.hour`.
-pub(super) fn get<'a>(table: &'a Table, option: &str) -> Option<&'a Value> {
-    match option.split_once('.') {
-        Some((section, key)) => table.get(section)?.get(key),
-        None => table.get(option),
     }
 }
 

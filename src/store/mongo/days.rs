@@ -7,20 +7,27 @@
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::{Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, doc, rawdoc};
+use bson::{
+    Bson, Document, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc,
+};
 use futures::TryStreamExt;
 use futures::stream::{BoxStream, StreamExt};
 
 use super::Mongo;
-use super::bulk::Verb;
+use super::bulk::{Update, Verb};
+use super::codec::mailed_document;
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
-use super::reads::at_once;
-use crate::domain::Day;
+use super::reads::{at_once, id_of};
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::store::{DaySum, Days, Error, Export, Import, Page, Result, Summing, extjson};
+use crate::domain::{Day, Entry, Mailed};
+use crate::store::days::{StoredEntry, entries_to_append};
+use crate::store::entry::{read_entry, with_coverage};
+use crate::store::{DaySum, Days, Error, Export, Import, Meeting, Page, Result, Summing, extjson};
 
 /// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
+/// How often to restore a document again after a concurrent write.
+const TRIES: usize = 100;
 /// The number of documents that are compared at the same time.
 const COMPARED: usize = 8;
 /// MongoDB 6.0 reports a duplicate with this error code if the `_id` is a number with a fraction in
@@ -146,6 +153,56 @@ impl Mongo {
         stored.collect()
     }
 
+    /// Restores a document whose `_id` is already stored. Both must be equal, or each entry is
+    /// appended once (see [`entries_to_append`]).
+    async fn merge_stored(
+        &self,
+        day: Day,
+        document: &RawDocumentBuf,
+        meeting: Meeting,
+    ) -> Result<()> {
+        let (name, id) = (day.collection(), id_of(document));
+        // Other writers may append meanwhile, but rarely to an old day.
+        for _ in 0..TRIES {
+            let found = self.find(&name, doc! {"_id": {"$eq": &id}}).raw().await?;
+            let Some(stored) = found.first() else {
+                break;
+            };
+            let line = |document: &RawDocumentBuf| extjson::to_line(document);
+            if stored == document || line(stored) == line(document) {
+                return Ok(());
+            }
+            let (Some((before, rest)), Some((ours, our_rest)), Meeting::Append { is_expired }) =
+                (parts(stored), parts(document), meeting)
+            else {
+                break;
+            };
+            if rest != our_rest {
+                break;
+            }
+            let Some(new) = entries_to_append(&before, &ours, is_expired) else {
+                let user = name_in(document);
+                return Err(Error::Pending { user, day });
+            };
+            if new.is_empty() {
+                return Ok(());
+            }
+            // Appends if the stack still has this length.
+            let length = i32::try_from(before.len()).unwrap_or(i32::MAX);
+            let q = doc! {"_id": {"$eq": &id}, "events": {"$size": length}};
+            let new = RawArrayBuf::from_iter(new);
+            let append = Update::new(q, rawdoc! {"$push": {"events": {"$each": new}}});
+            let appended = self.write(Verb::Update, &name, [append]).await?;
+            // If the command was sent twice, the next comparison shows whether it took effect.
+            let is_first = !appended.resent;
+            if appended.complete()? == 1 && is_first {
+                return Ok(());
+            }
+        }
+        let what = format!("the stack of {} on {day}", name_in(document));
+        Err(Error::Conflict { what })
+    }
+
     /// Renames a collection back. If the day has a new collection by now, the old entries go before
     /// the new ones, document by document. It can be repeated after a crash: each entry is added
     /// only once.
@@ -233,5 +290,68 @@ fn put_before(document: &RawDocumentBuf) -> RawDocumentBuf {
     rawdoc! {
         "q": {"_id": {"$eq": id.unwrap_or(RawBson::Null)}},
         "u": [{"$replaceWith": {"$mergeObjects": merged}}],
+    }
+}
+
+fn name_in(document: &RawDocument) -> String {
+    match id_of(document) {
+        Some(Bson::String(text)) => text,
+        Some(other) => other.to_string(),
+        None => "an unknown user".to_owned(),
+    }
+}
+
+type Parts<'a> = (Vec<RawBson>, Vec<(&'a str, RawBson)>);
+
+/// Returns the elements of `events`, and all other fields by name. `None` if `events` is not a
+/// list, or a field cannot be read.
+fn parts(document: &RawDocument) -> Option<Parts<'_>> {
+    let (mut events, mut rest) = (None, Vec::new());
+    for field in document {
+        let (name, value) = field.ok()?;
+        match value {
+            RawBsonRef::Array(list) if name.as_str() == "events" => {
+                let elements = list.into_iter().map(|element| element.map(RawBson::from));
+                events = Some(elements.collect::<std::result::Result<_, _>>().ok()?);
+            }
+            value => rest.push((name.as_str(), RawBson::from(value))),
+        }
+    }
+    Some((events?, rest))
+}
+
+impl StoredEntry for RawBson {
+    fn entry(&self) -> Entry {
+        match self {
+            Self::Document(entry) => read_entry(entry).unwrap_or(Entry::Other),
+            _ => Entry::Other,
+        }
+    }
+
+    fn covering(&self, n: usize) -> Option<Self> {
+        match self {
+            Self::Document(marker) => with_coverage(marker, n).map(Self::Document),
+            _ => None,
+        }
+    }
+
+    fn mailed(mailed: &Mailed) -> Self {
+        Self::Document(mailed_document(mailed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(document: bson::Document) -> RawBson {
+        RawBson::Document(RawDocumentBuf::try_from(&document).unwrap())
+    }
+
+    #[test]
+    fn a_marker_for_another_place_differs_only_in_its_count() {
+        let marker = |n: Bson| entry(doc! {"flushed": true, "n": n, "x": 1});
+        assert_eq!(marker(2.into()).covering(7), Some(marker(7.into())));
+        assert_eq!(marker(2_i64.into()).covering(7), Some(marker(7.into())));
     }
 }

@@ -37,7 +37,6 @@ mod objects;
 mod patience;
 mod push;
 mod reads;
-mod restore;
 mod scan;
 mod schema;
 mod stacks;

@@ -43,8 +43,6 @@ impl Failure {
 
 /// Server error code: the collection does not exist.
 pub(super) const NAMESPACE_NOT_FOUND: i32 = 26;
-/// Server error code: the index does not exist.
-pub(super) const INDEX_NOT_FOUND: i32 = 27;
 /// Server error code: the collection already exists.
 pub(super) const NAMESPACE_EXISTS: i32 = 48;
 /// Server error code: the server stopped the operation at its time limit.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
 use super::bulk::{STATEMENTS, Update, Verb};
-use super::patience::{self, Failure, INDEX_NOT_FOUND, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
+use super::patience::{self, Failure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::id_of;
 use super::{
     ACCUMULATORS, BATCHES, CHANGE_NOTICES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS,
@@ -76,7 +76,6 @@ impl Mongo {
     pub async fn prepare(&self) -> Result<()> {
         self.upgrade().await?;
         self.create_indexes().await?;
-        self.drop_obsolete_indexes().await?;
         self.prepare_notices().await;
         Ok(())
     }
@@ -214,19 +213,6 @@ impl Mongo {
         Ok(())
     }
 
-    /// Drops the indexes that earlier versions created and that are no longer used.
-    async fn drop_obsolete_indexes(&self) -> Result<()> {
-        for obsolete in OBSOLETE {
-            let stored = self.indexes_of(obsolete.0).await?;
-            if let Some(found) = stored.iter().find(|index| is_same(index, &spec(obsolete))) {
-                let obsolete = doc! {"dropIndexes": obsolete.0, "index": found.get("name")};
-                // Another process may have dropped it.
-                drop(self.run(&self.0.db, obsolete, &[INDEX_NOT_FOUND]).await?);
-            }
-        }
-        Ok(())
-    }
-
     /// Returns indexes that do not exist, or exist with other options, by collection.
     async fn missing(&self) -> Result<Vec<(&'static str, Vec<Document>)>> {
         let mut all = Vec::new();
@@ -334,12 +320,6 @@ const INDEXES: &[Index] = &[
     (WEBHOOK_RECEIPTS, "until", Plain),
     (INBOXES, "changed", Plain),
     (RETRACTIONS, "at", Plain),
-];
-
-/// Indexes that earlier versions created and that are no longer used.
-const OBSOLETE: &[Index] = &[
-    // Replaced by an index that continues with `created` and `_id`.
-    (DELIVERIES, "state", Plain),
 ];
 
 /// Returns the specification of an index. Its name differs from the default one, which indexes of
