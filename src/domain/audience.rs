@@ -98,6 +98,8 @@ pub struct Audience {
 pub const SMALL: usize = 16;
 /// The most users that one event can name.
 pub const MAX_USERS: usize = 100_000;
+/// The most bytes of their ids. They fit into its journal entry on every store.
+const MAX_USERS_BYTES: usize = 10 << 20;
 /// The most users that one event can exclude. They fit into its journal entry on every store.
 pub const MAX_EXCEPT: usize = 10_000;
 /// The most keys whose followers one event can address.
@@ -124,7 +126,7 @@ impl Audience {
     ///
     /// # Errors
     ///
-    /// The list is empty or has more than [`MAX_USERS`] users.
+    /// The list is empty, has more than [`MAX_USERS`] users, or their ids are longer than 10 MiB.
     pub fn users(users: impl IntoIterator<Item = UserId>) -> Result<Self, Invalid> {
         let users: Vec<_> = users.into_iter().collect();
         if users.is_empty() {
@@ -134,6 +136,9 @@ impl Audience {
             "is more than {MAX_USERS} people in one event; let them follow a key instead"
         );
         Invalid::check_limit("audience", users.len(), MAX_USERS, why)?;
+        let bytes = users.iter().map(|user| user.as_str().len()).sum();
+        let why = format_args!("is more than {MAX_USERS_BYTES} bytes of user ids in one event");
+        Invalid::check_limit("audience", bytes, MAX_USERS_BYTES, why)?;
         Ok(Selector::Users(distinct(users)).into())
     }
 

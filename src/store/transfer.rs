@@ -137,7 +137,7 @@ impl AnyRecord {
             Self::Suppression(suppression) => json(&SuppressionRecord::exactly(suppression)),
             Self::SoftBounce(bounce) => json(bounce),
             Self::WebhookReceipt(receipt) => json(receipt),
-            Self::Fanout(fanout) => json(&FanoutRecord::whole(fanout, 0)),
+            Self::Fanout(fanout) => json(&FanoutRecord::whole(fanout)),
             Self::Accumulator(kept) => json(&AccumulatorRecord::row(kept, NO_REVISION)),
             Self::Batch(batch) => json(&BatchRecord::filed(batch)),
             Self::Delivery(delivery) => {

@@ -391,10 +391,6 @@ pub enum Forgettable {
     Deliveries,
     /// Filed batches, by the time they were settled.
     Batches,
-    /// Parts of events that were never accepted because their writer crashed. Events of that time
-    /// are no longer accepted. The limit counts events, the result counts parts, and there is no
-    /// order.
-    Unaccepted,
     /// Inboxes, by the time of the last mark.
     Inboxes,
     /// Journaled events whose fan-out is done, by the time of the event, with their details and

@@ -15,7 +15,7 @@ use tidings::domain::delivery::Settlement;
 use tidings::domain::{Defect, DeliveryState, Progress, User};
 use tidings::engine::archive::clean::Cleaner;
 use tidings::store::mongo::MongoOptions;
-use tidings::store::{Accepted, Error, Forgettable};
+use tidings::store::{Accepted, Error};
 
 use crate::store_laws::batches::opened;
 use crate::support::mongo::{Faulty, faulty, with_faults};
@@ -32,8 +32,7 @@ with_faults! {
     a_record_of_another_program_can_be_replaced_once_after_a_read
     a_marker_with_a_lost_reply_is_stored_once
     an_event_with_a_lost_reply_is_new_and_stored_once
-    a_partly_written_audience_is_not_accepted_and_is_later_removed
-    the_cleaner_removes_all_audiences_that_were_never_accepted
+    an_audience_in_parts_of_an_earlier_version_is_read_and_removed
     a_retried_claim_or_save_reports_success
     a_delivery_with_a_lost_reply_counts_as_opened
     a_sent_email_is_counted_once_after_lost_replies
@@ -229,56 +228,28 @@ async fn an_event_with_a_lost_reply_is_new_and_stored_once(store: &Faulty) {
     assert_eq!(store.backlog().await.pending, 2);
 }
 
-async fn a_partly_written_audience_is_not_accepted_and_is_later_removed(store: &Faulty) {
-    let long = |n| {
-        let named = (0..100_000).map(|p| user(&format!("{p:0>160}")));
-        tidings::domain::Fanout {
-            key: "one".into(),
-            audience: tidings::domain::Audience::users(named).unwrap(),
-            ..fanout(n)
-        }
+async fn an_audience_in_parts_of_an_earlier_version_is_read_and_removed(store: &Faulty) {
+    let event = ObjectId::from_bytes(id(1).bytes());
+    let part = |n: i32, users: &[&str]| doc! {"_id": {"f": event, "n": n}, "users": users};
+    let parts = vec![part(0, &["ada", "ben"]), part(1, &["cem"])];
+    store.write_all("audiences", parts).await;
+    let at = bson::DateTime::from_millis(noon().timestamp_millis());
+    let written = doc! {
+        "_id": event, "key": "1", "type": "T", "objects": ["a1"], "audience": {"parts": 2},
+        "except": [], "day": "20140419", "at": at, "state": "done", "counts": {},
     };
-    let day = chrono::TimeDelta::days(1);
-    let mut dies = refused("insert", 13);
-    dies.insert("namespace", store.namespace("fanouts"));
-    store.fails(1, dies).await;
-    let died = store.accept(&[long(1)]).await;
+    store.write_all("fanouts", vec![written]).await;
 
-    let nothing = store.fanout(id(1)).await.unwrap();
-    let again = store.accept(&[long(2)]).await.unwrap();
-    let forget = |before| store.forget(Forgettable::Unaccepted, before, 10);
-    let early = forget(noon() - day).await.unwrap();
-    let forgotten = forget(noon() + day).await.unwrap();
-
-    assert!(died.is_err() && nothing.is_none());
-    assert!(again == [Accepted::New] && early == 0 && forgotten > 0);
-    let until = noon() + minutes(1);
-    let claimed = store
-        .claim_fanouts("one", noon(), until, 10.into())
-        .await
-        .unwrap()
-        .fanouts;
-    assert!(claimed.len() == 1 && claimed[0].audience == long(2).audience);
-    assert_eq!(forget(noon() + day).await.unwrap(), 0);
-}
-
-async fn the_cleaner_removes_all_audiences_that_were_never_accepted(store: &Faulty) {
-    let parts = (0..1_001_u32).flat_map(|fanout| {
-        let mut id = [0; 12];
-        id[8..].copy_from_slice(&fanout.to_be_bytes());
-        let id = ObjectId::from_bytes(id);
-        (0..2).map(move |n| doc! {"_id": {"f": id, "n": n}, "users": ["ada"]})
-    });
-    store.write_all("audiences", parts.collect()).await;
-    let clock = Arc::new(ManualClock::at(noon()));
+    let read = store.fanout(id(1)).await.unwrap().unwrap();
+    let clock = Arc::new(ManualClock::at(noon() + chrono::TimeDelta::days(400)));
     let cleaner = Cleaner::new(context(store.handle(), clock, "test"));
+    cleaner.step().await.unwrap();
 
-    for _ in 0..2 {
-        cleaner.step().await.unwrap();
-    }
-
-    let remaining = store.forget(Forgettable::Unaccepted, noon(), 10);
-    assert_eq!(remaining.await.unwrap(), 0);
+    let all = ["ada", "ben", "cem"].map(user);
+    let all = tidings::domain::Audience::users(all).unwrap();
+    assert_eq!(read.audience, all);
+    assert_eq!(store.fanout(id(1)).await.unwrap(), None);
+    assert_eq!(store.stored("audiences").await, 0);
 }
 
 async fn a_retried_claim_or_save_reports_success(store: &Faulty) {

@@ -54,14 +54,11 @@ impl Cleaner {
             deliveries: forget(Forgettable::Deliveries, kept, STEP).await?,
             batches: forget(Forgettable::Batches, kept, STEP).await?,
         };
-        let unaccepted = forget(Forgettable::Unaccepted, window, STEP).await?;
         let inboxes = forget(Forgettable::Inboxes, old, STEP).await?;
         let events = forget(Forgettable::Events, old, EVENTS).await?;
         let retractions = forget(Forgettable::Retractions, old, STEP).await?;
-        let others = [unaccepted, inboxes, retractions];
-        let most = others.into_iter().fold(forgotten.deliveries, u64::max);
-        let most = most.max(forgotten.batches);
-        // For unaccepted events the limit counts events, and the result counts their parts.
+        let most = forgotten.deliveries.max(forgotten.batches);
+        let most = most.max(inboxes).max(retractions);
         let more = most >= STEP as u64 || events >= EVENTS as u64;
         let rests = (!more).then(|| now + REST);
         *self.rests.lock().unwrap_or_else(PoisonError::into_inner) = rests;

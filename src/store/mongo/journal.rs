@@ -1,9 +1,8 @@
-//! The journal of accepted events, and audiences that do not fit into the fan-out's document.
+//! The journal of accepted events.
 //!
 //! Accepting an event is one durable insert, and the unique key decides which of several requests
-//! is first. Each conditional write leaves a revision, which shows whether it took effect. All
-//! parts of an audience are written before the fan-out that counts them (P1). A crash may leave
-//! parts without a fan-out, whose event was never accepted; they are removed later.
+//! is first. Each conditional write leaves a revision, which shows whether it took effect. Earlier
+//! versions wrote long lists of users to `audiences`, in parts, before the fan-out that counts them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -36,24 +35,14 @@ impl Journal for Mongo {
         let (first, repeated): (Vec<usize>, Vec<usize>) =
             (0..fanouts.len()).partition(|item| keys.insert(fanouts[*item].key.as_str()));
         let mut known: HashSet<usize> = repeated.into_iter().collect();
-        let record = |fanout| FanoutRecord::whole(fanout, parts(fanout).len());
-        let records = self.encode(Verb::Insert, FANOUTS, fanouts.iter().map(record))?;
-        self.put_audiences(first.iter().map(|item| &fanouts[*item]))
-            .await?;
+        let records = fanouts.iter().map(FanoutRecord::whole);
+        let records = self.encode(Verb::Insert, FANOUTS, records)?;
         let insert = |item: usize| (records[item].clone(), 1);
         let inserted = self.bulk(Verb::Insert, FANOUTS, first, insert);
         let refused = inserted.await?.duplicates()?;
         known.extend(refused.iter().map(|refused| refused.item));
         let wanted: Vec<&str> = known.iter().map(|item| &*fanouts[*item].key).collect();
         let stored = self.stored_under(&wanted).await?;
-        // The parts of an event that is stored under another id are no longer needed.
-        let is_repeated = |fanout: &&Fanout| {
-            let stored = stored.get(&fanout.key);
-            stored.is_some_and(|stored| stored.id != fanout.id) && !parts(fanout).is_empty()
-        };
-        let unused = refused.iter().map(|refused| &fanouts[refused.item]);
-        let unused = unused.filter(is_repeated).map(|fanout| oid(fanout.id));
-        self.remove_audiences(unused).await?;
         // If the insert was sent twice, it may have conflicted with its own document.
         let doubtful = refused.iter().filter(|refused| refused.resent);
         let doubtful: HashSet<usize> = doubtful.map(|refused| refused.item).collect();
@@ -270,33 +259,8 @@ fn counts_of(counts: Counts) -> Document {
     doc! {"people": count(counts.people), "pushed": count(counts.pushed), "capped": count(counts.capped)}
 }
 
-/// The approximate number of bytes of users per document. A longer audience has several parts. A
-/// command takes 8 MB.
-const PART: usize = 6 << 20;
-/// The bytes that a user takes besides the id: type, array index, length and terminators.
-const EACH: usize = 14;
-
-/// Splits a fan-out's users into parts. Returns none if they fit into its own document.
-pub(super) fn parts(fanout: &Fanout) -> Vec<&[UserId]> {
-    let Selector::Users(users) = &fanout.audience.to else {
-        return Vec::new();
-    };
-    let (mut parts, mut begin, mut bytes) = (Vec::new(), 0, 0);
-    for (index, user) in users.iter().enumerate() {
-        let more = user.as_str().len() + EACH;
-        if bytes + more > PART {
-            parts.push(&users[begin..index]);
-            (begin, bytes) = (index, 0);
-        }
-        bytes += more;
-    }
-    if !parts.is_empty() {
-        parts.push(&users[begin..]);
-    }
-    parts
-}
-
-fn part_id(fanout: &Bson, n: i32) -> Bson {
+/// The `_id` of a part of the users of a fan-out.
+pub(super) fn part_id(fanout: &Bson, n: i32) -> Bson {
     Bson::Document(doc! {"f": fanout, "n": n})
 }
 
@@ -314,24 +278,6 @@ struct PartId {
 }
 
 impl Mongo {
-    /// Writes the parts of these fan-outs, before the fan-outs themselves. Can be repeated.
-    pub(super) async fn put_audiences<'a>(
-        &self,
-        fanouts: impl Iterator<Item = &'a Fanout>,
-    ) -> Result<()> {
-        let records = fanouts.flat_map(|fanout| {
-            let parts = parts(fanout).into_iter().enumerate();
-            parts.map(|(n, users)| {
-                let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
-                doc! {"_id": part_id(&oid(fanout.id), n as i32), "users": users}
-            })
-        });
-        let records: Vec<Document> = records.collect();
-        let written = self.write(Verb::Insert, AUDIENCES, records);
-        // A duplicate is the same part, sent again.
-        written.await?.duplicates().map(drop)
-    }
-
     /// Adds the users that are stored in parts to these fan-outs. Each comes with its number of
     /// parts. Returns an error for a fan-out with missing parts.
     async fn with_audiences(
@@ -369,39 +315,5 @@ impl Mongo {
             (id, Ok(fanout))
         };
         Ok(found.into_iter().map(fill).collect())
-    }
-
-    /// Removes parts of events from before this time that were never accepted. Returns how many.
-    pub(super) async fn forget_audiences(
-        &self,
-        before: DateTime<Utc>,
-        limit: usize,
-    ) -> Result<u64> {
-        let end = part_id(&oid(Id::at(before, [0; 8])), 0);
-        // Parts are deleted if their fan-out is missing, so reads must be current.
-        self.caught_up().await?;
-        let pipeline = vec![
-            doc! {"$match": {"_id": {"$lt": end}}},
-            doc! {"$group": {"_id": "$_id.f"}},
-            doc! {"$lookup": {"from": FANOUTS, "localField": "_id", "foreignField": "_id", "as": "accepted"}},
-            doc! {"$match": {"accepted": []}},
-            doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
-        ];
-        let found = self.aggregate(Some(AUDIENCES), pipeline).await?;
-        let ids = found.iter().filter_map(|group| id_of(group));
-        self.remove_audiences(ids).await
-    }
-
-    /// Removes all parts of these fan-outs. Returns how many.
-    async fn remove_audiences(&self, fanouts: impl Iterator<Item = Bson>) -> Result<u64> {
-        let parts_of = |fanout| {
-            let (from, to) = (part_id(&fanout, 0), part_id(&fanout, i32::MAX));
-            doc! {"_id": {"$gte": from, "$lte": to}}
-        };
-        let parts: Vec<Document> = fanouts.map(parts_of).collect();
-        match parts.is_empty() {
-            true => Ok(0),
-            false => self.delete_matching(AUDIENCES, doc! {"$or": parts}).await,
-        }
     }
 }

@@ -10,9 +10,10 @@ use chrono::{DateTime, Utc};
 
 use super::bulk::{Update, Verb, delete_one};
 use super::grouped::Change;
-use super::journal::{DONE, PENDING};
+use super::journal::{DONE, PENDING, part_id};
 use super::{
-    BATCHES, DELIVERIES, FANOUTS, INBOXES, LEASES, Mongo, NOTES, RETRACTIONS, date, lease, oid,
+    AUDIENCES, BATCHES, DELIVERIES, FANOUTS, INBOXES, LEASES, Mongo, NOTES, RETRACTIONS, date,
+    lease, oid,
 };
 use crate::domain::coordination::furthest_lease_of;
 use crate::domain::{DeliveryState, Id, Lease};
@@ -154,7 +155,6 @@ impl Retention for Mongo {
             "state": {"$ne": DeliveryState::Unknown.as_str()}, "slot": {"$exists": false},
         };
         let (collection, time, end, mut old) = match what {
-            Forgettable::Unaccepted => return self.forget_audiences(before, limit).await,
             Forgettable::Events => (FANOUTS, "_id", first_id, doc! {"state": DONE}),
             Forgettable::Retractions => (RETRACTIONS, "at", first_id, doc! {}),
             Forgettable::Batches => (BATCHES, "settled", date, doc! {}),
@@ -164,6 +164,15 @@ impl Retention for Mongo {
         old.insert(time, doc! {"$lt": end});
         let earliest = self.find(collection, old.clone()).sort(doc! {time: 1});
         let ids = earliest.limit(limit).ids().await?;
+        if what == Forgettable::Events {
+            let parts = ids.iter().map(|id| {
+                doc! {"_id": {"$gte": part_id(id, 0), "$lte": part_id(id, i32::MAX)}}
+            });
+            let parts: Vec<Document> = parts.collect();
+            if !parts.is_empty() {
+                self.delete_matching(AUDIENCES, doc! {"$or": parts}).await?;
+            }
+        }
         if !ids.is_empty() {
             // A record that was found to be old is deleted only if it is still old.
             let these = doc! {"$and": [{"_id": {"$in": &ids}}, old]};

@@ -7,7 +7,6 @@ use futures::{StreamExt, TryStreamExt};
 use super::batches::accumulator_id;
 use super::bulk::Update;
 use super::directory::revised;
-use super::journal::parts;
 use super::reads::id_of;
 use super::{Mongo, objects};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
@@ -40,11 +39,6 @@ impl Mongo {
     pub(super) async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
         let records = lines.iter().map(|line| AnyRecord::read(kind, line));
         let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
-        let fanouts = records.iter().filter_map(|record| match record {
-            AnyRecord::Fanout(fanout) => Some(&**fanout),
-            _ => None,
-        });
-        self.put_audiences(fanouts).await?;
         let statements = records.iter().map(|record| {
             let u = document(record)?;
             let id = match record {
@@ -97,9 +91,7 @@ fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
         AnyRecord::Suppression(kept) => write_bson(doing, &SuppressionRecord::exactly(kept)),
         AnyRecord::SoftBounce(bounce) => write_bson(doing, bounce),
         AnyRecord::WebhookReceipt(receipt) => write_bson(doing, receipt),
-        AnyRecord::Fanout(fanout) => {
-            write_bson(doing, &FanoutRecord::whole(fanout, parts(fanout).len()))
-        }
+        AnyRecord::Fanout(fanout) => write_bson(doing, &FanoutRecord::whole(fanout)),
         AnyRecord::Accumulator(accumulator) => {
             let revision = accumulator.revision.unwrap_or(NO_REVISION);
             write_bson(doing, &AccumulatorRecord::document(accumulator, revision))

@@ -1,8 +1,7 @@
 //! The record of a fan-out: an entry of the journal.
 //!
-//! An audience that is too large for the record is stored separately. On MongoDB the record holds
-//! the number of its parts; on SQLite all audiences are in a table of their own. The reader adds
-//! them.
+//! On SQLite, audiences are in a table of their own. On MongoDB, earlier versions stored long lists
+//! of users separately, and the record holds the number of their parts. The reader adds them.
 
 use compact_str::CompactString;
 
@@ -81,7 +80,7 @@ record! {
 /// An audience. Exactly one field is set.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 pub(in crate::store) struct AudienceRecord {
-    /// Number of documents that hold the named users.
+    /// The number of documents in which an earlier version stored the named users.
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<Count<i32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,12 +108,10 @@ impl As<ChosenKey> for String {
 }
 
 impl FanoutRecord {
-    /// Returns the record with its audience. If `parts` is above 0, the users are in that number of
-    /// documents, and the record contains only the number.
-    pub(in crate::store) fn whole(fanout: &Fanout, parts: usize) -> Self {
+    /// Returns the record with its audience.
+    pub(in crate::store) fn whole(fanout: &Fanout) -> Self {
         let mut audience = AudienceRecord::default();
         match &fanout.audience.to {
-            _ if parts > 0 => audience.parts = Some(Count(parts as i32)),
             Selector::Users(users) => audience.users = Some(As::from_value(users)),
             Selector::FollowersOf(keys) => audience.followers_of = Some(As::from_value(keys)),
             Selector::Near { point, km } => {

@@ -74,7 +74,6 @@ impl Retention for Sqlite {
             }
             // SQLite writes an event and its audience in one transaction, so there are no
             // leftovers.
-            Forgettable::Unaccepted => return Ok(0),
         };
         let before: Sql = match what {
             Forgettable::Retractions | Forgettable::Events => {

@@ -2,7 +2,7 @@
 
 use bson::{Bson, doc};
 use chrono::TimeDelta;
-use tidings::domain::{Audience, BadStack, Day, Defect, DeliveryState};
+use tidings::domain::{BadStack, Day, Defect, DeliveryState};
 use tidings::engine::Silent;
 use tidings::wire::digest::Report;
 
@@ -267,11 +267,9 @@ async fn records_with_invalid_utf8_block_no_email(fresh: Fresh) {
 async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let app = town.process();
-    // This audience is too long to be stored in its fan-out.
-    let many = (0..100_000).map(|n| user(&format!("{n:0>160}")));
-    let many = request(&["a1"], Audience::users(many).unwrap(), None);
     let mut ids = Vec::new();
-    for event in [request(&["a1"], to(&["ada"]), None), many] {
+    for _ in 0..2 {
+        let event = request(&["a1"], to(&["ada"]), None);
         ids.push(app.notify().accept(vec![event]).await.unwrap()[0].id);
     }
     if let Some(database) = database(&fresh).await {
@@ -281,8 +279,10 @@ async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
         let first = doc! {"_id": bson::oid::ObjectId::from_bytes(ids[0].bytes())};
         let unset = doc! {"$unset": {"objects": ""}};
         fanouts.update_one(first, unset).await.unwrap();
-        let parts = database.collection::<bson::Document>("audiences");
-        assert_eq!(parts.delete_one(doc! {}).await.unwrap().deleted_count, 1);
+        // Earlier versions stored long audiences in parts. This one is missing.
+        let second = doc! {"_id": bson::oid::ObjectId::from_bytes(ids[1].bytes())};
+        let set = doc! {"$set": {"audience": {"parts": 1}}};
+        fanouts.update_one(second, set).await.unwrap();
     } else {
         let [first, second] = [ids[0], ids[1]].map(|id| id.to_string());
         let spoil = format!(

@@ -86,6 +86,13 @@ impl Faulty {
         collection.insert_many(documents).await.unwrap();
     }
 
+    /// Returns the number of documents in a collection.
+    pub async fn stored(&self, collection: &str) -> u64 {
+        let database = self.admin.client().database(&self.name);
+        let collection = database.collection::<bson::Document>(collection);
+        collection.count_documents(doc! {}).await.unwrap()
+    }
+
     /// Creates a unique index that is not part of our schema.
     pub async fn unique_index(&self, collection: &str, field: &str) {
         let index = doc! {"key": {field: 1}, "name": field, "unique": true};
