@@ -222,7 +222,6 @@ fn store_gauges(gauges: &Gauges) -> Registry {
         "deliveries", "Emails that are not settled, or unknown" = deliveries;
         "deliveries_oldest_age_seconds",
             "Time since the first of those that are not settled was opened" = deliveries_age;
-        "leases", "Held named leases" = count(work.leases);
         "backlog_oldest_age_seconds",
             "Time since the start of the oldest day before the window that may hold unsent events"
             = age(state.oldest_backlog);

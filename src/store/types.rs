@@ -505,6 +505,4 @@ pub struct Outstanding {
     pub sending: Pile,
     /// `unknown` ledger rows.
     pub unknown: Pile,
-    /// Named leases in force.
-    pub leases: u64,
 }

@@ -13,7 +13,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::feedback::not_lifted;
 use super::journal::{DONE, PENDING};
-use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, LEASES, Mongo, SUPPRESSIONS, date};
+use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS, date};
 use crate::domain::{BatchState, DeliveryState, FanoutState};
 use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, Result, Topology};
 
@@ -102,15 +102,14 @@ impl Diagnostics for Mongo {
     }
 
     async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
-        let at_most = |collection, filter| self.count_matching(collection, filter, Some(most));
         let pile = |collection, filter, since| self.pile(collection, filter, since, most);
         let rows =
             |state: DeliveryState| pile(DELIVERIES, doc! {"state": state.as_str()}, "created");
-        let (fanouts, batches_open, batches_due, leases, pending, sending, unknown) = futures::try_join!(
+        let open = doc! {"open.id": {"$exists": true}};
+        let (fanouts, batches_open, batches_due, pending, sending, unknown) = futures::try_join!(
             pile(FANOUTS, doc! {"state": PENDING}, "_id"),
-            at_most(ACCUMULATORS, doc! {"open.id": {"$exists": true}}),
+            self.count_matching(ACCUMULATORS, open, Some(most)),
             pile(ACCUMULATORS, doc! {"due": {"$lte": date(now)}}, "due"),
-            at_most(LEASES, doc! {"until": {"$gt": date(now)}}),
             rows(DeliveryState::Pending),
             rows(DeliveryState::Sending),
             rows(DeliveryState::Unknown),
@@ -122,7 +121,6 @@ impl Diagnostics for Mongo {
             pending,
             sending,
             unknown,
-            leases,
         })
     }
 

@@ -152,6 +152,5 @@ fn outstanding(
         pending: rows(DeliveryState::Pending)?,
         sending: rows(DeliveryState::Sending)?,
         unknown: rows(DeliveryState::Unknown)?,
-        leases: at_most(&format!("leases WHERE until > {now}"))?,
     })
 }
