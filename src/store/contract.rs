@@ -422,10 +422,9 @@ contract! {
     trait Batches {
         /// Replaces each accumulator if its revision is the stored one, or creates it if it has
         /// none and none is stored. Removes an empty one. `revision` becomes the new revision and
-        /// must be unique.
+        /// must be unique. Each accumulator occurs at most once.
         ///
-        /// Returns which were written, in the order of the request; at most one for an accumulator
-        /// that occurs twice. Of two callers that read the same version, one gets `false` and must
+        /// Returns which were written, in the order of the request. Of two callers that read the same version, one gets `false` and must
         /// read again. May return `false` for a write that succeeded if its reply was lost.
         /// Durable.
         fn put_accumulators(accumulators: &[Accumulator], revision: Id) -> Vec<bool>;

@@ -27,17 +27,8 @@ impl Batches for Mongo {
         accumulators: &[Accumulator],
         revision: Id,
     ) -> Result<Vec<bool>> {
-        // If an accumulator is named twice, the second statement would replace the first one's
-        // result.
-        let mut named = HashSet::with_capacity(accumulators.len());
-        let is_first = accumulators.iter().map(|one| named.insert(&one.id));
-        let is_first: Vec<bool> = is_first.collect();
-        let first = accumulators
-            .iter()
-            .zip(&is_first)
-            .filter(|(_, is_first)| **is_first);
         let (gone, left): (Vec<&Accumulator>, Vec<&Accumulator>) =
-            first.map(|(one, _)| one).partition(|one| one.is_empty());
+            accumulators.iter().partition(|one| one.is_empty());
         let replace = |one: &&Accumulator| {
             let revisions = (one.revision.map(oid), oid(revision));
             let record = AccumulatorRecord::document(one, revision);
@@ -57,8 +48,8 @@ impl Batches for Mongo {
         let left = self.find_by_id(ACCUMULATORS, ids()).ids().await?;
         let removed = gone.iter().zip(ids()).filter(|(_, id)| !left.contains(id));
         done.extend(removed.map(|(one, _)| &one.id));
-        let is_put = |(one, is_first): (&Accumulator, &bool)| *is_first && done.contains(&one.id);
-        Ok(accumulators.iter().zip(&is_first).map(is_put).collect())
+        let is_put = |one: &Accumulator| done.contains(&one.id);
+        Ok(accumulators.iter().map(is_put).collect())
     }
 
     async fn add_to_open(

@@ -205,14 +205,9 @@ fn fill(template: &str, record: &Document) -> Option<String> {
     let mut filled = start.to_owned();
     for part in rest.split('{') {
         let (field, literal) = part.split_once('}')?;
-        for byte in text_of(at_path(record, field)?)?.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    filled.push(char::from(byte));
-                }
-                other => filled.push_str(&format!("%{other:02X}")),
-            }
-        }
+        let value = text_of(at_path(record, field)?)?;
+        let encoded: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
+        filled.push_str(&encoded.replace('+', "%20"));
         filled.push_str(literal);
     }
     Some(filled)

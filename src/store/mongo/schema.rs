@@ -194,21 +194,14 @@ impl Mongo {
     /// Creates the missing indexes. If another program created one on the same fields with other
     /// options, that index stays.
     async fn create_indexes(&self) -> Result<()> {
-        let mut missing = self.missing().await?;
-        while let Some((collection, indexes)) = missing.pop() {
+        for (collection, indexes) in self.missing().await? {
             let create = doc! {
-                "createIndexes": collection, "indexes": indexes.clone(),
+                "createIndexes": collection, "indexes": indexes,
                 "writeConcern": {"w": "majority"},
             };
             let doing = format!("creating the indexes of {collection}");
             let create = || async { Ok(self.0.db.run_command(create.clone()).await.map(drop)?) };
-            if let Err(error) = patience::patiently(BUILDING, BUILDING, &doing, create).await {
-                // Another process may have just created one of them under another name (code 85).
-                missing = self.missing().await?;
-                if missing.contains(&(collection, indexes)) {
-                    return Err(error);
-                }
-            }
+            patience::patiently(BUILDING, BUILDING, &doing, create).await?;
         }
         Ok(())
     }

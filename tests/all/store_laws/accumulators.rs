@@ -89,29 +89,6 @@ pub async fn an_accumulator_replaces_only_the_revision_that_was_read(store: Fres
     assert_eq!(read(&store, &gone.id).await, None);
 }
 
-pub async fn of_two_revisions_in_one_call_the_current_one_is_written(store: Fresh) {
-    let first = opened("ada", "k", 1, 0);
-    assert!(put(&store, &first, 50).await);
-    let older = read(&store, &first.id).await.unwrap();
-    let mut accumulator = older.clone();
-    accumulator.turn = Some(noon());
-    assert!(put(&store, &accumulator, 51).await);
-    let newer = read(&store, &first.id).await.unwrap();
-
-    for (named, revision) in [([older.clone(), newer.clone()], 52), ([newer, older], 53)] {
-        let written = store.put_accumulators(&named, id(revision)).await.unwrap();
-
-        let current = read(&store, &first.id).await.unwrap();
-        assert_eq!(current.turn, Some(noon()), "the older one was put");
-        for (accumulator, written) in named.iter().zip(written) {
-            assert!(
-                !written || accumulator.turn.is_some(),
-                "told of one that was not put"
-            );
-        }
-    }
-}
-
 pub async fn one_of_many_concurrent_creators_of_an_accumulator_succeeds(store: Fresh) {
     let tasks = (0..8).map(|n| {
         let store = store.second();

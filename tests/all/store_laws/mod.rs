@@ -106,7 +106,6 @@ contract_tests! {
     accumulators:
         an_accumulator_is_read_back_with_every_field
         an_accumulator_replaces_only_the_revision_that_was_read
-        of_two_revisions_in_one_call_the_current_one_is_written
         one_of_many_concurrent_creators_of_an_accumulator_succeeds
         concurrent_changes_of_an_accumulator_are_all_stored
         an_empty_accumulator_is_removed_and_can_be_created_again
