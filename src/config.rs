@@ -5,7 +5,6 @@
 //! rely on the values in [`Config`]. Start with [`Config::load`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
@@ -78,17 +77,8 @@ pub struct Config {
     pub secret_files: Vec<PathBuf>,
     /// The file that it was read from, if any.
     pub file: Option<PathBuf>,
-    merged: Merged,
-}
-
-/// The merged table of all sources. `Debug` hides it, because it contains secrets.
-#[derive(Clone)]
-struct Merged(Table);
-
-impl fmt::Debug for Merged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(hidden)")
-    }
+    /// The options of all sources as TOML, with secrets redacted.
+    pub redacted: String,
 }
 
 /// The sources of the configuration, besides the defaults.
@@ -217,7 +207,7 @@ impl Config {
             warnings: Vec::new(),
             secret_files: Vec::new(),
             file: None,
-            merged: Merged(merged.clone()),
+            redacted: sources::redacted(merged.clone()),
         };
         config.server.check_key(&mut r);
         // The wait must end before the lease does.
@@ -238,13 +228,6 @@ impl Config {
         config.secret_files = std::mem::take(&mut r.secret_files);
         config.warnings = r.finish()?;
         Ok(config)
-    }
-
-    /// Returns the effective configuration as TOML, with secrets redacted.
-    pub fn redacted(&self) -> String {
-        let mut table = self.merged.0.clone();
-        sources::redact(&mut table);
-        table.to_string()
     }
 
     /// Returns the configuration of a brand: its settings as the default ones, and no brands.

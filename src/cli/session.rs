@@ -251,7 +251,7 @@ impl ConfigArgs {
         screen.line(format!(
             "# From the defaults, {file}, the environment and flags."
         ))?;
-        screen.text(config.redacted().trim_end())?;
+        screen.text(config.redacted.trim_end())?;
         screen.warnings(&config.warnings)?;
         Ok(Exit::Done)
     }

@@ -38,7 +38,7 @@ fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
         keys[2].material,
         Material::EdDsa([0x19, 0xbf, ..])
     ));
-    let printed = format!("{config:?}{}", config.redacted());
+    let printed = format!("{config:?}{}", config.redacted);
     assert!(
         printed.contains("\"old\"") && !printed.contains(SECRET),
         "{printed}"

@@ -234,9 +234,9 @@ pub(super) fn holds_secrets(file: &Table) -> bool {
     holds
 }
 
-/// Redacts secrets, addresses, and the secrets in URLs.
-pub(super) fn redact(table: &mut Table) {
-    each_text(table, &mut |option, text| match option {
+/// Returns the table as TOML. Redacts secrets, addresses, and the secrets in URLs.
+pub(super) fn redacted(mut table: Table) -> String {
+    each_text(&mut table, &mut |option, text| match option {
         "store" => {
             if let Some(url) = StoreUrl::parse(text) {
                 *text = format!("{url:?}");
@@ -253,4 +253,5 @@ pub(super) fn redact(table: &mut Table) {
         _ if hidden::is_secret(option) && !text.is_empty() => *text = hidden::HIDDEN.to_owned(),
         _ => {}
     });
+    table.to_string()
 }
