@@ -152,8 +152,6 @@ counters! {
     store_time: Times = "store_call_duration_seconds",
         "Time of a store call; of a stream, to its first chunk", times();
     store_errors: Counts = "store_call_errors", "Store calls that failed";
-    unreadable: Counts = "defaulted_fields",
-        "Reads of stored fields that this version cannot read, and replaces by defaults";
     opened: Counts = "deliveries_opened", "New rows of the ledger";
     settled: Counts = "deliveries_settled", "Rows of the ledger that ended";
     deferred: Counts = "deliveries_deferred", "Deferrals of emails";
@@ -307,15 +305,6 @@ impl Metrics {
         if !is_ok {
             count(&self.counters.store_errors, "verb", verb);
         }
-    }
-
-    /// Counts a stored field that cannot be read and was replaced by its default.
-    pub fn unreadable(&self, record: &'static str, field: &str) {
-        let labels = vec![
-            ("record", record.into()),
-            ("field", field.to_owned().into()),
-        ];
-        self.counters.unreadable.get_or_create(&labels).inc();
     }
 
     /// Counts a new delivery.

@@ -12,7 +12,7 @@ use futures::stream::BoxStream;
 
 use crate::clock::Clock;
 use crate::domain::delivery::{Cause, Transition};
-use crate::domain::{Delivery, DeliveryId, Fanout, Feedback, Id, Progress, User};
+use crate::domain::{Delivery, DeliveryId, Fanout, Feedback, Id, Progress};
 use crate::metrics::Metrics;
 use crate::store::{Accepted, Intercept, Result, Store};
 
@@ -99,13 +99,6 @@ impl Intercept for MeasuredStore {
             let (delivery, news) = (delivery.tag(), news.as_str());
             self.metrics.reported(news);
             tracing::debug!(%delivery, news, "a report was noted");
-        }
-    }
-
-    fn read_users(&self, users: &[Option<User>]) {
-        for unreadable in users.iter().flatten().flat_map(|user| &user.unreadable) {
-            let field = unreadable.field.split('.').next().unwrap_or_default();
-            self.metrics.unreadable("user", field);
         }
     }
 }

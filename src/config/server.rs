@@ -195,45 +195,32 @@ impl Tokens {
     }
 }
 
+/// Reads a key: either a secret (HS256), or the file of a public key (EdDSA).
 fn token_key(r: &mut Reader<'_>, path: &str) -> Option<TokenKey> {
     let option = |name: &str| format!("{path}.{name}");
     let (secret_option, public_option) = (option("secret"), option("public_key_file"));
     let id = r.string(&option("id"));
-    let algorithm = r.string(&option("algorithm"));
     let secret = token_secret(r, path);
-    let public = r.optional(&public_option);
-    let (option, what) = match (algorithm.as_str(), secret, public) {
-        ("HS256", Some(material), None) => return Some(TokenKey { id, material }),
-        ("EdDSA", None, Some(file)) => {
-            let material = Material::EdDsa(public_key(r, &public_option, &file)?);
-            return Some(TokenKey { id, material });
+    let material = match (secret, r.optional(&public_option)) {
+        (Some(secret), None) => secret,
+        (None, Some(file)) => Material::EdDsa(public_key(r, &public_option, &file)?),
+        (Some(_), Some(_)) => {
+            let what = format!("cannot be set together with {secret_option}");
+            r.problem(&public_option, what);
+            return None;
         }
-        ("HS256", None, None) => {
-            // A secret that was rejected is not missing.
-            let is_wrong = r.is_wrong(&secret_option) || r.is_wrong(&option("secret_file"));
-            if is_wrong {
-                return None;
-            }
-            let what = "is missing: HS256 needs it, or secret_file";
-            (secret_option, what.to_owned())
+        // A secret that was rejected is not missing.
+        (None, None) if r.is_wrong(&secret_option) => return None,
+        (None, None) if r.is_wrong(&option("secret_file")) => return None,
+        (None, None) => {
+            r.problem(
+                &secret_option,
+                "is missing; set it, secret_file or public_key_file",
+            );
+            return None;
         }
-        ("EdDSA", None, None) => (public_option, "is missing: EdDSA needs it".to_owned()),
-        ("HS256", ..) => {
-            let what = "is of EdDSA, and the algorithm is HS256; leave one of the two out";
-            (public_option, what.to_owned())
-        }
-        ("EdDSA", ..) => {
-            let what = "is of HS256, and the algorithm is EdDSA; leave one of the two out";
-            (secret_option, what.to_owned())
-        }
-        ("", ..) => return None,
-        (other, ..) => (
-            option("algorithm"),
-            format!("{other:?} is not HS256 or EdDSA"),
-        ),
     };
-    r.problem(&option, what);
-    None
+    Some(TokenKey { id, material })
 }
 
 fn token_secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {

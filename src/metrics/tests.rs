@@ -114,7 +114,6 @@ fn everything() -> String {
     metrics.fanned_out(some, 1, 1, 1);
     metrics.fed("known");
     metrics.stored("accept", some, false);
-    metrics.unreadable("user", "tz");
     metrics.opened("digest");
     metrics.settled("digest", "sent", "");
     metrics.deferred("digest");

@@ -61,9 +61,6 @@ pub trait Intercept: Send + Sync {
 
     /// Sees reports that were recorded.
     fn reported(&self, _: &[(DeliveryId, Feedback)], _: &()) {}
-
-    /// Sees users that were read.
-    fn read_users(&self, _: &[Option<User>]) {}
 }
 
 /// Declares the traits, and implements each for all [`Intercept`].
@@ -249,7 +246,7 @@ contract! {
 
         /// Returns the records of these users, in the order of the request. Adjacent ids cost no
         /// more than one range.
-        fn users(ids: &[UserId]) -> Vec<Option<User>> => read_users();
+        fn users(ids: &[UserId]) -> Vec<Option<User>>;
 
         /// Removes a user's record, follows and inbox, and the actor, text and data of the events
         /// whose actor is the user. Reads every event. Stacks and deliveries stay until they are

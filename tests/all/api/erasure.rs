@@ -31,7 +31,6 @@ route = "batch"
 window = "5m"
 [[tokens.keys]]
 id = "one"
-algorithm = "HS256"
 secret = "a-secret-that-only-these-tests-have"
 "#;
 
