@@ -204,7 +204,10 @@ impl Mail {
             transport: transport(r, name),
             outbox: r.string("mail.outbox").into(),
             outbox_pages: r.flag("mail.outbox_pages"),
-            list_domain: list_domain.unwrap_or_else(|| in_ascii(from.domain())),
+            // An IP address literal is no domain.
+            list_domain: list_domain
+                .or_else(|| to_domain(from.domain(), MOST_LIST_DOMAIN))
+                .unwrap_or_else(|| "localhost".to_owned()),
             from,
             from_name: r
                 .optional("mail.from_name")
@@ -407,19 +410,6 @@ fn selector(text: &str) -> Option<String> {
 const MOST_LIST_DOMAIN: usize = 190;
 /// The longest domain, in bytes.
 const MOST_DOMAIN: usize = 253;
-
-/// Returns the sender's domain in a form that a List-Id can end in.
-fn in_ascii(domain: &str) -> String {
-    if let Some(domain) = to_domain(domain, MOST_LIST_DOMAIN) {
-        return domain;
-    }
-    // An IP address literal, or a name that is invalid in the DNS.
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let words = domain.split(|c| !fits(c)).filter(|word| !word.is_empty());
-    let mut readable = words.collect::<Vec<_>>().join(".").to_lowercase();
-    readable.truncate(MOST_LIST_DOMAIN);
-    readable
-}
 
 /// Returns the domain in ASCII and lower case; `None` if it is invalid or longer than `most` bytes.
 fn to_domain(text: &str, most: usize) -> Option<String> {

@@ -240,13 +240,12 @@ impl Mongo {
         collection: &str,
         statements: impl IntoIterator<Item: Serialize>,
     ) -> Result<()> {
-        let encoded = self.encode(Verb::Update, collection, statements)?;
-        let statement = |item: usize| (encoded[item].clone(), 1);
-        let all = (0..encoded.len()).collect();
-        let refused = self.bulk(Verb::Update, collection, all, statement).await?;
-        let existing = refused.duplicates()?.iter().map(|one| one.item).collect();
+        let statements = self.encode(Verb::Update, collection, statements)?;
+        let written = self.write(Verb::Update, collection, &statements).await?;
+        let existing = written.duplicates()?;
         // Other processes created these documents at the same moment. Now the updates match.
-        let written = self.bulk(Verb::Update, collection, existing, statement);
+        let existing = existing.iter().map(|one| &statements[one.item]);
+        let written = self.write(Verb::Update, collection, existing);
         written.await?.complete().map(drop)
     }
 

@@ -98,64 +98,61 @@ impl Deliveries for Mongo {
                 set: doc! {"stamp": revision},
                 ..Change::default()
             };
-            let Change {
-                when,
-                set,
-                unset,
-                add,
-                own,
-            } = &mut change;
             match transition {
                 Transition::HandOver(Handover { call, items, .. }) => {
                     // Another task of its owner may have claimed and handed it over meanwhile.
-                    when.insert("state", DeliveryState::Pending.as_str());
+                    change.when.insert("state", DeliveryState::Pending.as_str());
                     // A repeated command must not count the attempt again.
-                    when.insert("stamp", doc! {"$ne": revision});
-                    set.extend(doc! {
+                    change.when.insert("stamp", doc! {"$ne": revision});
+                    change.set.extend(doc! {
                         "state": DeliveryState::Sending.as_str(), "lease.until": date(until),
                         "call": call, "tried": date(now),
                     });
-                    own.insert("items", i64::from(*items));
-                    add.insert("attempts", 1);
+                    change.own.insert("items", i64::from(*items));
+                    change.add.insert("attempts", 1);
                 }
                 Transition::Recall(_) => {
                     let sending = doc! {"state": DeliveryState::Sending.as_str()};
-                    when.insert("$or", vec![sending, doc! {"stamp": revision}]);
-                    set.insert("state", DeliveryState::Pending.as_str());
-                    unset.insert("call", "");
+                    change
+                        .when
+                        .insert("$or", vec![sending, doc! {"stamp": revision}]);
+                    change.set.insert("state", DeliveryState::Pending.as_str());
+                    change.unset.insert("call", "");
                 }
                 Transition::Hold(_) => {
-                    when.remove("state");
-                    set.insert("lease.until", date(until));
+                    change.when.remove("state");
+                    change.set.insert("lease.until", date(until));
                 }
                 Transition::Defer(deferral) => {
-                    require(when, deferral.from);
+                    require(&mut change.when, deferral.from);
                     // A lease without an owner blocks claims until then, and the release of an
                     // owner's leases does not end it.
-                    set.extend(given(doc! {
+                    change.set.extend(given(doc! {
                         "state": deferral.state.as_str(),
                         "lease": {"until": date(deferral.not_before)},
                         "reason": deferral.reason.as_deref(),
                     }));
                     // The owner loses the lease here, so a repeated command counts nothing.
                     if deferral.has_failed {
-                        add.insert("refusals", 1);
+                        change.add.insert("refusals", 1);
                     }
                 }
                 Transition::Settle(settlement) | Transition::Conclude(settlement) => {
-                    require(when, settlement.from);
-                    set.extend(doc! {"state": settlement.state.as_str(), "settled": date(now)});
-                    own.extend(given(doc! {
+                    require(&mut change.when, settlement.from);
+                    change
+                        .set
+                        .extend(doc! {"state": settlement.state.as_str(), "settled": date(now)});
+                    change.own.extend(given(doc! {
                         "items": i64::from(settlement.items),
                         "provider_id": settlement.provider_id.as_deref(),
                     }));
                     match &settlement.reason {
-                        Some(reason) => set.insert("reason", reason),
+                        Some(reason) => change.set.insert("reason", reason),
                         // The reason for an earlier deferral no longer applies.
-                        None => unset.insert("reason", ""),
+                        None => change.unset.insert("reason", ""),
                     };
                     if matches!(transition, Transition::Conclude(_)) {
-                        unset.extend(open());
+                        change.unset.extend(open());
                     }
                 }
             }

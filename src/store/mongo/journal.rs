@@ -21,7 +21,6 @@ use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{ChangeNotice, Counts, Day, Fanout, Id, Progress, Selector, UserId};
 use crate::store::record::fanout::{EventsRecord, FanoutRecord};
-use crate::store::record::fields::Oid;
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{
     Accepted, AtMost, BadFanout, Claimed, Error, Journal, JournalEntry, JournalQuery,
@@ -80,21 +79,15 @@ impl Journal for Mongo {
         let (order, lease) = (doc! {"_id": 1}, doc! {"owner": owner, "until": date(until)});
         let find = || self.free_fanouts(&free, most);
         let records = self.claim_raw(FANOUTS, &free, order, lease, find).await?;
-        let (mut claimed, mut found) = (Claimed::default(), Vec::new());
-        let bad = |id, error: Error| BadFanout {
-            id,
-            reason: error.to_string(),
-        };
+        let mut claimed = Claimed::default();
         for raw in &records {
-            match read_bson::<FanoutRecord>(raw) {
-                Ok(fanout) => found.push(fanout),
-                Err(error) => claimed.bad.push(bad(shown_id(raw), error)),
-            }
-        }
-        for (id, fanout) in self.with_audiences(found).await? {
-            match fanout {
+            match self.whole_fanout(raw).await {
                 Ok(fanout) => claimed.fanouts.push(fanout),
-                Err(error) => claimed.bad.push(bad(id.to_string(), error)),
+                Err(error) if error.is_outage() => return Err(error),
+                Err(error) => claimed.bad.push(BadFanout {
+                    id: shown_id(raw),
+                    reason: error.to_string(),
+                }),
             }
         }
         Ok(claimed)
@@ -187,13 +180,13 @@ impl Mongo {
         if keys.is_empty() {
             return Ok(HashMap::new());
         }
+        let mut stored = HashMap::new();
         let found = self.find(FANOUTS, doc! {"key": {"$in": keys}});
-        let found = self.with_audiences(found.records::<FanoutRecord>().await?);
-        let keyed = |(_, fanout): (Id, Result<Fanout>)| {
-            let fanout = fanout?;
-            Ok((fanout.key.clone(), fanout))
-        };
-        found.await?.into_iter().map(keyed).collect()
+        for raw in &found.raw().await? {
+            let fanout = self.whole_fanout(raw).await?;
+            stored.insert(fanout.key.clone(), fanout);
+        }
+        Ok(stored)
     }
 
     /// Returns the oldest free fan-outs, and the small ones after them up to the first that is not
@@ -235,8 +228,24 @@ impl Mongo {
 
     /// Reads a fan-out with an audience that may be in parts.
     pub(super) async fn whole_fanout(&self, raw: &RawDocument) -> Result<Fanout> {
-        let found = vec![read_bson::<FanoutRecord>(raw)?];
-        self.with_audiences(found).await?.remove(0).1
+        let (mut fanout, parts) = read_bson::<FanoutRecord>(raw)?;
+        let Some(parts) = parts else {
+            return Ok(fanout);
+        };
+        let id = oid(fanout.id);
+        let ids = (0..parts).map(|n| part_id(&id, n as i32));
+        let stored = self.find_by_id(AUDIENCES, ids).sort(doc! {"_id": 1});
+        // An unreadable part counts as missing.
+        let read = |part: &RawDocumentBuf| if_readable(read_fields::<Part>("audience", part));
+        let found: Vec<Part> = stored.raw().await?.iter().filter_map(read).collect();
+        if found.len() != parts {
+            let what = format!("the audience of fan-out {}", fanout.id);
+            let why = format!("{} of its {parts} parts were found", found.len());
+            return Err(Error::corrupt(what, why));
+        }
+        let users = found.into_iter().flat_map(|part| part.users);
+        fanout.audience.to = Selector::Users(users.map(UserId::stored).collect());
+        Ok(fanout)
     }
 }
 
@@ -267,53 +276,5 @@ pub(super) fn part_id(fanout: &Bson, n: i32) -> Bson {
 /// Some of the users of a fan-out.
 #[derive(Deserialize)]
 struct Part {
-    #[serde(rename = "_id")]
-    id: PartId,
     users: Vec<CompactString>,
-}
-
-#[derive(Deserialize)]
-struct PartId {
-    f: Oid,
-}
-
-impl Mongo {
-    /// Adds the users that are stored in parts to these fan-outs. Each comes with its number of
-    /// parts. Returns an error for a fan-out with missing parts.
-    async fn with_audiences(
-        &self,
-        found: Vec<(Fanout, Option<usize>)>,
-    ) -> Result<Vec<(Id, Result<Fanout>)>> {
-        let ids = found.iter().flat_map(|(fanout, parts)| {
-            let parts = 0..parts.unwrap_or(0);
-            parts.map(|n| part_id(&oid(fanout.id), n as i32))
-        });
-        let parts = self.find_by_id(AUDIENCES, ids).sort(doc! {"_id": 1});
-        let mut people: HashMap<Id, (usize, Vec<UserId>)> = HashMap::new();
-        for part in &parts.raw().await? {
-            // An unreadable part counts as missing.
-            if let Some(part) = if_readable(read_fields::<Part>("audience", part)) {
-                let (parts, all) = people.entry(part.id.f.0).or_default();
-                *parts += 1;
-                all.extend(part.users.into_iter().map(UserId::stored));
-            }
-        }
-        let fill = |(mut fanout, expected): (Fanout, Option<usize>)| {
-            let id = fanout.id;
-            let Some(expected) = expected else {
-                return (id, Ok(fanout));
-            };
-            let (parts, users) = people.remove(&id).unwrap_or_default();
-            if parts != expected {
-                let why = format!("{parts} of its {expected} parts were found");
-                return (
-                    id,
-                    Err(Error::corrupt(format!("the audience of fan-out {id}"), why)),
-                );
-            }
-            fanout.audience.to = Selector::Users(users);
-            (id, Ok(fanout))
-        };
-        Ok(found.into_iter().map(fill).collect())
-    }
 }

@@ -12,14 +12,14 @@ use mongodb::options::{Collation, CollationStrength};
 use serde::{Deserialize, Serialize};
 
 use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
-use super::bulk::{STATEMENTS, Update, Verb};
+use super::bulk::Verb;
 use super::patience::{self, Failure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::id_of;
 use super::{
     ACCUMULATORS, BATCHES, CHANGE_NOTICES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS,
     RETRACTIONS, SUPPRESSIONS, USERS, WEBHOOK_RECEIPTS,
 };
-use crate::domain::{Day, DeliveryId};
+use crate::domain::Day;
 use crate::store::record::shown_id;
 use crate::store::{Error, Notes, Result, Schema};
 
@@ -83,10 +83,8 @@ impl Mongo {
     /// Upgrades data from earlier versions.
     pub async fn upgrade(&self) -> Result<()> {
         let former = self.former_collections().await?;
-        // A database without a note may have data of version 1.
         let stored = self.stored_version().await?;
         if stored.is_none_or(|version| version < VERSION) {
-            self.tag_deliveries().await?;
             self.store_version().await?;
         }
         for (former, name) in former {
@@ -154,30 +152,6 @@ impl Mongo {
         // A faster process wrote the same schema, or a newer one.
         let written = self.swap_note(NOTE, read.as_deref(), Some(&current));
         written.await.map(drop)
-    }
-
-    /// Adds the tag to deliveries that lack one. Reads all of them in `_id` order, because no index
-    /// covers a missing field.
-    async fn tag_deliveries(&self) -> Result<()> {
-        let mut after = Bson::MinKey;
-        loop {
-            let page = self.find(DELIVERIES, doc! {"_id": {"$gt": after}});
-            let page = page.sort(doc! {"_id": 1}).fields(doc! {"tag": 1});
-            let page = page.limit(STATEMENTS).raw().await?;
-            let untagged = page.iter().filter(|row| matches!(row.get("tag"), Ok(None)));
-            let updates = untagged.filter_map(|row| {
-                let id = row.get_str("_id").ok()?;
-                let tag = DeliveryId::stored(id).tag();
-                let untagged = doc! {"_id": id, "tag": {"$exists": false}};
-                Some(Update::new(untagged, doc! {"$set": {"tag": tag.as_str()}}))
-            });
-            let written = self.write(Verb::Update, DELIVERIES, updates);
-            written.await?.complete()?;
-            match page.last().and_then(|row| id_of(row)) {
-                Some(last) => after = last,
-                None => return Ok(()),
-            }
-        }
     }
 
     /// Returns whether the database has no collections of tidings and no days of other writers.

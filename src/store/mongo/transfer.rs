@@ -1,7 +1,7 @@
 //! Exports collections as lines and imports lines, for a whole store.
 
 use bson::{RawDocument, RawDocumentBuf, doc};
-use futures::stream::{self, BoxStream};
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
 use super::batches::accumulator_id;
@@ -21,18 +21,10 @@ use crate::store::{AnyRecord, Kind, Page, Result};
 impl Mongo {
     /// Exports the records of a kind.
     pub(super) fn export_records(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
-        // An audience may be as large as a page of other records.
-        let size = match kind {
-            Kind::Fanouts => 1,
-            _ => 1_000,
-        };
         let batches = self.all_of(kind.as_str().to_owned());
-        let pages = batches.map_ok(move |batch| {
-            let pages: Vec<_> = batch.chunks(size).map(<[_]>::to_vec).collect();
-            stream::iter(pages).map(Ok)
-        });
-        let pages = pages.try_flatten();
-        pages.and_then(move |page| self.page_of(kind, page)).boxed()
+        batches
+            .and_then(move |batch| self.page_of(kind, batch))
+            .boxed()
     }
 
     /// Imports records of a kind.
