@@ -58,25 +58,6 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Declares a section of the configuration. Each field has its documentation and the expression
-/// that reads it. An invalid value adds a problem.
-macro_rules! section {
-    (
-        $(#[$about:meta])*
-        $name:ident($r:ident) { $($(#[$doc:meta])* $field:ident: $form:ty = $read:expr,)* }
-    ) => {
-        $(#[$about])*
-        pub struct $name { $($(#[$doc])* pub $field: $form,)* }
-
-        impl $name {
-            pub(super) fn read($r: &mut Reader<'_>) -> Self {
-                Self { $($field: $read,)* }
-            }
-        }
-    };
-}
-pub(super) use section;
-
 /// Replaces a dot inside a name, because dots separate the parts of a path.
 const DOT: &str = "\u{2}";
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::reader::{Reader, section};
+use super::reader::Reader;
 use crate::domain::content::Caps;
 use crate::domain::name::named_enum;
 use crate::domain::schedule::TICK;
@@ -15,6 +15,25 @@ use crate::email::providers::{HookKey, PROVIDERS};
 const SECOND: TimeDelta = TimeDelta::seconds(1);
 const HOUR: TimeDelta = TimeDelta::hours(1);
 const DAY: TimeDelta = TimeDelta::days(1);
+
+/// Declares a section of the configuration. Each field has its documentation and the expression
+/// that reads it. An invalid value adds a problem.
+macro_rules! section {
+    (
+        $(#[$about:meta])*
+        $name:ident($r:ident) { $($(#[$doc:meta])* $field:ident: $form:ty = $read:expr,)* }
+    ) => {
+        $(#[$about])*
+        pub struct $name { $($(#[$doc])* pub $field: $form,)* }
+
+        impl $name {
+            pub(super) fn read($r: &mut Reader<'_>) -> Self {
+                Self { $($field: $read,)* }
+            }
+        }
+    };
+}
+pub(super) use section;
 
 section! {
     /// The section `[fanout]`, validated.

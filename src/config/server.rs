@@ -7,7 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
-use super::reader::{Reader, section};
+use super::reader::Reader;
+use super::sections::section;
 use crate::domain::keys::Material;
 use crate::domain::{Secret, TokenKey};
 

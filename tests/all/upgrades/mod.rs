@@ -1,9 +1,10 @@
 //! Data of earlier versions can be read and used as if this version had written it.
 //!
-//! A program of each version wrote its file, except for a row of a crashed worker and the memories
-//! of the accumulator of schema 10. The files `…_15` were derived from earlier ones. On Saturday, 19 April 2014, events about a1, a2 and the
-//! withdrawn a9 reach all users. On Sunday cem and fay get a digest, and fay's stays `unknown`.
-//! Then an event about a3 is pushed, and one about a4 accepted. [`Story`] lists the differences.
+//! A program of each version wrote its file, except for a row of a crashed worker, the memories of
+//! the accumulator of schema 10, and the files `…_15`, which were derived from earlier ones. On
+//! Saturday, 19 April 2014, events about a1, a2 and the withdrawn a9 reach all users. On Sunday cem
+//! and fay get a digest, and fay's stays `unknown`. Then an event about a3 is pushed, and one about
+//! a4 accepted. [`Story`] lists the differences.
 
 mod mongo;
 mod sqlite;
