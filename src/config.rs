@@ -149,7 +149,6 @@ impl Config {
         for (option, text) in &sources.flags {
             set(&mut merged, option, text);
         }
-        mail::borrow(&mut merged, &sources.environment);
         let mut config = Self::check(merged, problems)?;
         config.secret_files.extend(secret_file);
         config.file.clone_from(&sources.file);

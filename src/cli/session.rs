@@ -19,7 +19,6 @@ use super::screen::Screen;
 use crate::app::{Access, App, TemplateUse};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
-use crate::email::Provider;
 use crate::operate::open::{Refusal, is_missing};
 
 #[derive(Debug, Clone, Args)]
@@ -114,7 +113,7 @@ impl Session<'_> {
                     let name = name.into_string().ok()?;
                     Some((name, value.to_string_lossy().into_owned()))
                 })
-                .filter(|(name, _)| name.starts_with("TIDINGS_") || Provider::reads(name))
+                .filter(|(name, _)| name.starts_with("TIDINGS_"))
                 .collect(),
             flags: self.options.iter().cloned().chain(store).collect(),
         })?;

@@ -42,14 +42,14 @@ const GROUPS: [(&str, &str, &str); 5] = [
     (
         "mail",
         "provider",
-        "key key_file access_key_id session_token session_token_file configuration_set region url \
-         domain stream smtp_host smtp_port smtp_tls smtp_user smtp_password smtp_password_file \
+        "key key_file access_key_id configuration_set region url domain \
+         stream smtp_host smtp_port smtp_tls smtp_user smtp_password smtp_password_file \
          calls_per_second per_call",
     ),
     (
         "mail",
         "key key_file access_key_id url",
-        "key key_file access_key_id session_token session_token_file",
+        "key key_file access_key_id",
     ),
     (
         "mail",

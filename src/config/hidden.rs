@@ -33,7 +33,7 @@ pub(super) fn is_secret(option: &str) -> bool {
     if option == "server.rate_limit_key" {
         return false;
     }
-    let names = ["key", "secret", "password", "user", "session_token"];
+    let names = ["key", "secret", "password", "user"];
     ["server", "mail", "hooks", "tokens"].contains(&section)
         && names.iter().any(|end| name.ends_with(end))
 }

@@ -9,12 +9,10 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use chrono::TimeDelta;
-use toml::Table;
 use url::Url;
 
-use super::reader::{Reader, get};
+use super::reader::Reader;
 use super::server::{is_safe, is_this_machine};
-use super::sources::{DEFAULT_TABLE, set};
 use crate::domain::name::named_enum;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
@@ -71,8 +69,6 @@ pub struct Api {
     pub provider: &'static Provider,
     /// The API key; never empty after validation.
     pub key: Secret,
-    /// The session token of a temporary key.
-    pub session: Option<Secret>,
     /// The base URL. By default the provider's own.
     pub url: String,
     /// The values of the provider's own options and of `mail.region`, by path.
@@ -222,30 +218,9 @@ impl Mail {
     }
 }
 
-/// Sets options from the environment variables that the provider's own tools read. A group of
-/// options is set only if none of them is set here, so that a key is never combined with another
-/// key's token.
-pub(super) fn borrow(merged: &mut Table, environment: &[(String, String)]) {
-    let provider = get(merged, "mail.provider").and_then(|name| Provider::named(name.as_str()?));
-    for group in provider.map_or(&[][..], |provider| provider.environment) {
-        let is_set = |option: &str| get(merged, option) != get(&DEFAULT_TABLE, option);
-        let mut options = group.iter().map(|(_, option)| *option);
-        if options.any(|option| is_set(option) || is_set(&format!("{option}_file"))) {
-            continue;
-        }
-        for (variable, option) in *group {
-            let given = environment.iter().find(|(name, _)| name == variable);
-            if let Some((_, text)) = given.filter(|(_, text)| !text.is_empty()) {
-                set(merged, option, text);
-            }
-        }
-    }
-}
-
 /// Reads all options, including those that the provider does not use, to report invalid values.
 fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     let key = r.secret("mail.key", "mail.key_file");
-    let session = r.secret("mail.session_token", "mail.session_token_file");
     let wanted = "an address that begins with https://, or with http:// and a host of this machine";
     let url = r.optional_with("mail.url", wanted, |text| {
         let is_safe = is_safe(&Url::parse(text).ok()?);
@@ -285,7 +260,6 @@ fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     Transport::Api(Api {
         provider,
         key: Secret::new(key.unwrap_or_default()),
-        session: session.map(Secret::new),
         url: url.unwrap_or(usual),
         options,
     })

@@ -360,7 +360,6 @@ fn a_badly_saved_key_file_is_rejected_with_its_option() {
         "tokens.secret",
         "mail.key",
         "mail.smtp_password",
-        "mail.session_token",
         "hooks.mailgun_key",
     ] {
         let problems = |content: &str| {

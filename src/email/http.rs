@@ -30,8 +30,6 @@ pub struct Account {
     pub url: String,
     /// The API key.
     pub key: Secret,
-    /// The session token that belongs to a temporary key.
-    pub session: Option<Secret>,
     /// The values of the provider's own options, by path, and of `mail.region`.
     pub options: BTreeMap<&'static str, String>,
     /// Returns the time for signatures.

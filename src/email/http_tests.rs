@@ -35,7 +35,6 @@ pub(crate) fn account() -> Account {
     Account {
         url: "http://127.0.0.1:9".into(),
         key: Secret::new("key-1"),
-        session: None,
         options: BTreeMap::new(),
         now: || DateTime::UNIX_EPOCH,
         timeout: Duration::from_secs(5),

@@ -46,18 +46,11 @@ impl Proof {
     }
 
     fn of(name: HeaderName, value: &str) -> Result<Self, String> {
-        let value = secret("mail.key", value)?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| "mail.key holds a character that no key has".to_owned())?;
+        value.set_sensitive(true);
         Ok(Self { name, value })
     }
-}
-
-/// Returns the value of an option as a header that is not logged. Fails if it contains a character
-/// that no header has.
-fn secret(option: &str, text: &str) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| format!("{option} holds a character that no key has"))?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 impl Sign for Proof {
@@ -70,7 +63,6 @@ impl Sign for Proof {
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: &str = "x-amz-date";
-const SESSION: &str = "x-amz-security-token";
 
 /// An access key, and the service that it is used for.
 ///
@@ -82,18 +74,11 @@ pub(super) struct Aws {
     pub id: String,
     /// The secret of the access key.
     pub secret: Secret,
-    /// The session token of a temporary key.
-    pub session: Option<HeaderValue>,
     pub region: String,
     pub service: &'static str,
 }
 
 impl Aws {
-    /// Returns a session token as a header value.
-    pub(super) fn session(token: &Secret) -> Result<HeaderValue, String> {
-        secret("mail.session_token", token.expose())
-    }
-
     /// Returns the signature of the string to sign, in hexadecimal digits. `day` is `YYYYMMDD`.
     fn signature(&self, day: &str, text: &str) -> String {
         let mut key = format!("AWS4{}", self.secret.expose()).into_bytes();
@@ -120,10 +105,6 @@ impl Sign for Aws {
         let host = &request.url()[Position::BeforeHost..Position::AfterPort];
         signed.push(("host", host.to_owned()));
         signed.push((DATE, time.clone()));
-        if let Some(session) = &self.session {
-            let token = String::from_utf8_lossy(session.as_bytes());
-            signed.push((SESSION, token.into_owned()));
-        }
         let names: Vec<&str> = signed.iter().map(|(name, _)| *name).collect();
         let names = names.join(";");
         // The empty line is the query.
@@ -144,9 +125,6 @@ impl Sign for Aws {
         // All parts are ASCII; the configuration has validated the key id.
         let value = |text: &str| HeaderValue::from_str(text).expect("it is printable ASCII");
         headers.insert(HeaderName::from_static(DATE), value(&time));
-        if let Some(session) = &self.session {
-            headers.insert(HeaderName::from_static(SESSION), session.clone());
-        }
         headers.insert(AUTHORIZATION, value(&proof));
     }
 }

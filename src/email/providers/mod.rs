@@ -31,7 +31,6 @@ pub static PROVIDERS: &[Provider] = &[
                 "is needed with Mailgun: the domain mails leave from, as it is named there",
             ),
         }],
-        environment: &[],
         regions: Regions::Each(&[
             ("us", "https://api.mailgun.net"),
             ("eu", "https://api.eu.mailgun.net"),
@@ -49,7 +48,6 @@ pub static PROVIDERS: &[Provider] = &[
         name: "sendgrid",
         title: "SendGrid",
         options: &[],
-        environment: &[],
         regions: Regions::Each(&[
             ("us", "https://api.sendgrid.com"),
             ("eu", "https://api.eu.sendgrid.com"),
@@ -71,7 +69,6 @@ pub static PROVIDERS: &[Provider] = &[
             parse: postmark::stream,
             unset: Unset::Means("broadcast"),
         }],
-        environment: &[],
         regions: Regions::One("https://api.postmarkapp.com"),
         calls_per_second: 10,
         tags: 1,
@@ -85,7 +82,6 @@ pub static PROVIDERS: &[Provider] = &[
         name: "resend",
         title: "Resend",
         options: &[],
-        environment: &[],
         regions: Regions::One("https://api.resend.com"),
         calls_per_second: 2,
         tags: 8,
@@ -114,15 +110,6 @@ pub static PROVIDERS: &[Provider] = &[
                 unset: Unset::Means(""),
             },
         ],
-        environment: &[
-            &[
-                ("AWS_ACCESS_KEY_ID", ses::KEY_ID),
-                ("AWS_SECRET_ACCESS_KEY", "mail.key"),
-                ("AWS_SESSION_TOKEN", "mail.session_token"),
-            ],
-            &[("AWS_REGION", "mail.region")],
-            &[("AWS_DEFAULT_REGION", "mail.region")],
-        ],
         regions: Regions::Named("a region of AWS such as eu-west-1", ses::url),
         calls_per_second: 14,
         tags: 8,
@@ -143,9 +130,6 @@ pub struct Provider {
     pub title: &'static str,
     /// The options of `[mail]` that only this provider has.
     pub options: &'static [MailOption],
-    /// Environment variables that the provider's own tools read, with the options that they set. A
-    /// group is used only if none of its options is set.
-    pub environment: &'static [&'static [(&'static str, &'static str)]],
     /// The base URLs of the API.
     pub regions: Regions,
     /// The calls per second that it accepts from every account, at least 1. See docs/operations.md.
@@ -218,12 +202,6 @@ impl Provider {
     /// Returns the provider with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name == name)
-    }
-
-    /// Returns whether any provider's tools read this environment variable.
-    pub fn reads(variable: &str) -> bool {
-        let groups = PROVIDERS.iter().flat_map(|provider| provider.environment);
-        groups.copied().flatten().any(|(name, _)| *name == variable)
     }
 
     /// Returns all names as a list for readers. `and` precedes the last.

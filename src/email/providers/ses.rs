@@ -69,13 +69,11 @@ pub(super) struct Ses {
 }
 
 impl Ses {
-    /// Creates a mailer. Fails if the session token cannot be a header value, the sender's address
-    /// is invalid, or this machine has no root certificates.
+    /// Creates a mailer. Fails if the sender's address is invalid, or this machine has no root certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let signer = Aws {
             id: account.option(KEY_ID),
             secret: account.key.clone(),
-            session: account.session.as_ref().map(Aws::session).transpose()?,
             region: account.option("mail.region"),
             service: "ses",
         };

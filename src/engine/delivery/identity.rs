@@ -256,7 +256,6 @@ pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
         Transport::Api(api) => (api.provider.mailer)(Account {
             url: api.url.clone(),
             key: api.key.clone(),
-            session: api.session.clone(),
             options: api.options.clone(),
             now: || SystemClock.now(),
             timeout,

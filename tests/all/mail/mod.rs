@@ -46,7 +46,6 @@ pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer>
     let account = Account {
         url: url.to_owned(),
         key: Secret::new("key-1"),
-        session: None,
         options: BTreeMap::from([
             ("mail.domain", "mg.art.example".into()),
             ("mail.stream", "broadcast".into()),
