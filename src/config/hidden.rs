@@ -139,7 +139,7 @@ mod tests {
             "server.link_secret",
             "mail.smtp_user",
             "hooks.sendgrid_public_key",
-            "tokens.keys.1.secret",
+            "tokens.keys.a.secret",
             "brands.acme.mail.key",
         ] {
             assert_eq!(shown(option, "hunter2"), "(hidden)", "{option}");

@@ -395,7 +395,7 @@ impl<'a> Reader<'a> {
             return Vec::new();
         };
         let Some(table) = value.as_table() else {
-            self.problem(option, "is not a table of tables");
+            self.problem(option, format!("is not a table of tables [{option}.NAME]"));
             self.read.insert(option.to_owned());
             return Vec::new();
         };
@@ -416,37 +416,14 @@ impl<'a> Reader<'a> {
         }
         all
     }
-
-    /// Reads the tables of an array, in the order of the file; `read` receives each path, such as
-    /// `tokens.keys.1`.
-    pub fn each_of_list<T>(
-        &mut self,
-        option: &str,
-        mut read: impl FnMut(&mut Self, &str) -> Option<T>,
-    ) -> Vec<T> {
-        let tables = match get(self.table, option) {
-            None => return Vec::new(),
-            Some(Value::Array(values)) if values.iter().all(Value::is_table) => values.len(),
-            Some(other) => {
-                self.read.insert(option.to_owned());
-                let what = format!("is of type {} and no list of tables", other.type_str());
-                self.problem(option, format!("{what}; write [[{option}]] above each"));
-                return Vec::new();
-            }
-        };
-        let paths = (1..=tables).map(|number| format!("{option}.{number}"));
-        paths.filter_map(|path| read(self, &path)).collect()
-    }
 }
 
-/// Returns the value at a path. A part of a path is the name of a field, or a number in a list,
-/// counting from 1.
+/// Returns the value at a path.
 pub(super) fn get<'a>(table: &'a Table, option: &str) -> Option<&'a Value> {
     let mut parts = option.split('.');
     let first = table.get(parts.next()?)?;
-    parts.try_fold(first, |value, part| match value {
-        Value::Array(values) => values.get(part.parse::<usize>().ok()?.checked_sub(1)?),
-        value => value.as_table()?.get(&part.replace(DOT, ".")),
+    parts.try_fold(first, |value, part| {
+        value.as_table()?.get(&part.replace(DOT, "."))
     })
 }
 
@@ -476,14 +453,6 @@ fn collect_unread(table: &Table, prefix: &str, read: &BTreeSet<String>, unknown:
         match value {
             _ if read.contains(&path) => {}
             Value::Table(inner) => collect_unread(inner, &format!("{path}."), read, unknown),
-            Value::Array(values) if values.iter().any(Value::is_table) => {
-                for (number, value) in (1..).zip(values) {
-                    let inner = value.as_table().into_iter();
-                    inner.for_each(|inner| {
-                        collect_unread(inner, &format!("{path}.{number}."), read, unknown)
-                    });
-                }
-            }
             _ => unknown.push(path.replace(DOT, ".")),
         }
     }

@@ -183,45 +183,43 @@ impl Tokens {
             id: "default".to_owned(),
             material,
         });
-        let listed = r.each_of_list("tokens.keys", token_key);
-        let keys: Vec<TokenKey> = alone.into_iter().chain(listed).collect();
-        for (index, key) in keys.iter().enumerate() {
-            if keys[..index].iter().any(|other| other.id == key.id) {
-                let what = format!("has two keys of the id {:?}; give each its own", key.id);
-                r.problem("tokens.keys", what);
-            }
+        let listed = r.each("tokens.keys", |r, id: &String, path| {
+            let (id, material) = (id.clone(), token_key(r, path)?);
+            Some(TokenKey { id, material })
+        });
+        let listed: Vec<TokenKey> = listed.into_iter().filter_map(|(_, key)| key).collect();
+        if alone.is_some() && listed.iter().any(|key| key.id == "default") {
+            let what = "has the id of the key tokens.secret; give it another";
+            r.problem("tokens.keys.default", what);
         }
+        let keys = alone.into_iter().chain(listed).collect();
         let audience = r.string("tokens.audience");
         Self { audience, keys }
     }
 }
 
 /// Reads a key: either a secret (HS256), or the file of a public key (EdDSA).
-fn token_key(r: &mut Reader<'_>, path: &str) -> Option<TokenKey> {
+fn token_key(r: &mut Reader<'_>, path: &str) -> Option<Material> {
     let option = |name: &str| format!("{path}.{name}");
     let (secret_option, public_option) = (option("secret"), option("public_key_file"));
-    let id = r.string(&option("id"));
     let secret = token_secret(r, path);
-    let material = match (secret, r.optional(&public_option)) {
-        (Some(secret), None) => secret,
-        (None, Some(file)) => Material::EdDsa(public_key(r, &public_option, &file)?),
+    match (secret, r.optional(&public_option)) {
+        (Some(secret), None) => return Some(secret),
+        (None, Some(file)) => {
+            return public_key(r, &public_option, &file).map(Material::EdDsa);
+        }
         (Some(_), Some(_)) => {
             let what = format!("cannot be set together with {secret_option}");
             r.problem(&public_option, what);
-            return None;
         }
         // A secret that was rejected is not missing.
-        (None, None) if r.is_wrong(&secret_option) => return None,
-        (None, None) if r.is_wrong(&option("secret_file")) => return None,
+        (None, None) if r.is_wrong(&secret_option) || r.is_wrong(&option("secret_file")) => {}
         (None, None) => {
-            r.problem(
-                &secret_option,
-                "is missing; set it, secret_file or public_key_file",
-            );
-            return None;
+            let what = "is missing; set it, secret_file or public_key_file";
+            r.problem(&secret_option, what);
         }
-    };
-    Some(TokenKey { id, material })
+    }
+    None
 }
 
 fn token_secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {

@@ -17,8 +17,8 @@ fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
     std::fs::write(folder.path().join("new.pem"), PEM).unwrap();
     std::fs::write(folder.path().join("alone"), format!("{SECRET}-alone\n")).unwrap();
     let text = format!(
-        "[tokens]\nsecret_file = \"alone\"\n[[tokens.keys]]\nid = \"old\"\nsecret = \"{SECRET}\"\n\
-         [[tokens.keys]]\nid = \"new\"\npublic_key_file = \"new.pem\"\n"
+        "[tokens]\nsecret_file = \"alone\"\n[tokens.keys.old]\nsecret = \"{SECRET}\"\n\
+         [tokens.keys.new]\npublic_key_file = \"new.pem\"\n"
     );
     std::fs::write(&file, text).unwrap();
 
@@ -47,40 +47,40 @@ fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
 }
 
 #[test]
-fn a_problem_of_a_key_is_reported_with_its_index() {
+fn a_problem_of_a_key_is_reported_with_its_id() {
     let problems = |keys: &str| Config::parse(keys).unwrap_err().to_string();
-    let key = |options: &str| format!("[[tokens.keys]]\nid = \"a\"\n{options}\n");
+    let key = |options: &str| format!("[tokens.keys.a]\n{options}\n");
     let sound = format!("secret = \"{SECRET}\"");
 
     for (text, expected) in [
-        (key(""), "tokens.keys.1.secret: is missing"),
+        (key(""), "tokens.keys.a.secret: is missing"),
         (
             key("algorithm = \"HS256\""),
-            "tokens.keys.1.algorithm: is not an option",
+            "tokens.keys.a.algorithm: is not an option",
         ),
         (
             key("secret = \"short\""),
-            "tokens.keys.1.secret: is shorter than 32",
+            "tokens.keys.a.secret: is shorter than 32",
         ),
         (
             key(&format!("{sound}\npublic_key_file = \"x\"")),
-            "tokens.keys.1.public_key_file: cannot be set together with",
+            "tokens.keys.a.public_key_file: cannot be set together with",
         ),
         (
             key("public_key_file = \"/none\""),
-            "tokens.keys.1.public_key_file: /none cannot be read",
+            "tokens.keys.a.public_key_file: /none cannot be read",
         ),
         (
             key(&format!("{sound}\ncolor = \"red\"")),
-            "tokens.keys.1.color: is not an option",
+            "tokens.keys.a.color: is not an option",
         ),
         (
-            key(&sound).repeat(2),
-            "tokens.keys: has two keys of the id \"a\"",
+            format!("[tokens]\n{sound}\n[tokens.keys.default]\n{sound}"),
+            "tokens.keys.default: has the id of the key tokens.secret",
         ),
         (
             "[tokens]\nkeys = [1]".into(),
-            "tokens.keys: is of type array and no list of tables",
+            "tokens.keys: is not a table of tables [tokens.keys.NAME]",
         ),
         (
             "[tokens]\nsecret = \"short\"".into(),

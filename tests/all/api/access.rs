@@ -31,7 +31,7 @@ const SECRET: &str = "a-secret-that-only-these-tests-have";
 /// Creates a town with a key for tokens. `more` is added to its configuration.
 pub(super) async fn town(fresh: &Fresh, more: &str) -> Town {
     let config = format!(
-        "server.listen = \"127.0.0.1:0\"\n{more}\n[[tokens.keys]]\nid = \"one\"\nsecret = \"{SECRET}\"\n"
+        "server.listen = \"127.0.0.1:0\"\n{more}\n[tokens.keys.one]\nsecret = \"{SECRET}\"\n"
     );
     Town::found(fresh, true, &config).await
 }

@@ -29,8 +29,7 @@ const TYPES: &str = r#"
 [types.Comment]
 route = "batch"
 window = "5m"
-[[tokens.keys]]
-id = "one"
+[tokens.keys.one]
 secret = "a-secret-that-only-these-tests-have"
 "#;
 
