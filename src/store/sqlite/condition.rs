@@ -72,8 +72,6 @@ impl Retention for Sqlite {
                 let sets = &["details", "audiences", "fanouts"][..];
                 (sets, "id", "id < ?1 AND state = 'done' ORDER BY id")
             }
-            // SQLite writes an event and its audience in one transaction, so there are no
-            // leftovers.
         };
         let before: Sql = match what {
             Forgettable::Retractions | Forgettable::Events => {
