@@ -221,7 +221,7 @@ fn each_provider_has_its_own_default_rate() {
 
 #[test]
 fn every_provider_option_is_documented_with_its_default() {
-    let defaults: Table = DEFAULTS.parse().unwrap();
+    let defaults: toml::Table = DEFAULTS.parse().unwrap();
     let default = |path: &str| {
         let (section, name) = path.split_once('.').unwrap();
         let value = defaults[section].get(name).and_then(|value| value.as_str());

@@ -63,7 +63,7 @@ const DOT: &str = "\u{2}";
 
 /// A reader of one table. For an invalid value it adds a problem and returns the default or another
 /// placeholder, which never leaves [`super::Config::check`].
-pub struct Reader<'a> {
+pub(super) struct Reader<'a> {
     table: &'a Table,
     defaults: &'a Table,
     /// The options that were read.
@@ -73,11 +73,11 @@ pub struct Reader<'a> {
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
     /// Files with nothing but a secret.
-    pub secret_files: Vec<PathBuf>,
+    pub(super) secret_files: Vec<PathBuf>,
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(table: &'a Table, defaults: &'a Table, problems: Vec<Problem>) -> Self {
+    pub(super) fn new(table: &'a Table, defaults: &'a Table, problems: Vec<Problem>) -> Self {
         Self {
             table,
             defaults,
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds a problem of an option.
-    pub fn problem(&mut self, option: &str, what: impl Into<String>) {
+    pub(super) fn problem(&mut self, option: &str, what: impl Into<String>) {
         self.problems.push(Problem {
             option: option.replace(DOT, "."),
             what: what.into(),
@@ -98,13 +98,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns whether this option has a problem, so that consequences are not reported as well.
-    pub fn is_wrong(&self, option: &str) -> bool {
+    pub(super) fn is_wrong(&self, option: &str) -> bool {
         let option = option.replace(DOT, ".");
         self.problems.iter().any(|known| known.option == option)
     }
 
     /// Adds a warning for a valid setting that is probably a mistake.
-    pub fn warn(&mut self, option: &str, what: impl Into<String>, advice: impl Into<String>) {
+    pub(super) fn warn(
+        &mut self,
+        option: &str,
+        what: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
         self.warnings.push(Warning {
             option: option.replace(DOT, "."),
             what: what.into(),
@@ -113,7 +118,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the warnings, or all problems including unknown options.
-    pub fn finish(mut self) -> Result<Vec<Warning>, Problems> {
+    pub(super) fn finish(mut self) -> Result<Vec<Warning>, Problems> {
         let mut unknown = Vec::new();
         collect_unread(self.table, "", &self.read, &mut unknown);
         let known = self.read.union(&self.optional);
@@ -132,19 +137,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the value of an option, and marks it as read.
-    pub fn value(&mut self, option: &str) -> Option<&'a Value> {
+    pub(super) fn value(&mut self, option: &str) -> Option<&'a Value> {
         self.read.insert(option.to_owned());
         get(self.table, option)
     }
 
     /// Returns whether the option is set.
-    pub fn is_set(&mut self, option: &str) -> bool {
+    pub(super) fn is_set(&mut self, option: &str) -> bool {
         self.optional.insert(option.to_owned());
         get(self.table, option).is_some()
     }
 
     /// Reads an option if it is set.
-    pub fn if_set<T>(
+    pub(super) fn if_set<T>(
         &mut self,
         option: &str,
         read: impl FnOnce(&mut Self, &str) -> T,
@@ -172,7 +177,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads text that must not be empty.
-    pub fn string(&mut self, option: &str) -> String {
+    pub(super) fn string(&mut self, option: &str) -> String {
         let text = self.text(option);
         if text.as_deref() == Some("") {
             self.problem(option, "must not be empty");
@@ -181,13 +186,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads text; `None` if it is empty.
-    pub fn optional(&mut self, option: &str) -> Option<String> {
+    pub(super) fn optional(&mut self, option: &str) -> Option<String> {
         self.text(option).filter(|text| !text.is_empty())
     }
 
     /// Parses text; an invalid one is a problem and counts as the default. `wanted` describes valid
     /// values.
-    pub fn parse_with<T>(
+    pub(super) fn parse_with<T>(
         &mut self,
         option: &str,
         wanted: &str,
@@ -206,12 +211,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Parses text as [`Self::parse_with`] does, by the type's own rule.
-    pub fn parse<T: FromStr>(&mut self, option: &str, wanted: &str) -> T {
+    pub(super) fn parse<T: FromStr>(&mut self, option: &str, wanted: &str) -> T {
         self.parse_with(option, wanted, |text| text.parse().ok())
     }
 
     /// Parses text; `None` if it is empty, or invalid, which is a problem.
-    pub fn optional_with<T>(
+    pub(super) fn optional_with<T>(
         &mut self,
         option: &str,
         wanted: &str,
@@ -222,7 +227,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Parses text as [`Self::optional_with`] does, by the type's own rule.
-    pub fn optional_parse<T: FromStr>(&mut self, option: &str, wanted: &str) -> Option<T> {
+    pub(super) fn optional_parse<T: FromStr>(&mut self, option: &str, wanted: &str) -> Option<T> {
         self.optional_with(option, wanted, |text| text.parse().ok())
     }
 
@@ -241,7 +246,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a boolean. Environment variables supply it as text.
-    pub fn flag(&mut self, option: &str) -> bool {
+    pub(super) fn flag(&mut self, option: &str) -> bool {
         match self.value(option) {
             Some(Value::Boolean(flag)) => *flag,
             Some(Value::String(text)) if text == "true" => true,
@@ -254,7 +259,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a whole number in a range of numbers that `T` can hold.
-    pub fn number<T: TryFrom<i64>>(&mut self, option: &str, range: RangeInclusive<i64>) -> T {
+    pub(super) fn number<T: TryFrom<i64>>(
+        &mut self,
+        option: &str,
+        range: RangeInclusive<i64>,
+    ) -> T {
         let value = self.value(option);
         let given = value.and_then(Value::as_integer);
         let given = given.filter(|number| range.contains(number));
@@ -274,7 +283,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a duration in a range.
-    pub fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
+    pub(super) fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
         let given = self.value(option);
         let text = given.and_then(Value::as_str).unwrap_or_default();
         time::duration_within(text, &range).unwrap_or_else(|why| {
@@ -286,7 +295,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an optional `http` or `https` URL.
-    pub fn link(&mut self, option: &str) -> Option<String> {
+    pub(super) fn link(&mut self, option: &str) -> Option<String> {
         let wanted = "a web address: https:// or http://, a host, no user or password";
         self.optional_with(option, wanted, |text| {
             check_link(text).is_ok().then(|| text.to_owned())
@@ -294,7 +303,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an email address. The problem of an invalid one does not show it in full.
-    pub fn address(&mut self, option: &str) -> Option<Address> {
+    pub(super) fn address(&mut self, option: &str) -> Option<Address> {
         let address = Address::new(self.optional(option)?);
         address
             .map_err(|error| self.problem(option, error.to_string()))
@@ -302,7 +311,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a secret from an option, or from the file that another option names.
-    pub fn secret(&mut self, option: &str, file_option: &str) -> Option<String> {
+    pub(super) fn secret(&mut self, option: &str, file_option: &str) -> Option<String> {
         let given = self.optional(option);
         let file = self.optional(file_option);
         let (secret, option) = match (given, file) {
@@ -324,7 +333,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a secret of any number of lines from the file that an option names; `None` if there is
     /// no file.
-    pub fn secret_file(&mut self, file_option: &str) -> Option<String> {
+    pub(super) fn secret_file(&mut self, file_option: &str) -> Option<String> {
         let file = self.optional(file_option)?;
         let text = self.key_file(file_option, &file)?;
         self.secret_files.push(file.into());
@@ -333,7 +342,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a key file without surrounding white space. A byte order mark is rejected, because the
     /// other side would not have it in its key.
-    pub fn key_file(&mut self, option: &str, file: &str) -> Option<String> {
+    pub(super) fn key_file(&mut self, option: &str, file: &str) -> Option<String> {
         let what = match std::fs::read_to_string(file) {
             Ok(text) => match text.trim() {
                 "" => format!("{file} is empty"),
@@ -349,7 +358,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a list of texts, or one text with commas as the environment supplies it.
-    pub fn list(&mut self, option: &str) -> Vec<String> {
+    pub(super) fn list(&mut self, option: &str) -> Vec<String> {
         match self.value(option) {
             None => Vec::new(),
             Some(Value::String(text)) => {
@@ -369,7 +378,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a table without interpreting it.
-    pub fn table(&mut self, option: &str) -> Table {
+    pub(super) fn table(&mut self, option: &str) -> Table {
         match self.value(option) {
             None => Table::new(),
             Some(Value::Table(table)) => table.clone(),
@@ -382,7 +391,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the tables inside a table, in the order of the file; `read` receives each name and
     /// path.
-    pub fn each<N, T>(
+    pub(super) fn each<N, T>(
         &mut self,
         option: &str,
         mut read: impl FnMut(&mut Self, &N, &str) -> T,

@@ -10,7 +10,7 @@ use crate::store::record::{read_bson, write_bson};
 
 /// Writes and reads a fan-out.
 fn round_trip(fanout: &Fanout) -> Fanout {
-    let document = write_bson("testing", &FanoutRecord::whole(fanout, 0)).unwrap();
+    let document = write_bson("testing", &FanoutRecord::whole(fanout)).unwrap();
     read_bson::<FanoutRecord>(&document).unwrap().0
 }
 
@@ -30,7 +30,7 @@ fn a_fan_out_round_trips() {
         let id = Id::at(at, [1; 8]);
         let new = Fanout::new(id, None, EventType::stored("T"), objects, audience).unwrap();
         assert_eq!(round_trip(&new), new);
-        let document = write_bson("testing", &FanoutRecord::whole(&new, 0)).unwrap();
+        let document = write_bson("testing", &FanoutRecord::whole(&new)).unwrap();
         let document = Document::try_from(document).unwrap();
         assert!(!document.contains_key("batch_key"));
         let new = new.with_batch_key("$a.b".parse().ok());
@@ -100,7 +100,7 @@ fn the_stored_form_of_a_fan_out_is_unchanged() {
     };
     let fanout = leased_fanout(near.except([UserId::stored("$alice")]));
     let fanout = fanout.with_details(said).unwrap();
-    let document = write_bson("testing", &FanoutRecord::whole(&fanout, 0)).unwrap();
+    let document = write_bson("testing", &FanoutRecord::whole(&fanout)).unwrap();
     let document = Document::try_from(document).unwrap();
     let date = bson::DateTime::from_millis(1_398_124_800_000);
     let counts = doc! {"people": 3_i64, "pushed": 2_i64, "capped": 1_i64};
@@ -130,25 +130,21 @@ fn the_stored_form_of_a_fan_out_is_unchanged() {
 
 #[test]
 fn the_stored_form_of_an_audience_is_unchanged() {
-    let audience = |audience: Audience, parts: usize| {
-        let record = FanoutRecord::whole(&leased_fanout(audience), parts);
+    let audience = |audience: Audience| {
+        let record = FanoutRecord::whole(&leased_fanout(audience));
         let document = Document::try_from(write_bson("testing", &record).unwrap()).unwrap();
         document.get_document("audience").unwrap().clone()
     };
-    let users = || Audience::users([UserId::stored("$a"), UserId::stored("b")]).unwrap();
+    let users = Audience::users([UserId::stored("$a"), UserId::stored("b")]).unwrap();
     let followers = Audience::followers_of([FollowKey::stored("artist:558")]).unwrap();
-    assert_eq!(audience(users(), 0), doc! {"users": ["$a", "b"]});
-    assert_eq!(audience(users(), 2), doc! {"parts": 2});
-    assert_eq!(
-        audience(followers, 0),
-        doc! {"followers_of": ["artist:558"]}
-    );
+    assert_eq!(audience(users), doc! {"users": ["$a", "b"]});
+    assert_eq!(audience(followers), doc! {"followers_of": ["artist:558"]});
 }
 
 #[test]
 fn an_invalid_field_is_reported_by_name() {
     let users = Audience::users([UserId::stored("b")]).unwrap();
-    let document = write_bson("testing", &FanoutRecord::whole(&leased_fanout(users), 0)).unwrap();
+    let document = write_bson("testing", &FanoutRecord::whole(&leased_fanout(users))).unwrap();
     let mut document = Document::try_from(document).unwrap();
     let error = |document: &Document| {
         let raw = RawDocumentBuf::try_from(document).unwrap();

@@ -50,11 +50,6 @@ impl Faulty {
         self.fail_point(doc! {"times": times}.into(), fault).await;
     }
 
-    /// The full name of a collection, for fail points.
-    pub fn namespace(&self, collection: &str) -> String {
-        format!("{}.{collection}", self.name)
-    }
-
     /// Delays the next command of this name. The returned future waits until the command has
     /// arrived.
     pub async fn holds_back(
