@@ -54,6 +54,7 @@ both_ways! {
     work_in_progress_continues_in_the_new_store
     a_store_that_is_not_empty_is_refused_and_nothing_changes
     there_and_back_everything_is_the_same
+    an_export_with_a_former_file_name_is_imported
     a_damaged_file_is_refused_and_nothing_changes
     a_store_that_was_closed_opens_again
 }
@@ -302,6 +303,28 @@ async fn there_and_back_everything_is_the_same(source: Fresh, target: Fresh) {
 
     assert_eq!(source.lines().await, lines);
     assert_eq!(source.whole().mark().await.unwrap(), None);
+}
+
+/// Earlier versions named the file of the webhook receipts `sightings`.
+async fn an_export_with_a_former_file_name_is_imported(source: Fresh, target: Fresh) {
+    let receipt = [("key".to_owned(), "mark".to_owned())];
+    source
+        .record_receipts(&receipt, saturday(), monday(0))
+        .await;
+    let folder = exported(&source).await;
+    std::fs::rename(
+        file(&folder, "webhook_receipts"),
+        file(&folder, "sightings"),
+    )
+    .unwrap();
+    let manifest = folder.path().join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("webhook_receipts", "sightings")).unwrap();
+
+    assert!(imported(&target, folder.path()).await.same);
+
+    let found = target.find_receipts(&["key".to_owned()], saturday()).await;
+    assert_eq!(found, [Some("mark".to_owned())]);
 }
 
 async fn a_damaged_file_is_refused_and_nothing_changes(source: Fresh, target: Fresh) {
