@@ -198,8 +198,8 @@ contract! {
         ///
         /// [`Error::Conflict`](super::Error::Conflict) names a stored document that differs, unless
         /// its entries can be appended ([`Meeting::Append`]).
-        /// [`Error::Pending`](super::Error::Pending) if a marker would cover pending events and
-        /// exported entries have no ids.
+        /// [`Error::Pending`](super::Error::Pending) if an exported marker would cover pending
+        /// events.
         fn import(into: Import, lines: &[String]) -> ()
             as match into {
                 Import::Day(..) => "restore_day",

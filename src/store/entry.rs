@@ -1,10 +1,11 @@
 //! Reads the entries of stacks, as tidings, its earlier versions and other programs write them.
 //!
 //! An entry that is neither an event nor a marker still takes up its position. One bad entry must
-//! not stop the digests of other users.
+//! not stop the digests of other users. Each kind of entry is written by exactly one function,
+//! because `$addToSet` treats `{t, o, i}` and `{i, o, t}` as different entries.
 
-use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
-use bson::{Bson, Document};
+use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::{Bson, Document, RawBson, oid, rawdoc};
 
 use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
 
@@ -88,14 +89,39 @@ fn ids(array: &RawArray) -> Result<Option<Vec<Id>>> {
     Ok(Some(ids))
 }
 
+/// Returns a number of entries, in the smallest type that holds it.
+fn count(n: usize) -> RawBson {
+    i32::try_from(n).map_or(RawBson::Int64(n as i64), RawBson::Int32)
+}
+
+pub(super) fn object_id(id: Id) -> oid::ObjectId {
+    oid::ObjectId::from_bytes(id.bytes())
+}
+
+/// Returns `{t, o, i}`, the only form of events that tidings writes.
+pub(super) fn event_document(event: &Event) -> RawDocumentBuf {
+    let mut document = rawdoc! {"t": event.t.as_str(), "o": event.o.as_str()};
+    if let Some(i) = event.i {
+        document.append(cstr!("i"), object_id(i));
+    }
+    document
+}
+
+/// Returns `{flushed, n}`, the only form of these markers that tidings writes.
+pub(super) fn flushed_document(id: Id, n: u32) -> RawDocumentBuf {
+    rawdoc! {"flushed": object_id(id), "n": count(n as usize)}
+}
+
+/// Returns `{mailed, i}`.
+pub(super) fn mailed_document(mailed: &Mailed) -> RawDocumentBuf {
+    let fanouts = mailed.fanouts.iter().map(|id| object_id(*id));
+    rawdoc! {"mailed": object_id(mailed.id), "i": RawArrayBuf::from_iter(fanouts)}
+}
+
 /// Returns a marker `{flushed, n}` with this number of covered entries. `None` if a field of it
 /// cannot be read.
 pub(super) fn with_coverage(marker: &RawDocument, covers: usize) -> Option<RawDocumentBuf> {
     let mut fields = Document::try_from(marker).ok()?;
-    let n = match i32::try_from(covers) {
-        Ok(n) => Bson::Int32(n),
-        Err(_) => Bson::Int64(covers as i64),
-    };
-    fields.insert("n", n);
+    fields.insert("n", Bson::try_from(count(covers)).ok()?);
     RawDocumentBuf::try_from(&fields).ok()
 }

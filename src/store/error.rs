@@ -32,10 +32,10 @@ pub enum Error {
         /// The existing record, such as a document of a day.
         what: String,
     },
-    /// The stack holds pending events of another writer, and exported entries have no ids.
+    /// The stack holds pending events of another writer, which an exported marker would cover.
     #[error(
-        "the stack of {user} on {day} has pending events, and exported entries without ids; restore \
-         {day} again after their next digest, or after `tidings flush {user}`"
+        "the stack of {user} on {day} has pending events, which exported markers would cover; \
+         restore {day} again after their next digest, or after `tidings flush {user}`"
     )]
     Pending {
         /// Owner of the stack.

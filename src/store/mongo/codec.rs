@@ -1,38 +1,14 @@
-//! Writes and reads the elements of stacks as raw BSON, without a tree in between.
+//! Reads the documents of stacks as raw BSON, without a tree in between.
 //!
-//! `$addToSet` treats `{t, o, i}` and `{i, o, t}` as different entries, so each kind of entry is
-//! written by exactly one function. Every element of `events` becomes exactly one [`Entry`],
-//! because positions count all elements.
+//! Every element of `events` becomes exactly one [`Entry`], because positions count all elements.
 
-use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, cstr};
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::spec::ElementType;
-use bson::{RawDocumentBuf, rawdoc};
 
-use super::object_id;
-use crate::domain::{Defect, Entry, Event, Form, Id, Mailed, Stack, StackId, UserId};
+use crate::domain::{Defect, Entry, Form, Stack, StackId, UserId};
 use crate::store::entry::{Malformed, count_of, id_of, read_entry};
 
 type Result<T> = std::result::Result<T, Malformed>;
-
-/// Returns `{t, o, i}`, the only form of events that tidings writes.
-pub(super) fn event_document(event: &Event) -> RawDocumentBuf {
-    let mut document = rawdoc! {"t": event.t.as_str(), "o": event.o.as_str()};
-    if let Some(i) = event.i {
-        document.append(cstr!("i"), object_id(i));
-    }
-    document
-}
-
-/// Returns `{flushed, n}`, the only form of these markers that tidings writes.
-pub(super) fn flushed_document(id: Id, n: u32) -> RawDocumentBuf {
-    rawdoc! {"flushed": object_id(id), "n": i32::try_from(n).unwrap_or(i32::MAX)}
-}
-
-/// Returns `{mailed, i}`.
-pub(super) fn mailed_document(mailed: &Mailed) -> RawDocumentBuf {
-    let fanouts = mailed.fanouts.iter().map(|id| object_id(*id));
-    rawdoc! {"mailed": object_id(mailed.id), "i": RawArrayBuf::from_iter(fanouts)}
-}
 
 /// MongoDB's maximum document size.
 const LARGEST: usize = 16 << 20;

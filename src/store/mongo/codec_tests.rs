@@ -2,10 +2,12 @@
 //! of other programs and with corrupt bytes are readable.
 
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, doc};
+use bson::raw::RawArrayBuf;
+use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 
 use super::*;
-use crate::domain::{EventType, Marker, ObjectId};
+use crate::domain::{Event, EventType, Id, Mailed, Marker, ObjectId};
+use crate::store::entry::{event_document, flushed_document, mailed_document};
 
 fn bytes(document: &Document) -> Vec<u8> {
     bson::serialize_to_vec(document).unwrap()

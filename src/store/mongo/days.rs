@@ -15,13 +15,11 @@ use futures::stream::{BoxStream, StreamExt};
 
 use super::Mongo;
 use super::bulk::{Update, Verb};
-use super::codec::mailed_document;
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::{at_once, id_of};
+use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::domain::{Day, Entry, Mailed};
-use crate::store::days::{StoredEntry, entries_to_append};
-use crate::store::entry::{read_entry, with_coverage};
+use crate::store::days::entries_to_append;
 use crate::store::{DaySum, Days, Error, Export, Import, Meeting, Page, Result, Summing, extjson};
 
 /// Documents per chunk of an export.
@@ -180,7 +178,7 @@ impl Mongo {
             if rest != our_rest {
                 break;
             }
-            let Some(new) = entries_to_append(&before, &ours, is_expired) else {
+            let Some(new) = entries_to_append(day, &before, &ours, is_expired) else {
                 let user = name_in(document);
                 return Err(Error::Pending { user, day });
             };
@@ -318,40 +316,4 @@ fn parts(document: &RawDocument) -> Option<Parts<'_>> {
         }
     }
     Some((events?, rest))
-}
-
-impl StoredEntry for RawBson {
-    fn entry(&self) -> Entry {
-        match self {
-            Self::Document(entry) => read_entry(entry).unwrap_or(Entry::Other),
-            _ => Entry::Other,
-        }
-    }
-
-    fn covering(&self, n: usize) -> Option<Self> {
-        match self {
-            Self::Document(marker) => with_coverage(marker, n).map(Self::Document),
-            _ => None,
-        }
-    }
-
-    fn mailed(mailed: &Mailed) -> Self {
-        Self::Document(mailed_document(mailed))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(document: bson::Document) -> RawBson {
-        RawBson::Document(RawDocumentBuf::try_from(&document).unwrap())
-    }
-
-    #[test]
-    fn a_marker_for_another_place_differs_only_in_its_count() {
-        let marker = |n: Bson| entry(doc! {"flushed": true, "n": n, "x": 1});
-        assert_eq!(marker(2.into()).covering(7), Some(marker(7.into())));
-        assert_eq!(marker(2_i64.into()).covering(7), Some(marker(7.into())));
-    }
 }

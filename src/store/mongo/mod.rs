@@ -9,13 +9,13 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, Timestamp, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 use tokio::sync::OnceCell;
 
+use super::entry::object_id;
 use super::{Error, Result};
 use crate::domain::object::ModelMapping;
 use crate::domain::{Day, Id, Lease, ModelName};
@@ -234,10 +234,6 @@ impl Mongo {
 /// Converts a time to whole milliseconds.
 fn date(time: DateTime<Utc>) -> Bson {
     Bson::DateTime(bson::DateTime::from_millis(time.timestamp_millis()))
-}
-
-fn object_id(id: Id) -> Oid {
-    Oid::from_bytes(id.bytes())
 }
 
 fn oid(id: Id) -> Bson {

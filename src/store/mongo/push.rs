@@ -12,13 +12,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bson::raw::{CStr, CString, RawArrayBuf, cstr};
 use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
+use super::Mongo;
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
-use super::codec::{RawStack, event_document};
+use super::codec::RawStack;
 use super::patience::is_too_slow;
 use super::reads::{at_once, document};
 use super::windows::{MANY, TOGETHER, among};
-use super::{Mongo, object_id};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
+use crate::store::entry::{event_document, object_id};
 use crate::store::{Pushed, Pushes, Result};
 
 /// The number of stacks that are read one by one at the same time.

@@ -10,14 +10,14 @@ use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf, doc, rawdoc};
 use futures::stream::BoxStream;
 
+use super::Mongo;
 use super::bulk::{Verb, defect};
-use super::codec::{flushed_document, mailed_document};
 use super::patience::{NAMESPACE_EXISTS, is_too_slow};
 use super::push::Push;
 use super::reads::at_once;
 use super::windows::{MANY, TOGETHER, among};
-use super::{Mongo, object_id};
 use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, StackId, UserId, Window};
+use crate::store::entry::{flushed_document, mailed_document, object_id};
 use crate::store::{Error, NewMarker, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]

@@ -5,16 +5,18 @@
 //! is reported, and its day stays. A document that only MongoDB can store exactly is rejected.
 
 use async_trait::async_trait;
-use bson::{Bson, Document, RawArrayBuf, RawDocument};
+use bson::{Bson, Document, RawArray, RawArrayBuf, RawBson, RawDocument};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
+use serde_json::json;
 
 use super::statements::Statements as _;
 use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};
+use crate::store::days::entries_to_append;
 use crate::store::{
     DaySum, Days, Error, Export, Import, Meeting, Page, RawStack, Result, Summing, extjson,
 };
@@ -149,16 +151,13 @@ pub(super) fn find_row<T>(
     transaction: &Transaction<'_>,
     day: Day,
     id: &RowId,
-    look: impl FnOnce(usize, &[u8]) -> T,
+    look: impl FnOnce(usize, &str) -> T,
 ) -> Result<Option<T>> {
     let sql = format!("SELECT n, events FROM {} WHERE id = ?1", day.collection());
     transaction.first(&sql, [id], |row| {
-        let lines = entries::bytes(row.get_ref(1)?);
+        let lines = entries::lines(row.get_ref(1)?);
         let n = row.get::<_, i64>(0).map(|n| n.max(0) as usize);
-        Ok(look(
-            n.unwrap_or_else(|_| entries::lines(lines).count()),
-            lines,
-        ))
+        Ok(look(n.unwrap_or_else(|_| lines.lines().count()), &lines))
     })
 }
 
@@ -273,21 +272,12 @@ fn line(row: &Row<'_>, day: Day) -> Result<RawStack> {
 
 /// Returns the document of a row.
 fn document_line(id: &RowId, events: &str) -> String {
-    let mut line = String::with_capacity(events.len() + 64);
-    line.push_str("{\"_id\":");
-    match id {
-        RowId::Text(user) => entries::write_text(&mut line, user.as_str()),
-        RowId::ObjectId(id) => line.push_str(&format!("{{\"$oid\":\"{id}\"}}")),
-    }
-    line.push_str(",\"events\":[");
-    for (index, entry) in events.lines().enumerate() {
-        if index > 0 {
-            line.push(',');
-        }
-        line.push_str(entry);
-    }
-    line.push_str("]}");
-    line
+    let id = match id {
+        RowId::Text(user) => json!(user.as_str()),
+        RowId::ObjectId(id) => json!({ "$oid": id }),
+    };
+    let events: Vec<&str> = events.lines().collect();
+    format!("{{\"_id\":{id},\"events\":[{}]}}", events.join(","))
 }
 
 /// The columns of a document's row.
@@ -299,30 +289,52 @@ struct Stored {
 
 fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting) -> Result<()> {
     let stored = read(day, line)?;
-    let current = find_row(transaction, day, &stored.id, |_, lines| lines.to_vec())?;
+    let current = find_row(transaction, day, &stored.id, |_, lines| lines.to_owned())?;
     let Some(current) = current else {
         let count = stored.n as usize;
         return append_to_row(transaction, day, &stored.id, count, &stored.events);
     };
-    if current == stored.events.as_bytes() {
+    if current == stored.events {
         return Ok(());
     }
-    let (Meeting::Append { is_expired }, Ok(current)) = (meeting, String::from_utf8(current))
+    let elements = |events: &str| {
+        let document = extjson::from_line(&document_line(&stored.id, events)).ok()?;
+        let elements = document.get_array("events").ok()?.into_iter();
+        let elements = elements.map(|element| element.map(RawBson::from));
+        elements.collect::<std::result::Result<Vec<_>, _>>().ok()
+    };
+    let (Meeting::Append { is_expired }, Some(current), Some(exported)) =
+        (meeting, elements(&current), elements(&stored.events))
     else {
         let what = format!("the stack of {} on {day}", stored.id.into_user());
         return Err(Error::Conflict { what });
     };
-    let Some(lines) = entries::lines_to_append(&current, &stored.events, is_expired) else {
+    let Some(new) = entries_to_append(day, &current, &exported, is_expired) else {
         let user = stored.id.into_user().to_string();
         return Err(Error::Pending { user, day });
     };
+    let lines = lines_of(&RawArrayBuf::from_iter(new)).map_err(|why| unreadable(day, why))?;
     append_to_row(transaction, day, &stored.id, lines.lines().count(), &lines)
+}
+
+fn unreadable(day: Day, why: extjson::Unreadable) -> Error {
+    Error::corrupt(format!("a line of {day}"), why)
+}
+
+/// Returns the lines of these entries.
+fn lines_of(entries: &RawArray) -> std::result::Result<String, extjson::Unreadable> {
+    let mut lines = String::new();
+    for entry in entries {
+        extjson::write_value(&mut lines, entry?)?;
+        lines.push('\n');
+    }
+    Ok(lines)
 }
 
 /// Reads a line of an export. It writes the entries in canonical form, so that all spellings of a
 /// document become the same row.
 fn read(day: Day, line: &str) -> Result<Stored> {
-    let corrupt = |why: extjson::Unreadable| Error::corrupt(format!("a line of {day}"), why);
+    let corrupt = |why| unreadable(day, why);
     let refused = |whose: &str, why: String| {
         let stack = format!("the stack of {whose} on {day}");
         Err(Error::Unsupported(format!(
@@ -355,12 +367,7 @@ fn read(day: Day, line: &str) -> Result<Stored> {
     }
     let n = array.len() as i64;
     let array = RawArrayBuf::try_from(array).map_err(|why| corrupt(why.into()))?;
-    let mut events = String::with_capacity(line.len());
-    for entry in &array {
-        let entry = entry.map_err(|why| corrupt(why.into()))?;
-        extjson::write_value(&mut events, entry).map_err(corrupt)?;
-        events.push('\n');
-    }
+    let events = lines_of(&array).map_err(corrupt)?;
     let stored = Stored { id, n, events };
     // If Extended JSON has no exact form of an entry, the text form has none either.
     let again = extjson::from_line(&document_line(&stored.id, &stored.events)).map_err(corrupt)?;

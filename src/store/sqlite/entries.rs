@@ -5,98 +5,51 @@
 
 use std::borrow::Cow;
 
+use bson::RawDocument;
 use rusqlite::types::ValueRef;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use crate::domain::{Entry, Event, EventType, Id, Mailed, ObjectId};
-use crate::store::days::{StoredEntry, entries_to_append};
-use crate::store::entry::{read_entry, with_coverage};
+use crate::domain::{Entry, Event, EventType, Id, ObjectId};
+use crate::store::entry::read_entry;
 use crate::store::extjson;
 
 /// An event in our own spelling.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EventLine<'a> {
     #[serde(borrow)]
     t: Cow<'a, str>,
     #[serde(borrow)]
     o: Cow<'a, str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     i: Option<ObjectIdLine>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ObjectIdLine {
     #[serde(rename = "$oid")]
     id: Id,
 }
 
-/// Returns an event's line.
-pub(super) fn event_line(event: &Event) -> String {
-    let line = EventLine {
-        t: Cow::Borrowed(event.t.as_str()),
-        o: Cow::Borrowed(event.o.as_str()),
-        i: event.i.map(|id| ObjectIdLine { id }),
-    };
-    serde_json::to_string(&line).expect("an event is JSON") + "\n"
+/// Returns the line of an entry.
+pub(super) fn line(entry: &RawDocument) -> String {
+    extjson::to_line(entry) + "\n"
 }
 
-/// Returns a marker's line.
-pub(super) fn marker_line(id: Id, n: u32) -> String {
-    let kind = if i32::try_from(n).is_ok() {
-        "$numberInt"
-    } else {
-        "$numberLong"
-    };
-    format!("{{\"flushed\":{{\"$oid\":\"{id}\"}},\"n\":{{\"{kind}\":\"{n}\"}}}}\n")
-}
-
-/// Returns the line of a marker `{mailed, i}`.
-pub(super) fn mailed_line(mailed: &Mailed) -> String {
-    let ids: Vec<String> = mailed
-        .fanouts
-        .iter()
-        .map(|id| format!("{{\"$oid\":\"{id}\"}}"))
-        .collect();
-    let id = mailed.id;
-    format!(
-        "{{\"mailed\":{{\"$oid\":\"{id}\"}},\"i\":[{}]}}\n",
-        ids.join(",")
-    )
-}
-
-/// Appends text as JSON. Control characters are escaped, so it stays on one line.
-pub(super) fn write_text(lines: &mut String, text: &str) {
-    lines.push_str(&serde_json::to_string(text).expect("text is JSON"));
-}
-
-/// Returns the bytes of a row's lines. Tampering or a damaged disk may have changed the type of the
-/// column.
-pub(super) fn bytes(value: ValueRef<'_>) -> &[u8] {
+/// Returns the lines of a row. Tampering or a damaged disk may have changed the type of the column;
+/// a line that is not UTF-8 still counts as an entry.
+pub(super) fn lines(value: ValueRef<'_>) -> Cow<'_, str> {
     match value {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
-        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => &[],
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => Cow::Borrowed(""),
     }
-}
-
-/// Splits the lines; `None` for a line that is not UTF-8, which still counts as an entry.
-pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Option<&str>> {
-    let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let lines = (!bytes.is_empty()).then(|| lines.split(|byte| *byte == b'\n'));
-    let lines = lines.into_iter().flatten();
-    lines.map(|line| std::str::from_utf8(line).ok())
 }
 
 /// Reads the entries of these lines.
-pub(super) fn read(bytes: &[u8]) -> Vec<Entry> {
+pub(super) fn read(lines: &str) -> Vec<Entry> {
     // Our lines take about 75 bytes.
-    let mut entries = Vec::with_capacity(1 + bytes.len() / 75);
-    // Checking the whole text for UTF-8 at once is faster.
-    match std::str::from_utf8(bytes) {
-        Ok(text) => entries.extend(text.lines().map(read_line)),
-        Err(_) => entries.extend(lines(bytes).map(|line| line.map_or(Entry::Other, read_line))),
-    }
+    let mut entries = Vec::with_capacity(1 + lines.len() / 75);
+    entries.extend(lines.lines().map(read_line));
     entries
 }
 
@@ -118,44 +71,6 @@ pub(super) fn read_line(line: &str) -> Entry {
     entry.unwrap_or(Entry::Other)
 }
 
-/// Returns the lines to append to the stored ones, so that each entry of an exported stack is there
-/// once (see [`entries_to_append`]). Returns `None` if that cannot be done.
-pub(super) fn lines_to_append(stored: &str, ours: &str, is_expired: bool) -> Option<String> {
-    let lines = |text: &str| text.lines().map(Line::from).collect::<Vec<_>>();
-    let append = entries_to_append(&lines(stored), &lines(ours), is_expired)?;
-    Some(
-        append
-            .iter()
-            .map(|Line(line)| format!("{line}\n"))
-            .collect(),
-    )
-}
-
-/// An entry, without its line end.
-#[derive(Clone, PartialEq)]
-struct Line(String);
-
-impl From<&str> for Line {
-    fn from(line: &str) -> Self {
-        Self(line.to_owned())
-    }
-}
-
-impl StoredEntry for Line {
-    fn entry(&self) -> Entry {
-        read_line(&self.0)
-    }
-
-    fn covering(&self, n: usize) -> Option<Self> {
-        let marker = extjson::from_line(&self.0).ok()?;
-        Some(Self(extjson::to_line(&with_coverage(&marker, n)?)))
-    }
-
-    fn mailed(mailed: &Mailed) -> Self {
-        Self::from(mailed_line(mailed).trim_end())
-    }
-}
-
 /// Returns the `i` of an event in our own spelling, without parsing the rest. If the result is
 /// `None`, the line has to be parsed.
 pub(super) fn our_id(line: &str) -> Option<Id> {
@@ -173,6 +88,7 @@ pub(super) fn our_id(line: &str) -> Option<Id> {
 mod tests {
     use super::*;
     use crate::domain::Marker;
+    use crate::store::entry::{event_document, flushed_document};
 
     const HEX: &str = "5334647b139b2165160000d8";
 
@@ -182,6 +98,14 @@ mod tests {
             o: ObjectId::stored(o),
             i,
         }
+    }
+
+    fn event_line(event: &Event) -> String {
+        line(&event_document(event))
+    }
+
+    fn marker_line(id: Id, n: u32) -> String {
+        line(&flushed_document(id, n))
     }
 
     #[test]
@@ -199,7 +123,7 @@ mod tests {
         assert!(marker_line(id, u32::MAX).ends_with("\"n\":{\"$numberLong\":\"4294967295\"}}\n"));
         for n in [0, 7, u32::MAX] {
             assert_eq!(
-                read(marker_line(id, n).as_bytes()),
+                read(&marker_line(id, n)),
                 [Entry::Marker(Marker {
                     id: Some(id),
                     n: Some(n)
@@ -252,22 +176,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_exported_stack_is_appended_once_and_its_markers_keep_their_coverage() {
-        let marker = |n| marker_line(Id::from_hex(HEX).unwrap(), n);
-        let (a, b) = ("{\"t\":\"T\",\"o\":\"a\"}\n", "{\"t\":\"T\",\"o\":\"b\"}\n");
-        let (existing, ours) = (format!("{a}{}", marker(1)), format!("{b}{}", marker(1)));
-
-        let append = |existing: &str, ours: &str| lines_to_append(existing, ours, false).unwrap();
-        let added = append(&existing, &ours);
-
-        assert_eq!(added, format!("{b}{}", marker(3)));
-        let both = existing.clone() + &added;
-        assert_eq!(append(&both, &ours), "");
-        assert_eq!(append(&existing, &both), added);
-        assert_eq!(append(&both, &existing), "");
-    }
-
     proptest::proptest! {
         #[test]
         fn any_event_round_trips_with_its_id(t in ".*", o in ".*", bytes: Option<[u8; 12]>) {
@@ -275,7 +183,7 @@ mod tests {
             let lines = event_line(&event);
             proptest::prop_assert_eq!(lines.matches('\n').count(), 1);
             proptest::prop_assert_eq!(our_id(lines.trim_end_matches('\n')), event.i);
-            proptest::prop_assert_eq!(read(lines.as_bytes()), [Entry::Event(event)]);
+            proptest::prop_assert_eq!(read(&lines), [Entry::Event(event)]);
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::domain::{
     BadStack, ChangeNotice, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId,
     UserId, Window,
 };
+use crate::store::entry::{event_document, flushed_document, mailed_document};
 use crate::store::{NewMarker, Pushed, Pushes, Result, Stacks};
 
 /// Maximum number of users or markers in one transaction, which takes less than 0.1 s. Then other
@@ -105,7 +106,8 @@ struct List {
 
 impl List {
     fn new(events: &[Event]) -> Self {
-        let lines: Vec<_> = events.iter().map(entries::event_line).collect();
+        let line = |event: &Event| entries::line(&event_document(event));
+        let lines: Vec<_> = events.iter().map(line).collect();
         let mut seen = HashSet::with_capacity(events.len());
         let distinct: Vec<_> = (0..events.len())
             .filter(|n| seen.insert(&events[*n]))
@@ -120,9 +122,9 @@ impl List {
     }
 
     /// Returns the indices of the distinct entries that are not among these stored lines.
-    fn missing_in(&self, stored: &[u8]) -> Vec<usize> {
+    fn missing_in(&self, stored: &str) -> Vec<usize> {
         let mut missing = self.distinct.clone();
-        for line in entries::lines(stored).flatten() {
+        for line in stored.lines() {
             // Nearly every line is an event of another fan-out, which its last characters show.
             if entries::our_id(line).is_some_and(|id| !self.ids.contains(&Some(id))) {
                 continue;
@@ -271,7 +273,7 @@ impl NewLine {
                             id: Some(*marker),
                             n: Some(*n),
                         }),
-                        line: entries::marker_line(*marker, *n),
+                        line: entries::line(&flushed_document(*marker, *n)),
                     })
                 };
                 watermarks.iter().filter_map(entry).collect()
@@ -280,15 +282,15 @@ impl NewLine {
                 day: *day,
                 row: RowId::Text(user.clone()),
                 entry: Entry::Mailed(mailed.clone()),
-                line: entries::mailed_line(mailed),
+                line: entries::line(&mailed_document(mailed)),
             }],
         }
     }
 
-    fn is_in(&self, lines: &[u8]) -> bool {
+    fn is_in(&self, lines: &str) -> bool {
         // Nearly every line is an event, which its last characters show.
-        entries::lines(lines)
-            .flatten()
+        lines
+            .lines()
             .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == self.entry)
     }
 }
@@ -300,7 +302,7 @@ fn write_markers(transaction: &Transaction<'_>, markers: &[NewLine]) -> Result<(
             continue;
         }
         for marker in of_a_day {
-            let is_in = |_, lines: &[u8]| marker.is_in(lines);
+            let is_in = |_, lines: &str| marker.is_in(lines);
             if find_row(transaction, day, &marker.row, is_in)? == Some(false) {
                 append_to_row(transaction, day, &marker.row, 1, &marker.line)?;
             }

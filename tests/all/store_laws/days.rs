@@ -1,7 +1,7 @@
 //! Contract tests of `Days`: days are listed, exported, dropped and restored without losing a
 //! write.
 
-use tidings::domain::{Entry, Mailed};
+use tidings::domain::{Entry, Marker};
 use tidings::store::{Counted, DaySum, Error, Meeting, Summing};
 
 use crate::support::*;
@@ -249,22 +249,25 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
     store.remove_day(today()).await;
 
     store.restore_stacks(today(), &first).await;
+    let append = Meeting::Append { is_expired: false };
+    // Ada's restored events are pending, so no marker may cover them.
+    let refused = store.restore_day(today(), &second, append).await;
+    let pending = store.entries_of(&ada, today()).await;
+    store.mark_stack(&ada, id(91), 2).await;
     for _ in 0..2 {
-        store
-            .restore_day(today(), &second, Meeting::Append { is_expired: false })
-            .await
-            .unwrap();
+        store.restore_day(today(), &second, append).await.unwrap();
     }
 
-    // Ada's newly pushed events are pending, so no marker may cover them.
-    let note = Entry::Mailed(Mailed {
-        id: id(90),
-        fanouts: events(2, 2)[..1]
-            .iter()
-            .filter_map(|event| event.i)
-            .collect(),
-    });
-    let all = [entries(events(2, 1)), entries(events(2, 2)), vec![note]].concat();
+    assert!(matches!(refused, Err(Error::Pending { .. })), "{refused:?}");
+    assert_eq!(pending, entries(events(2, 1)));
+    let marker = |by, n| {
+        Entry::Marker(Marker {
+            id: Some(id(by)),
+            n: Some(n),
+        })
+    };
+    let (first, second_part) = (entries(events(2, 1)), entries(events(2, 2)));
+    let all = [first, vec![marker(91, 2)], second_part, vec![marker(90, 4)]].concat();
     assert_eq!(store.entries_of(&ada, today()).await, all);
     assert_eq!(store.entries_of(&ben, today()).await, entries(events(2, 2)));
     let refused = store
