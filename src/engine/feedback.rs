@@ -21,7 +21,7 @@ use crate::domain::{
 };
 use crate::email::hooks::{Keys, Once, Posted, Refused, Report, Verified};
 use crate::email::{Pinned, Provider, Unfetched};
-use crate::store::{DeliveryFilter, SuppressionChange};
+use crate::store::DeliveryFilter;
 use crate::wire::delivery::Reported;
 
 /// Why a posted report changed nothing. Messages do not quote the report.
@@ -267,8 +267,7 @@ impl FeedbackService {
         let bad = self
             .to_suppress(provider, &current, &people, now, &mut outcome)
             .await?;
-        let suppress = SuppressionChange::Suppress(&bad);
-        store.change_suppressions(&suppress).await?;
+        store.add_suppressions(&bad).await?;
         outcome.suppressed = bad.len() as u64;
 
         let seen = |report: &&Report| (key(provider, "event", &report.id), SEEN.to_owned());
@@ -437,13 +436,8 @@ impl FeedbackService {
         let delivered = delivered.map(|report| report.at + TimeDelta::milliseconds(1));
         let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
         let at = whole_millis(report.at);
-        let bounce = SuppressionChange::SoftBounce {
-            address,
-            delivery: &row.id,
-            at,
-            since,
-        };
-        Ok(self.context.store.change_suppressions(&bounce).await?)
+        let store = &self.context.store;
+        Ok(store.note_soft_bounce(address, &row.id, at, since).await?)
     }
 }
 

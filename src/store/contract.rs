@@ -267,31 +267,12 @@ contract! {
         /// Returns the distinct values of this field in user records.
         fn values(field: UserField) -> Vec<String>;
 
-        /// Returns the selected follows that are stored. Costs what it returns, or one lookup for
-        /// each.
-        fn find_follows(which: FollowFilter<'_>) -> Vec<(FollowKey, UserId)>;
-    } provided {
         /// Returns whether each follow is stored, in the order of the request.
-        async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
-            let found = match follows {
-                [] => Vec::new(),
-                follows => self.find_follows(FollowFilter::Each(follows)).await?,
-            };
-            let found: HashSet<_> = found.into_iter().collect();
-            Ok(follows.iter().map(|follow| found.contains(follow)).collect())
-        }
+        fn following(follows: &[(FollowKey, UserId)]) -> Vec<bool>;
 
         /// Returns the keys that the user follows, in ascending order, starting after `after`.
-        async fn follows(
-            &self,
-            user: &UserId,
-            after: Option<&FollowKey>,
-            limit: usize,
-        ) -> Result<Vec<FollowKey>> {
-            let theirs = FollowFilter::Of { user, after, limit };
-            let found = self.find_follows(theirs).await?.into_iter();
-            Ok(found.map(|(key, _)| key).collect())
-        }
+        /// Costs what it returns.
+        fn follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
     }
 
     /// The objects that events refer to.
@@ -458,28 +439,12 @@ contract! {
         /// settled ones.
         fn settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
 
-        /// Returns the selected batches, newest first.
-        fn batches(which: BatchQuery<'_>, limit: usize) -> Vec<Batch>;
-    } provided {
         /// Returns these filed batches, in the order of the request.
-        async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-            let found = match ids {
-                [] => Vec::new(),
-                ids => self.batches(BatchQuery::Filed(ids), ids.len()).await?,
-            };
-            Ok(in_order_of(ids, found, |batch| &batch.id))
-        }
+        fn filed(ids: &[Id]) -> Vec<Option<Batch>>;
 
         /// Returns open and filed batches, newest first; with `before`, only those with lower ids.
-        async fn find_batches(
-            &self,
-            filter: &BatchFilter,
-            before: Option<Id>,
-            limit: usize,
-        ) -> Result<Vec<Batch>> {
-            self.batches(BatchQuery::Matching(filter, before), limit).await
-        }
-
+        fn find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;
+    } provided {
         /// Returns these accumulators, in the order of the request. Each id occurs at most once.
         async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
             let named = AccumulatorFilter::Named(ids);
@@ -548,9 +513,24 @@ contract! {
     /// Addresses are compared in folded form ([`Address::folded`]). Lookups also find the spellings
     /// that an older version may have stored ([`Address::spellings`]).
     trait Suppressions {
-        /// Makes this change, durably. Returns 1 for a lift if the address was suppressed, and the
-        /// counted deliveries for a soft bounce.
-        fn change_suppressions(change: &SuppressionChange<'_>) -> u64;
+        /// Suppresses these addresses, durably. If an address is already suppressed, or occurs
+        /// twice, the more severe reason wins under any race ([`Suppression::outweighs`]).
+        fn add_suppressions(suppressions: &[Suppression]) -> ();
+
+        /// Allows emails to an address again and removes its soft bounces. Returns whether it was
+        /// suppressed. Then the time `at` is stored, and later suppressions from before it are
+        /// ignored. Lifts of any address from before `expired` are removed. Durable.
+        fn lift_suppression(address: &Address, at: DateTime<Utc>, expired: DateTime<Utc>) -> bool;
+
+        /// Records a soft bounce of this delivery, durably, and counts the deliveries to the
+        /// address with one. A delivery counts once, at its earliest recorded time. Bounces of the
+        /// address from before `since` are removed.
+        fn note_soft_bounce(
+            address: &Address,
+            delivery: &DeliveryId,
+            at: DateTime<Utc>,
+            since: DateTime<Utc>,
+        ) -> u64;
 
         /// Returns what is stored of these addresses, in the order of the request. Costs one
         /// indexed read for a whole page of users.

@@ -27,9 +27,8 @@ pub use error::{Error, Result};
 pub use mark::{Importing, Mark};
 pub use transfer::{AnyRecord, Export, Import, Kind, Page};
 pub use types::{
-    Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, BatchQuery, Claim,
-    Claimed, Condition, Counted, DeliveryFilter, Engine, FeedParts, FollowChange, FollowFilter,
-    Forgettable, JournalEntry, JournalQuery, NewMarker, NoteFilter, Outstanding, PendingFanouts,
-    PeopleFilter, Pile, Pushed, Pushes, Release, Schema, Span, SuppressionChange, Topology,
-    UserField,
+    Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, Claim, Claimed,
+    Condition, Counted, DeliveryFilter, Engine, FeedParts, FollowChange, Forgettable, JournalEntry,
+    JournalQuery, NewMarker, NoteFilter, Outstanding, PendingFanouts, PeopleFilter, Pile, Pushed,
+    Pushes, Release, Schema, Span, Topology, UserField,
 };

@@ -88,22 +88,6 @@ pub enum PeopleFilter<'a> {
     Address(&'a Address),
 }
 
-/// Selects follows.
-#[derive(Debug, Clone, Copy)]
-pub enum FollowFilter<'a> {
-    /// The follows of a user, in ascending order of their keys.
-    Of {
-        /// User.
-        user: &'a UserId,
-        /// Only keys after this one.
-        after: Option<&'a FollowKey>,
-        /// Maximum number of follows.
-        limit: usize,
-    },
-    /// These follows, in any order.
-    Each(&'a [(FollowKey, UserId)]),
-}
-
 /// The outcome of accepting an event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Accepted {
@@ -175,15 +159,6 @@ pub struct BatchFilter {
     pub key: Option<BatchKey>,
     /// State; `None` for any state.
     pub state: Option<BatchState>,
-}
-
-/// Selects batches.
-#[derive(Debug, Clone, Copy)]
-pub enum BatchQuery<'a> {
-    /// Filed batches with these ids, in any order.
-    Filed(&'a [Id]),
-    /// Open and filed batches that match; only those with lower ids than the one given.
-    Matching(&'a BatchFilter, Option<Id>),
 }
 
 /// Returns a page of batches from accumulators and filed batches: each once, newest first.
@@ -259,36 +234,6 @@ pub enum NoteFilter<'a> {
     Named(&'a [&'a str]),
     /// Notes whose names start with this.
     Prefix(&'a str),
-}
-
-/// A change of suppressed addresses.
-#[derive(Debug, Clone, Copy)]
-pub enum SuppressionChange<'a> {
-    /// Suppresses these addresses. If an address is already suppressed, or occurs twice, the more
-    /// severe reason wins under any race ([`Suppression::outweighs`]).
-    Suppress(&'a [Suppression]),
-    /// Allows emails to an address again and removes its soft bounces. If the address was
-    /// suppressed, the time `at` is stored, and later suppressions from before it are ignored.
-    Lift {
-        /// Address.
-        address: &'a Address,
-        /// Time of the lift.
-        at: DateTime<Utc>,
-        /// Lifts of any address from before this are removed.
-        expired: DateTime<Utc>,
-    },
-    /// Records a soft bounce of this delivery, and counts the deliveries to the address with one. A
-    /// delivery counts once, at its earliest recorded time.
-    SoftBounce {
-        /// Address.
-        address: &'a Address,
-        /// Delivery.
-        delivery: &'a DeliveryId,
-        /// Time of the bounce.
-        at: DateTime<Utc>,
-        /// Bounces of the address from before this are removed.
-        since: DateTime<Utc>,
-    },
 }
 
 /// What is stored of an address.

@@ -166,7 +166,7 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
 
 /// The steps before which the primary dies, in turn: writes, and reads that decisions depend on.
 const STEPS: [&str; 19] = [
-    "batches",
+    "filed",
     "windows",
     "push",
     "address_states",

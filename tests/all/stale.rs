@@ -64,7 +64,7 @@ async fn assert_batches_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) 
     let crowd = town.crowd(PEOPLE).await;
     let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
     let next = set.secondary().await;
-    let process = failing_over(set, &fresh, "batches", &next).await;
+    let process = failing_over(set, &fresh, "filed", &next).await;
     set.freeze(&next, Freeze::On).await;
     let mut comment = request(&["a1"], to(&crowd), None);
     comment.kind = kind("CommentAdded");

@@ -15,7 +15,7 @@ use crate::domain::feedback::OPERATOR;
 use crate::domain::user::Unmailable;
 use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, time};
 use crate::engine::Result;
-use crate::store::{self, Feedbacks, SuppressionChange, Suppressions};
+use crate::store::{self, Feedbacks, Suppressions};
 
 /// The suppressed addresses of a set of users.
 #[derive(Debug, Default)]
@@ -144,8 +144,7 @@ impl SuppressionService {
                 .detailed(input.detail.as_deref())
         };
         let news: Vec<Suppression> = inputs.into_iter().map(news).collect();
-        let suppress = SuppressionChange::Suppress(&news);
-        self.context.store.change_suppressions(&suppress).await?;
+        self.context.store.add_suppressions(&news).await?;
         Ok(())
     }
 
@@ -166,12 +165,8 @@ impl SuppressionService {
     pub async fn lift(&self, address: &Address) -> Result<bool> {
         let now = self.context.clock.now();
         let expired = now - REMEMBERED_LIFTS;
-        let lift = SuppressionChange::Lift {
-            address,
-            at: now,
-            expired,
-        };
-        Ok(self.context.store.change_suppressions(&lift).await? == 1)
+        let store = &self.context.store;
+        Ok(store.lift_suppression(address, now, expired).await?)
     }
 }
 

@@ -16,9 +16,10 @@ use super::{ACCUMULATORS, BATCHES, Mongo, date, given, oid};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
+use crate::store::contract::in_order_of;
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::types::page;
-use crate::store::{AccumulatorFilter, BatchFilter, BatchQuery, Batches, Result};
+use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 #[async_trait]
 impl Batches for Mongo {
@@ -145,14 +146,18 @@ impl Batches for Mongo {
         done.await?.complete().map(drop)
     }
 
-    async fn batches(&self, which: BatchQuery<'_>, limit: usize) -> Result<Vec<Batch>> {
-        let (filter, before) = match which {
-            BatchQuery::Matching(filter, before) => (filter, before),
-            BatchQuery::Filed(ids) => {
-                let found = self.find_by_id(BATCHES, oids(ids));
-                return found.records::<BatchRecord>().await;
-            }
-        };
+    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
+        let found = self.find_by_id(BATCHES, oids(ids));
+        let found = found.records::<BatchRecord>().await?;
+        Ok(in_order_of(ids, found, |batch| &batch.id))
+    }
+
+    async fn find_batches(
+        &self,
+        filter: &BatchFilter,
+        before: Option<Id>,
+        limit: usize,
+    ) -> Result<Vec<Batch>> {
         let (wanted, open) = (filter.state, BatchState::Open);
         let mut found = Vec::new();
         // Searches in the order in which batches move, so that none is missed.

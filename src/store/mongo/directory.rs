@@ -4,6 +4,8 @@
 //! [`crate::store::record::fallback`]. A follow consists only of its `_id`, `{k, u}`, so the
 //! followers of a key are a range of the index.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -22,7 +24,7 @@ use crate::store::record::fields::As;
 use crate::store::record::small::Follow;
 use crate::store::record::user::UserRecord;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
-use crate::store::{Directory, Error, FollowChange, FollowFilter, PeopleFilter, Result, UserField};
+use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, UserField};
 
 /// Follows per lookup request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
@@ -132,29 +134,37 @@ impl Directory for Mongo {
         Ok(found.iter().filter_map(text).collect())
     }
 
-    async fn find_follows(&self, which: FollowFilter<'_>) -> Result<Vec<(FollowKey, UserId)>> {
-        let found = match which {
-            FollowFilter::Of { user, after, limit } => {
-                let after = after.map(|after| doc! {"$gt": after.as_str()});
-                let theirs = given(doc! {"_id.u": user.as_str(), "_id.k": after});
-                let found = self.find(FOLLOWS, theirs).sort(doc! {"_id.k": 1});
-                found.limit(limit).raw().await?
-            }
-            FollowFilter::Each(follows) => {
-                let mut found = Vec::new();
-                for follows in follows.chunks(FOLLOWS_AT_ONCE) {
-                    let ids = follows.iter().map(follow_id);
-                    found.extend(self.find_by_id(FOLLOWS, ids).raw().await?);
-                }
-                found
-            }
-        };
-        let follow = |raw: &RawDocumentBuf| {
-            let Follow { id } = read_bson::<Follow>(raw).ok()?;
-            Some((FollowKey::stored(id.k), UserId::stored(id.u)))
-        };
-        Ok(found.iter().filter_map(follow).collect())
+    async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
+        let mut stored = HashSet::new();
+        for follows in follows.chunks(FOLLOWS_AT_ONCE) {
+            let found = self.find_by_id(FOLLOWS, follows.iter().map(follow_id));
+            let found = found.raw().await?;
+            stored.extend(found.iter().filter_map(|raw| follow_of(raw)));
+        }
+        Ok(follows
+            .iter()
+            .map(|follow| stored.contains(follow))
+            .collect())
     }
+
+    async fn follows(
+        &self,
+        user: &UserId,
+        after: Option<&FollowKey>,
+        limit: usize,
+    ) -> Result<Vec<FollowKey>> {
+        let after = after.map(|after| doc! {"$gt": after.as_str()});
+        let theirs = given(doc! {"_id.u": user.as_str(), "_id.k": after});
+        let found = self.find(FOLLOWS, theirs).sort(doc! {"_id.k": 1});
+        let found = found.limit(limit).raw().await?;
+        let keys = found.iter().filter_map(|raw| follow_of(raw));
+        Ok(keys.map(|(key, _)| key).collect())
+    }
+}
+
+fn follow_of(raw: &RawDocument) -> Option<(FollowKey, UserId)> {
+    let Follow { id } = read_bson::<Follow>(raw).ok()?;
+    Some((FollowKey::stored(id.k), UserId::stored(id.u)))
 }
 
 /// Returns the `_id` of a follow, which has no other fields.

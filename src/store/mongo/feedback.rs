@@ -21,29 +21,85 @@ use crate::store::record::fields::{As, Count};
 use crate::store::record::small::{SuppressionRecord, WebhookReceipt};
 use crate::store::record::{read_fields, write_bson};
 use crate::store::types::graver;
-use crate::store::{
-    AddressState, Error, Feedbacks, Result, SeenReports, SuppressionChange, Suppressions,
-};
+use crate::store::{AddressState, Error, Feedbacks, Result, SeenReports, Suppressions};
 
 #[async_trait]
 impl Suppressions for Mongo {
-    async fn change_suppressions(&self, change: &SuppressionChange<'_>) -> Result<u64> {
-        match *change {
-            SuppressionChange::Suppress(suppressions) => {
-                self.suppress(suppressions).await.map(|()| 0)
-            }
-            SuppressionChange::Lift {
-                address,
-                at,
-                expired,
-            } => Ok(self.lift(address, at, expired).await?.into()),
-            SuppressionChange::SoftBounce {
-                address,
-                delivery,
-                at,
-                since,
-            } => self.soft_bounce(address, delivery, at, since).await,
+    async fn add_suppressions(&self, suppressions: &[Suppression]) -> Result<()> {
+        let statement = |news: &Suppression| {
+            let lighter = Reason::ALL.into_iter().filter(|other| *other < news.reason);
+            let lighter: Vec<&str> = lighter.map(Reason::as_str).collect();
+            // A missing `lifted` sorts before every date.
+            let is_later = doc! {"$gt": [date(news.at), "$lifted"]};
+            let outweighs = doc! {"$and": [is_later, {"$or": [
+                {"$eq": [{"$type": "$reason"}, "missing"]},
+                {"$lte": ["$at", "$lifted"]},
+                {"$in": ["$reason", lighter]},
+                {"$and": [{"$eq": ["$reason", news.reason.as_str()]}, {"$gt": ["$at", date(news.at)]}]},
+            ]}]};
+            let record = Suppression {
+                lifted: None,
+                ..news.clone()
+            };
+            let record = doc! {"$mergeObjects": [literal(&record)?, {"lifted": "$lifted"}]};
+            let graver = doc! {"$cond": [outweighs, record, "$$ROOT"]};
+            let named = doc! {"_id": news.address.folded().reveal()};
+            Ok(Update::upsert(named, [doc! {"$replaceWith": graver}]))
+        };
+        let statements: Vec<_> = suppressions.iter().map(statement).collect::<Result<_>>()?;
+        self.upsert(SUPPRESSIONS, statements).await
+    }
+
+    async fn lift_suppression(
+        &self,
+        address: &Address,
+        at: DateTime<Utc>,
+        expired: DateTime<Utc>,
+    ) -> Result<bool> {
+        let state = self
+            .address_states(std::slice::from_ref(address))
+            .await?
+            .pop();
+        let stored = state.and_then(|state| state.suppression);
+        if let Some(stored) = &stored {
+            // If the address was suppressed again since that read, it stays suppressed.
+            let lifted = doc! {"lifted": date(at.max(stored.at))};
+            let merged = doc! {"$mergeObjects": [literal(stored)?, "$$ROOT", lifted]};
+            let named = doc! {"_id": stored.address.folded().reveal()};
+            let lift = Update::upsert(named, [doc! {"$replaceWith": merged}]);
+            self.upsert(SUPPRESSIONS, [lift]).await?;
         }
+        let (folded, spellings) = (address.folded(), address.spellings());
+        let bounces: Vec<Document> = spellings.iter().map(of_address).collect();
+        self.delete_matching(SOFT_BOUNCES, doc! {"$or": bounces})
+            .await?;
+        let others = spellings.iter().filter(|spelling| **spelling != folded);
+        let others: Vec<&str> = others.map(Address::reveal).collect();
+        let over = doc! {
+            "lifted": {"$lt": date(expired)},
+            "$expr": {"$lte": ["$at", "$lifted"]},
+        };
+        let gone = doc! {"$or": [{"_id": {"$in": others}}, over]};
+        self.delete_matching(SUPPRESSIONS, gone).await?;
+        Ok(stored.is_some())
+    }
+
+    async fn note_soft_bounce(
+        &self,
+        address: &Address,
+        delivery: &DeliveryId,
+        at: DateTime<Utc>,
+        since: DateTime<Utc>,
+    ) -> Result<u64> {
+        let address = address.folded();
+        let id = doc! {"_id": {"a": address.reveal(), "d": delivery.as_str()}};
+        let note = Update::upsert(id, doc! {"$min": {"at": date(at)}});
+        self.upsert(SOFT_BOUNCES, [note]).await?;
+        let mut over = of_address(&address);
+        over.insert("at", doc! {"$lt": date(since)});
+        self.delete_matching(SOFT_BOUNCES, over).await?;
+        self.count_matching(SOFT_BOUNCES, of_address(&address), None)
+            .await
     }
 
     async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {
@@ -80,85 +136,6 @@ impl Suppressions for Mongo {
         filter.insert("_id", doc! {"$gt": from});
         let found = self.find(SUPPRESSIONS, filter).sort(doc! {"_id": 1});
         found.limit(limit).records::<SuppressionRecord>().await
-    }
-}
-
-impl Mongo {
-    async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
-        let statement = |news: &Suppression| {
-            let lighter = Reason::ALL.into_iter().filter(|other| *other < news.reason);
-            let lighter: Vec<&str> = lighter.map(Reason::as_str).collect();
-            // A missing `lifted` sorts before every date.
-            let is_later = doc! {"$gt": [date(news.at), "$lifted"]};
-            let outweighs = doc! {"$and": [is_later, {"$or": [
-                {"$eq": [{"$type": "$reason"}, "missing"]},
-                {"$lte": ["$at", "$lifted"]},
-                {"$in": ["$reason", lighter]},
-                {"$and": [{"$eq": ["$reason", news.reason.as_str()]}, {"$gt": ["$at", date(news.at)]}]},
-            ]}]};
-            let record = Suppression {
-                lifted: None,
-                ..news.clone()
-            };
-            let record = doc! {"$mergeObjects": [literal(&record)?, {"lifted": "$lifted"}]};
-            let graver = doc! {"$cond": [outweighs, record, "$$ROOT"]};
-            let named = doc! {"_id": news.address.folded().reveal()};
-            Ok(Update::upsert(named, [doc! {"$replaceWith": graver}]))
-        };
-        let statements: Vec<_> = suppressions.iter().map(statement).collect::<Result<_>>()?;
-        self.upsert(SUPPRESSIONS, statements).await
-    }
-
-    async fn lift(
-        &self,
-        address: &Address,
-        at: DateTime<Utc>,
-        expired: DateTime<Utc>,
-    ) -> Result<bool> {
-        let state = self
-            .address_states(std::slice::from_ref(address))
-            .await?
-            .pop();
-        let stored = state.and_then(|state| state.suppression);
-        if let Some(stored) = &stored {
-            // If the address was suppressed again since that read, it stays suppressed.
-            let lifted = doc! {"lifted": date(at.max(stored.at))};
-            let merged = doc! {"$mergeObjects": [literal(stored)?, "$$ROOT", lifted]};
-            let named = doc! {"_id": stored.address.folded().reveal()};
-            let lift = Update::upsert(named, [doc! {"$replaceWith": merged}]);
-            self.upsert(SUPPRESSIONS, [lift]).await?;
-        }
-        let (folded, spellings) = (address.folded(), address.spellings());
-        let bounces: Vec<Document> = spellings.iter().map(of_address).collect();
-        self.delete_matching(SOFT_BOUNCES, doc! {"$or": bounces})
-            .await?;
-        let others = spellings.iter().filter(|spelling| **spelling != folded);
-        let others: Vec<&str> = others.map(Address::reveal).collect();
-        let over = doc! {
-            "lifted": {"$lt": date(expired)},
-            "$expr": {"$lte": ["$at", "$lifted"]},
-        };
-        let gone = doc! {"$or": [{"_id": {"$in": others}}, over]};
-        self.delete_matching(SUPPRESSIONS, gone).await?;
-        Ok(stored.is_some())
-    }
-
-    async fn soft_bounce(
-        &self,
-        address: &Address,
-        delivery: &DeliveryId,
-        at: DateTime<Utc>,
-        since: DateTime<Utc>,
-    ) -> Result<u64> {
-        let address = address.folded();
-        let id = doc! {"_id": {"a": address.reveal(), "d": delivery.as_str()}};
-        let note = Update::upsert(id, doc! {"$min": {"at": date(at)}});
-        self.upsert(SOFT_BOUNCES, [note]).await?;
-        let mut over = of_address(&address);
-        over.insert("at", doc! {"$lt": date(since)});
-        self.delete_matching(SOFT_BOUNCES, over).await?;
-        self.count_matching(SOFT_BOUNCES, of_address(&address), None)
-            .await
     }
 }
 

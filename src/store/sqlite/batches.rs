@@ -16,7 +16,7 @@ use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::types::page;
-use crate::store::{AccumulatorFilter, BatchFilter, BatchQuery, Batches, Result};
+use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 pub(super) const ACCUMULATORS: Table = Table {
     name: "accumulators",
@@ -116,22 +116,22 @@ impl Batches for Sqlite {
         .map(drop)
     }
 
-    async fn batches(&self, which: BatchQuery<'_>, limit: usize) -> Result<Vec<Batch>> {
-        match which {
-            BatchQuery::Filed(ids) => {
-                let ids = list(ids.iter().map(Id::to_string));
-                self.read(move |transaction| {
-                    let named = "id IN (SELECT value FROM json_each(?1)) ORDER BY id DESC";
-                    filed(transaction, named, [ids])
-                })
-                .await
-            }
-            BatchQuery::Matching(filter, before) => {
-                let filter = filter.clone();
-                self.read(move |transaction| find(transaction, &filter, before, limit))
-                    .await
-            }
-        }
+    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
+        self.read_each(ids, |transaction, id| {
+            Ok(filed(transaction, "id = ?1", [id.to_string()])?.pop())
+        })
+        .await
+    }
+
+    async fn find_batches(
+        &self,
+        filter: &BatchFilter,
+        before: Option<Id>,
+        limit: usize,
+    ) -> Result<Vec<Batch>> {
+        let filter = filter.clone();
+        self.read(move |transaction| find(transaction, &filter, before, limit))
+            .await
     }
 }
 

@@ -12,7 +12,7 @@ use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
-use crate::store::{Directory, FollowChange, FollowFilter, PeopleFilter, Result, UserField};
+use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
 pub(super) const USERS: Table = Table {
     name: "users",
@@ -128,31 +128,29 @@ impl Directory for Sqlite {
             .await
     }
 
-    async fn find_follows(&self, which: FollowFilter<'_>) -> Result<Vec<(FollowKey, UserId)>> {
-        match which {
-            FollowFilter::Of { user, after, limit } => {
-                let (of, after) = (user.as_str().to_owned(), after.cloned());
-                let keys = self.read(move |transaction| {
-                    let keys = "SELECT k FROM follows WHERE u = ?3 AND k";
-                    let after = after.as_ref().map(FollowKey::as_str);
-                    names(transaction, keys, Some(&of), after, limit)
-                });
-                let keys = keys.await?.into_iter();
-                Ok(keys
-                    .map(|key| (FollowKey::stored(key), user.clone()))
-                    .collect())
-            }
-            FollowFilter::Each(follows) => {
-                let found = self.read_each(follows, |transaction, follow| {
-                    let sql = "SELECT 1 FROM follows WHERE k = ?1 AND u = ?2";
-                    let (key, user) = follow;
-                    let mut statement = transaction.prepare_cached(sql)?;
-                    let exists = statement.exists((key.as_str(), user.as_str()))?;
-                    Ok(exists.then(|| follow.clone()))
-                });
-                Ok(found.await?.into_iter().flatten().collect())
-            }
-        }
+    async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
+        self.read_each(follows, |transaction, (key, user)| {
+            let sql = "SELECT 1 FROM follows WHERE k = ?1 AND u = ?2";
+            let mut statement = transaction.prepare_cached(sql)?;
+            Ok(statement.exists((key.as_str(), user.as_str()))?)
+        })
+        .await
+    }
+
+    async fn follows(
+        &self,
+        user: &UserId,
+        after: Option<&FollowKey>,
+        limit: usize,
+    ) -> Result<Vec<FollowKey>> {
+        let (of, after) = (user.as_str().to_owned(), after.cloned());
+        self.read(move |transaction| {
+            let keys = "SELECT k FROM follows WHERE u = ?3 AND k";
+            let after = after.as_ref().map(FollowKey::as_str);
+            let found = names(transaction, keys, Some(&of), after, limit)?;
+            Ok(found.iter().map(FollowKey::stored).collect())
+        })
+        .await
     }
 }
 

@@ -7,11 +7,11 @@ use rusqlite::Transaction;
 use super::Sqlite;
 use super::rows::{Table, millis};
 use super::statements::Statements as _;
-use crate::domain::{Address, Suppression};
+use crate::domain::{Address, DeliveryId, Suppression};
 use crate::store::record::fields::As;
 use crate::store::record::small::SuppressionRecord;
 use crate::store::types::graver;
-use crate::store::{AddressState, Result, SuppressionChange, Suppressions};
+use crate::store::{AddressState, Result, Suppressions};
 
 pub(super) const SUPPRESSIONS: Table = Table {
     name: "suppressions",
@@ -23,43 +23,41 @@ pub(super) const NOT_LIFTED: &str = "(lifted IS NULL OR at > lifted)";
 
 #[async_trait]
 impl Suppressions for Sqlite {
-    async fn change_suppressions(&self, change: &SuppressionChange<'_>) -> Result<u64> {
-        match *change {
-            SuppressionChange::Suppress(suppressions) => {
-                self.change_each(suppressions, suppress).await?;
-                Ok(0)
-            }
-            SuppressionChange::Lift {
-                address,
-                at,
-                expired,
-            } => {
-                let address = address.clone();
-                let lift =
-                    move |transaction: &Transaction<'_>| lift(transaction, &address, at, expired);
-                Ok(self.write(lift).await?.into())
-            }
-            SuppressionChange::SoftBounce {
-                address,
-                delivery,
-                at,
-                since,
-            } => {
-                let (address, delivery) = (address.folded(), delivery.clone());
-                self.write(move |transaction| {
-                    let address = address.reveal();
-                    let sql = "INSERT INTO soft_bounces (address, delivery, at) VALUES (?1, ?2, ?3)
-                               ON CONFLICT (address, delivery) DO UPDATE SET at = min(at, excluded.at)";
-                    transaction.run(sql, (address, delivery.as_str(), millis(at)))?;
-                    let sql = "DELETE FROM soft_bounces WHERE address = ?1 AND at < ?2";
-                    transaction.run(sql, (address, millis(since)))?;
-                    let sql = "SELECT count(*) FROM soft_bounces WHERE address = ?1";
-                    let count: Option<i64> = transaction.first(sql, [address], |row| row.get(0))?;
-                    Ok(count.unwrap_or_default().unsigned_abs())
-                })
-                .await
-            }
-        }
+    async fn add_suppressions(&self, suppressions: &[Suppression]) -> Result<()> {
+        self.change_each(suppressions, suppress).await.map(drop)
+    }
+
+    async fn lift_suppression(
+        &self,
+        address: &Address,
+        at: DateTime<Utc>,
+        expired: DateTime<Utc>,
+    ) -> Result<bool> {
+        let address = address.clone();
+        self.write(move |transaction| lift(transaction, &address, at, expired))
+            .await
+    }
+
+    async fn note_soft_bounce(
+        &self,
+        address: &Address,
+        delivery: &DeliveryId,
+        at: DateTime<Utc>,
+        since: DateTime<Utc>,
+    ) -> Result<u64> {
+        let (address, delivery) = (address.folded(), delivery.clone());
+        self.write(move |transaction| {
+            let address = address.reveal();
+            let sql = "INSERT INTO soft_bounces (address, delivery, at) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (address, delivery) DO UPDATE SET at = min(at, excluded.at)";
+            transaction.run(sql, (address, delivery.as_str(), millis(at)))?;
+            let sql = "DELETE FROM soft_bounces WHERE address = ?1 AND at < ?2";
+            transaction.run(sql, (address, millis(since)))?;
+            let sql = "SELECT count(*) FROM soft_bounces WHERE address = ?1";
+            let count: Option<i64> = transaction.first(sql, [address], |row| row.get(0))?;
+            Ok(count.unwrap_or_default().unsigned_abs())
+        })
+        .await
     }
 
     async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {

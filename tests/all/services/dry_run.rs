@@ -101,7 +101,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
         "users",
         "address_states",
         "find_deliveries",
-        "batches",
+        "find_batches",
         "objects",
         "retractions",
         "note",

@@ -143,7 +143,7 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
         "journal",
         "retractions",
         "windows",
-        "batches",
+        "find_batches",
         "note",
         "notes",
         "days",
@@ -152,7 +152,7 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
     let reading = BTreeSet::from(reading);
     let verbs = watched.verbs();
     assert!(
-        verbs.is_subset(&reading) && verbs.contains("batches"),
+        verbs.is_subset(&reading) && verbs.contains("find_batches"),
         "{verbs:?}"
     );
     assert_eq!(town.store.note("link_secret").await.unwrap(), None);

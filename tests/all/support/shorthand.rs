@@ -14,7 +14,7 @@ use tidings::domain::{
 };
 use tidings::store::{
     AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, Meeting,
-    PeopleFilter, Pushed, Release, Result, Store, Summing, SuppressionChange,
+    PeopleFilter, Pushed, Release, Result, Store, Summing,
 };
 
 use super::{new_marker, push_to_all, today};
@@ -259,17 +259,12 @@ pub trait Shorthand: Store {
     }
 
     async fn suppress(&self, suppressions: &[Suppression]) {
-        let change = SuppressionChange::Suppress(suppressions);
-        self.change_suppressions(&change).await.unwrap();
+        self.add_suppressions(suppressions).await.unwrap();
     }
 
     async fn lift(&self, address: &Address, at: DateTime<Utc>, expired: DateTime<Utc>) -> bool {
-        let change = SuppressionChange::Lift {
-            address,
-            at,
-            expired,
-        };
-        self.change_suppressions(&change).await.unwrap() == 1
+        let lifted = self.lift_suppression(address, at, expired).await;
+        lifted.unwrap()
     }
 
     async fn soft_bounce(
@@ -279,13 +274,8 @@ pub trait Shorthand: Store {
         at: DateTime<Utc>,
         since: DateTime<Utc>,
     ) -> u64 {
-        let change = SuppressionChange::SoftBounce {
-            address,
-            delivery,
-            at,
-            since,
-        };
-        self.change_suppressions(&change).await.unwrap()
+        let counted = self.note_soft_bounce(address, delivery, at, since).await;
+        counted.unwrap()
     }
 
     async fn suppressed(&self, addresses: &[Address]) -> Vec<Option<Suppression>> {

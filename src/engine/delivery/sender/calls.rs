@@ -20,7 +20,6 @@ use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryState, Suppression};
 use crate::email::{Certainty, Message, Outcome, Permit};
 use crate::engine::{Result, came_to, crash};
-use crate::store::SuppressionChange;
 
 impl Sender {
     /// Builds and sends pending rows. Rows that may not be sent now are deferred.
@@ -304,8 +303,7 @@ impl Sender {
         self.gate.share_wait().await?;
         if !suppressions.is_empty() {
             // If the process dies before this, the next email to the address is rejected again.
-            let suppress = SuppressionChange::Suppress(&suppressions);
-            self.context.store.change_suppressions(&suppress).await?;
+            self.context.store.add_suppressions(&suppressions).await?;
         }
         concluded
     }
