@@ -420,12 +420,11 @@ contract! {
             revision: Id,
         ) -> bool;
 
+        /// Returns these accumulators, in the order of the request. Each id occurs at most once.
+        fn accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;
+
         /// Returns the selected accumulators, at most `limit`.
-        fn find_accumulators(filter: &AccumulatorFilter<'_>, limit: usize) -> Vec<Accumulator>
-            as match filter {
-                AccumulatorFilter::Named(_) => "accumulators",
-                _ => "find_accumulators",
-            };
+        fn find_accumulators(filter: &AccumulatorFilter<'_>, limit: usize) -> Vec<Accumulator>;
 
         /// Files batches that left their accumulators. A batch that is already filed is not
         /// changed.
@@ -444,16 +443,6 @@ contract! {
 
         /// Returns open and filed batches, newest first; with `before`, only those with lower ids.
         fn find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;
-    } provided {
-        /// Returns these accumulators, in the order of the request. Each id occurs at most once.
-        async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
-            let named = AccumulatorFilter::Named(ids);
-            let found = match ids {
-                [] => Vec::new(),
-                ids => self.find_accumulators(&named, ids.len()).await?,
-            };
-            Ok(in_order_of(ids, found, |accumulator| &accumulator.id))
-        }
     }
 
     /// The ledger of all emails.

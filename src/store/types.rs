@@ -177,8 +177,6 @@ pub enum AccumulatorFilter<'a> {
     /// Each is returned once, even if it changes meanwhile. The cost depends on those due or
     /// leased, not on those open.
     Due(DateTime<Utc>),
-    /// These accumulators, in any order.
-    Named(&'a [AccumulatorId]),
     /// The accumulator whose open batch, or unfiled ended batch, has this id.
     Of(Id),
     /// Accumulators whose open batch keeps an event of this type about one of these objects,

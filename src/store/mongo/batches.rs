@@ -78,16 +78,18 @@ impl Batches for Mongo {
         Ok(outcome.await?.complete()? == accumulators.len() as u64)
     }
 
+    async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
+        let found = self.find_by_id(ACCUMULATORS, ids.iter().map(accumulator_id));
+        let found = found.records::<AccumulatorRecord>().await?;
+        Ok(in_order_of(ids, found, |accumulator| &accumulator.id))
+    }
+
     async fn find_accumulators(
         &self,
         filter: &AccumulatorFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Accumulator>> {
         let (filter, order) = match *filter {
-            AccumulatorFilter::Named(ids) => {
-                let found = self.find_by_id(ACCUMULATORS, ids.iter().map(accumulator_id));
-                return found.records::<AccumulatorRecord>().await;
-            }
             AccumulatorFilter::Due(now) => {
                 let free = vec![
                     doc! {"lease.until": {"$lte": date(now)}},

@@ -52,6 +52,15 @@ impl Batches for Sqlite {
         Ok(false)
     }
 
+    async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
+        self.read_each(ids, |transaction, id| {
+            let named = "user = ?1 AND key = ?2";
+            let found = ACCUMULATORS.find::<AccumulatorRecord>(transaction, named, names(id));
+            Ok(found?.pop())
+        })
+        .await
+    }
+
     async fn find_accumulators(
         &self,
         filter: &AccumulatorFilter<'_>,
@@ -59,13 +68,6 @@ impl Batches for Sqlite {
     ) -> Result<Vec<Accumulator>> {
         let limit = limit as i64;
         let (which, mut values): (_, Vec<Value>) = match *filter {
-            AccumulatorFilter::Named(ids) => {
-                let names: Vec<_> = ids.iter().map(names).collect();
-                let names = serde_json::json!(names).to_string();
-                let named =
-                    "(user, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2)) LIMIT ?1";
-                (named, vec![names.into()])
-            }
             AccumulatorFilter::Due(now) => (
                 "due <= ?2 AND (coalesce(until, 0) <= ?2 OR until > ?3) ORDER BY due LIMIT ?1",
                 vec![millis(now).into(), millis(furthest_lease(now)).into()],
@@ -91,8 +93,11 @@ impl Batches for Sqlite {
             }
         };
         values.insert(0, limit.into());
-        self.read(move |transaction| accumulators(transaction, which, params_from_iter(values)))
-            .await
+        self.read(move |transaction| {
+            let values = params_from_iter(values);
+            ACCUMULATORS.find::<AccumulatorRecord>(transaction, which, values)
+        })
+        .await
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
@@ -100,7 +105,7 @@ impl Batches for Sqlite {
             if BATCHES.add(transaction, &BatchRecord::filed(batch))? {
                 return Ok(true);
             }
-            let stored = filed(transaction, "id = ?1", [batch.id.to_string()])?.pop();
+            let stored = filed(transaction, batch.id)?;
             Ok(stored.is_some_and(|stored| stored.has_same_events(batch)))
         })
         .await
@@ -117,10 +122,8 @@ impl Batches for Sqlite {
     }
 
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        self.read_each(ids, |transaction, id| {
-            Ok(filed(transaction, "id = ?1", [id.to_string()])?.pop())
-        })
-        .await
+        self.read_each(ids, |transaction, id| filed(transaction, *id))
+            .await
     }
 
     async fn find_batches(
@@ -182,22 +185,9 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Returns the accumulators that match a condition.
-fn accumulators(
-    transaction: &Transaction<'_>,
-    condition: &str,
-    values: impl rusqlite::Params,
-) -> Result<Vec<Accumulator>> {
-    ACCUMULATORS.find::<AccumulatorRecord>(transaction, condition, values)
-}
-
-/// Returns the filed batches that match a condition.
-fn filed(
-    transaction: &Transaction<'_>,
-    condition: &str,
-    values: impl rusqlite::Params,
-) -> Result<Vec<Batch>> {
-    BATCHES.find::<BatchRecord>(transaction, condition, values)
+fn filed(transaction: &Transaction<'_>, id: Id) -> Result<Option<Batch>> {
+    let found = BATCHES.find::<BatchRecord>(transaction, "id = ?1", [id.to_string()]);
+    Ok(found?.pop())
 }
 
 /// Returns open and filed batches. Accumulators hold open batches, and ended ones for a moment.
@@ -229,8 +219,8 @@ fn find(
     let here = format!(
         "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE {here} ORDER BY batch DESC LIMIT {limit})"
     );
-    let current = accumulators(transaction, &here, values)?.into_iter();
-    let mut found: Vec<Batch> = current
+    let current = ACCUMULATORS.find::<AccumulatorRecord>(transaction, &here, values)?;
+    let mut found: Vec<Batch> = (current.into_iter())
         .flat_map(|accumulator| accumulator.open.into_iter().chain(accumulator.ended))
         .filter(|batch| filter.state.is_none_or(|state| state == batch.state))
         .collect();
@@ -240,7 +230,7 @@ fn find(
             .map(|state| format!("state = '{}'", state.as_str()));
         let (filed_too, values) = conditions("id <", state.as_deref());
         let newest = format!("{filed_too} ORDER BY id DESC LIMIT {limit}");
-        found.extend(filed(transaction, &newest, values)?);
+        found.extend(BATCHES.find::<BatchRecord>(transaction, &newest, values)?);
     }
     Ok(page(found, before, limit))
 }

@@ -75,7 +75,7 @@ impl Deliveries for Sqlite {
                 let id: String = id;
                 let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
                 transaction.run(sql, (&id, &owner, millis(until)))?;
-                claimed.extend(rows(transaction, "id = ?1", [id])?);
+                claimed.extend(find(transaction, &id)?);
             }
             Ok(claimed)
         })
@@ -208,8 +208,10 @@ impl Deliveries for Sqlite {
         };
         let (values, limit) = (values.to_string(), limit as i64);
         let newest = format!("{which} ORDER BY created DESC, id DESC LIMIT ?2");
-        self.read(move |transaction| rows(transaction, &newest, (values, limit)))
-            .await
+        self.read(move |transaction| {
+            DELIVERIES.find::<DeliveryRecord>(transaction, &newest, (values, limit))
+        })
+        .await
     }
 }
 
@@ -217,7 +219,7 @@ impl Deliveries for Sqlite {
 impl Feedbacks for Sqlite {
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
         self.change_each(feedback, |transaction, (id, report)| {
-            let Some(row) = rows(transaction, "id = ?1", [id.as_str()])?.pop() else {
+            let Some(row) = find(transaction, id.as_str())? else {
                 return Ok(0);
             };
             if row
@@ -254,13 +256,9 @@ impl Feedbacks for Sqlite {
     }
 }
 
-/// Returns the rows that match a condition.
-fn rows(
-    transaction: &Transaction<'_>,
-    condition: &str,
-    values: impl rusqlite::Params,
-) -> Result<Vec<Delivery>> {
-    DELIVERIES.find::<DeliveryRecord>(transaction, condition, values)
+fn find(transaction: &Transaction<'_>, id: &str) -> Result<Option<Delivery>> {
+    let found = DELIVERIES.find::<DeliveryRecord>(transaction, "id = ?1", [id]);
+    Ok(found?.pop())
 }
 
 fn correct(
@@ -314,8 +312,7 @@ fn correct(
     if corrected == 1 {
         return Ok(Corrected::Done);
     }
-    let stored = rows(transaction, "id = ?1", [correction.id().as_str()])?.pop();
-    Ok(match stored {
+    Ok(match find(transaction, correction.id().as_str())? {
         Some(row) if row.state == from && !row.open => Corrected::Busy,
         _ => Corrected::OtherState,
     })

@@ -79,7 +79,8 @@ impl Suppressions for Sqlite {
         let from = after.map_or_else(String::new, |after| after.lowered().reveal().to_owned());
         self.read(move |transaction| {
             let after = format!("address > ?1 AND {NOT_LIFTED} ORDER BY address LIMIT ?2");
-            found(transaction, &after, (from, limit as i64))
+            let values = (from, limit as i64);
+            SUPPRESSIONS.find::<SuppressionRecord>(transaction, &after, values)
         })
         .await
     }
@@ -141,14 +142,7 @@ fn find(transaction: &Transaction<'_>, address: &Address) -> Result<Option<Suppr
 
 /// Returns the stored record for exactly this spelling.
 fn find_as(transaction: &Transaction<'_>, address: &Address) -> Result<Option<Suppression>> {
-    let mut found = found(transaction, "address = ?1", [address.reveal()])?;
-    Ok(found.pop())
-}
-
-fn found(
-    transaction: &Transaction<'_>,
-    condition: &str,
-    values: impl rusqlite::Params,
-) -> Result<Vec<Suppression>> {
-    SUPPRESSIONS.find::<SuppressionRecord>(transaction, condition, values)
+    let values = [address.reveal()];
+    let found = SUPPRESSIONS.find::<SuppressionRecord>(transaction, "address = ?1", values);
+    Ok(found?.pop())
 }
