@@ -77,24 +77,19 @@ record! {
     odd(record) {}
 }
 
-/// An audience. Exactly one field is set.
-#[derive(Default, serde::Serialize, serde::Deserialize)]
-pub(in crate::store) struct AudienceRecord {
-    /// The number of documents in which an earlier version stored the named users.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parts: Option<Count<i32>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    users: Option<Vec<CompactString>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    followers_of: Option<Vec<CompactString>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    near: Option<NearRecord>,
-}
-
+/// An audience.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct NearRecord {
-    point: Place,
-    km: f64,
+#[serde(rename_all = "snake_case")]
+pub(in crate::store) enum AudienceRecord {
+    /// The number of documents in which an earlier version stored the named users. The reader adds
+    /// them.
+    Parts(Count<i32>),
+    Users(Vec<CompactString>),
+    FollowersOf(Vec<CompactString>),
+    Near {
+        point: Place,
+        km: f64,
+    },
 }
 
 impl As<ChosenKey> for String {
@@ -110,15 +105,14 @@ impl As<ChosenKey> for String {
 impl FanoutRecord {
     /// Returns the record with its audience.
     pub(in crate::store) fn whole(fanout: &Fanout) -> Self {
-        let mut audience = AudienceRecord::default();
-        match &fanout.audience.to {
-            Selector::Users(users) => audience.users = Some(As::from_value(users)),
-            Selector::FollowersOf(keys) => audience.followers_of = Some(As::from_value(keys)),
-            Selector::Near { point, km } => {
-                let (point, km) = (Place(*point), *km);
-                audience.near = Some(NearRecord { point, km });
-            }
-        }
+        let audience = match &fanout.audience.to {
+            Selector::Users(users) => AudienceRecord::Users(As::from_value(users)),
+            Selector::FollowersOf(keys) => AudienceRecord::FollowersOf(As::from_value(keys)),
+            Selector::Near { point, km } => AudienceRecord::Near {
+                point: Place(*point),
+                km: *km,
+            },
+        };
         Self {
             audience: Some(audience),
             except: Some(As::from_value(&fanout.audience.except)),
@@ -128,20 +122,13 @@ impl FanoutRecord {
 }
 
 impl AudienceRecord {
-    /// Returns no users if they are stored in parts.
     fn selector(self) -> Result<Selector, String> {
-        if self.parts.is_some() {
-            return Ok(Selector::Users(Vec::new()));
-        }
-        if let Some(users) = self.users {
-            return Ok(Selector::Users(users.into_value()?));
-        }
-        if let Some(keys) = self.followers_of {
-            return Ok(Selector::FollowersOf(keys.into_value()?));
-        }
-        let near = needs("near", self.near)?;
-        let (point, km) = (near.point.0, near.km);
-        Ok(Selector::Near { point, km })
+        Ok(match self {
+            Self::Parts(_) => Selector::Users(Vec::new()),
+            Self::Users(users) => Selector::Users(users.into_value()?),
+            Self::FollowersOf(keys) => Selector::FollowersOf(keys.into_value()?),
+            Self::Near { point, km } => Selector::Near { point: point.0, km },
+        })
     }
 }
 
@@ -151,8 +138,10 @@ impl Record for FanoutRecord {
     type Value = (Fanout, Option<usize>);
 
     fn value(self) -> Result<Self::Value, String> {
-        let audience = self.audience.as_ref();
-        let parts = audience.and_then(|audience| Some(audience.parts?.0 as usize));
+        let parts = match self.audience {
+            Some(AudienceRecord::Parts(count)) => Some(count.0 as usize),
+            _ => None,
+        };
         Ok((self.into_value()?, parts))
     }
 }

@@ -123,54 +123,38 @@ record! {
     odd(record) {
         stacks: {
             let days = record.days.unwrap_or_default().into_iter();
-            days.filter_map(|(name, marks)| Some((name.parse::<StackId>().ok()?, marks.marks())))
-                .collect()
+            let marks = |(name, marks): (String, MarksRecord)| {
+                let stack = name.parse::<StackId>().ok()?;
+                Some(marks.into_value().map(|marks| (stack, marks)))
+            };
+            days.filter_map(marks).collect::<Result<_, _>>()?
         },
     }
 }
 
 fn days_of(inbox: &Inbox) -> BTreeMap<String, MarksRecord> {
-    let day = |(stack, marks): (&StackId, &StackMarks)| (stack.to_string(), MarksRecord::of(marks));
+    let day = |(stack, marks): (&StackId, &StackMarks)| (stack.to_string(), As::from_value(marks));
     inbox.stacks.iter().map(day).collect()
 }
 
-/// See [`StackMarks`].
-#[derive(Serialize, Deserialize)]
-pub(in crate::store) struct MarksRecord {
-    #[serde(default, skip_serializing_if = "Bits::is_empty")]
-    seen: Bits,
-    #[serde(default, skip_serializing_if = "Bits::is_empty")]
-    read: Bits,
-    #[serde(default, skip_serializing_if = "Bits::is_empty")]
-    archived: Bits,
+record! {
+    /// See [`StackMarks`].
+    MarksRecord of StackMarks { ; seen: Bits, read: Bits, archived: Bits }
+    extra(_marks) {}
+    odd(record) {}
 }
 
-impl MarksRecord {
-    fn of(marks: &StackMarks) -> Self {
-        let bits = |entries: &Entries| Bits(entries.bytes().to_vec());
-        Self {
-            seen: bits(&marks.seen),
-            read: bits(&marks.read),
-            archived: bits(&marks.archived),
-        }
+/// A set of entries. An empty one is not stored.
+pub(in crate::store) struct Bits(Vec<u8>);
+
+impl As<Entries> for Option<Bits> {
+    fn from_value(entries: &Entries) -> Self {
+        let bytes = entries.bytes();
+        (!bytes.is_empty()).then(|| Bits(bytes.to_vec()))
     }
 
-    fn marks(self) -> StackMarks {
-        StackMarks {
-            seen: Entries::stored(self.seen.0),
-            read: Entries::stored(self.read.0),
-            archived: Entries::stored(self.archived.0),
-        }
-    }
-}
-
-/// A set of entries.
-#[derive(Default)]
-struct Bits(Vec<u8>);
-
-impl Bits {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn into_value(self) -> Result<Entries, String> {
+        Ok(Entries::stored(self.map_or_else(Vec::new, |bits| bits.0)))
     }
 }
 
