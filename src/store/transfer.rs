@@ -18,14 +18,14 @@ use super::record::small::{
     WebhookReceipt,
 };
 use super::record::user::UserRecord;
-use super::record::{Record, read, value_of};
+use super::record::{self, Record, value_of};
 use crate::domain::batch::Accumulator;
 use crate::domain::{
     Batch, Day, Delivery, Fanout, Id, Inbox, Object, Retraction, Suppression, User,
 };
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident $name:literal,)*) => {
+    ($($(#[$doc:meta])* $kind:ident $name:literal: $value:ident as $record:ident,)*) => {
         /// A kind of record: one collection or table, and one file of an export.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Kind { $($(#[$doc])* $kind,)* }
@@ -39,80 +39,72 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $name,)* }
             }
         }
+
+        /// A record of any kind.
+        #[derive(Clone)]
+        #[allow(missing_docs, reason = "the kinds are documented")]
+        pub enum AnyRecord { $($value(Box<$value>),)* }
+
+        $(impl From<$value> for AnyRecord {
+            fn from(record: $value) -> Self {
+                Self::$value(Box::new(record))
+            }
+        })*
+
+        impl AnyRecord {
+            /// Reads a record of this kind.
+            pub(super) fn read_from(kind: Kind, source: impl RecordSource) -> Result<Self> {
+                match kind { $(Kind::$kind => Ok(source.read::<$record>()?.into()),)* }
+            }
+        }
     };
 }
 
 kinds! {
     /// Users with their choices.
-    Users "users",
+    Users "users": User as UserRecord,
     /// Who follows what.
-    Follows "follows",
+    Follows "follows": Follow as Follow,
     /// Objects, except those in an application's own collections.
-    Objects "objects",
+    Objects "objects": Object as ObjectRecord,
     /// What users have seen, read and archived of their feeds.
-    Inboxes "inboxes",
+    Inboxes "inboxes": Inbox as InboxRecord,
     /// Retracted events.
-    Retractions "retractions",
+    Retractions "retractions": Retraction as RetractionRecord,
     /// Addresses that get no email.
-    Suppressions "suppressions",
+    Suppressions "suppressions": Suppression as SuppressionRecord,
     /// Recent soft bounces.
-    SoftBounces "soft_bounces",
+    SoftBounces "soft_bounces": SoftBounce as SoftBounce,
     /// Ids of recent reports from providers.
-    WebhookReceipts "webhook_receipts",
+    WebhookReceipts "webhook_receipts": WebhookReceipt as WebhookReceipt,
     /// Accepted events, with audiences and details.
-    Fanouts "fanouts",
+    Fanouts "fanouts": Fanout as FanoutRecord,
     /// Accumulators, with open batches.
-    Accumulators "accumulators",
+    Accumulators "accumulators": Accumulator as AccumulatorRecord,
     /// Batches that have ended.
-    Batches "batches",
+    Batches "batches": Batch as BatchRecord,
     /// Deliveries: one for each email.
-    Deliveries "deliveries",
+    Deliveries "deliveries": Delivery as DeliveryRecord,
     /// Small shared texts, such as the secret that signs links.
-    Notes "notes",
+    Notes "notes": Note as Note,
 }
 
-/// Evaluates an expression for the record type of a kind.
-macro_rules! with_record {
-    ($kind:expr, $Record:ident => $value:expr) => {{
-        use crate::store::record as of;
-        with_record!($kind, $Record => $value;
-            Users of::user::UserRecord, Follows of::small::Follow, Objects of::small::ObjectRecord,
-            Inboxes of::small::InboxRecord, Retractions of::small::RetractionRecord,
-            Suppressions of::small::SuppressionRecord, SoftBounces of::small::SoftBounce,
-            WebhookReceipts of::small::WebhookReceipt, Fanouts of::fanout::FanoutRecord,
-            Accumulators of::batch::AccumulatorRecord, Batches of::batch::BatchRecord,
-            Deliveries of::delivery::DeliveryRecord, Notes of::small::Note
+/// The stored form of one record.
+pub(super) trait RecordSource {
+    fn read<R: Record>(self) -> Result<R::Value>;
+}
+
+/// A line of an export.
+impl RecordSource for &str {
+    fn read<R: Record>(self) -> Result<R::Value> {
+        let what = || format!("a line of kind {}", R::WHAT);
+        let why = |error: serde_json::Error| error.to_string();
+        let mut from = serde_json::Deserializer::from_str(self);
+        value_of(
+            record::read::<R, _>(&mut from, what, str::to_owned, why)?,
+            what,
         )
-    }};
-    ($kind:expr, $Record:ident => $value:expr; $($name:ident $form:ty),*) => {
-        match $kind {$(
-            $crate::store::Kind::$name => {
-                type $Record = $form;
-                $value
-            }
-        )*}
-    };
-}
-pub(super) use with_record;
-
-macro_rules! records {
-    ($($name:ident),*) => {
-        /// A record of any kind.
-        #[derive(Clone)]
-        #[allow(missing_docs, reason = "the kinds are documented")]
-        pub enum AnyRecord { $($name(Box<$name>),)* }
-
-        $(impl From<$name> for AnyRecord {
-            fn from(record: $name) -> Self {
-                Self::$name(Box::new(record))
-            }
-        })*
-    };
-}
-
-records! {
-    User, Follow, Object, Inbox, Retraction, Suppression, SoftBounce, WebhookReceipt, Fanout, Accumulator,
-    Batch, Delivery, Note
+    }
 }
 
 /// A fan-out with its whole audience.
@@ -157,7 +149,7 @@ impl AnyRecord {
     ///
     /// Names the field that cannot be read.
     pub fn read(kind: Kind, line: &str) -> Result<Self> {
-        with_record!(kind, R => Ok(parse::<R>(line)?.into()))
+        Self::read_from(kind, line)
     }
 }
 
@@ -166,13 +158,6 @@ pub(in crate::store) const NO_REVISION: Id = Id::from_bytes([0; 12]);
 
 fn json(record: &impl Serialize) -> Result<String> {
     serde_json::to_string(record).map_err(|cause| Error::database("writing a line", cause))
-}
-
-fn parse<R: Record>(line: &str) -> Result<R::Value> {
-    let what = || format!("a line of kind {}", R::WHAT);
-    let why = |error: serde_json::Error| error.to_string();
-    let mut from = serde_json::Deserializer::from_str(line);
-    value_of(read::<R, _>(&mut from, what, str::to_owned, why)?, what)
 }
 
 /// What to export.

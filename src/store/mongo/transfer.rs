@@ -14,8 +14,8 @@ use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::fanout::FanoutRecord;
 use crate::store::record::fields::{As, Oid};
 use crate::store::record::small::{InboxRecord, SuppressionRecord};
-use crate::store::record::{read_bson, write_bson};
-use crate::store::transfer::{NO_REVISION, with_record};
+use crate::store::record::{Record, read_bson, write_bson};
+use crate::store::transfer::{NO_REVISION, RecordSource};
 use crate::store::{AnyRecord, Kind, Page, Result};
 
 impl Mongo {
@@ -64,7 +64,13 @@ fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
     match kind {
         Kind::Objects => Ok(objects::object_of(raw)?.into()),
         Kind::Retractions => Ok(objects::read_retraction(raw)?.into()),
-        kind => with_record!(kind, R => Ok(read_bson::<R>(raw)?.into())),
+        kind => AnyRecord::read_from(kind, raw),
+    }
+}
+
+impl RecordSource for &RawDocument {
+    fn read<R: Record>(self) -> Result<R::Value> {
+        read_bson::<R>(self)
     }
 }
 

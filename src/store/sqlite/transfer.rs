@@ -5,7 +5,8 @@ use rusqlite::{Row, Transaction, params_from_iter};
 
 use super::rows::{Fields, Table};
 use super::{Sqlite, batches, deliveries, directory, journal, objects, suppressions};
-use crate::store::transfer::{NO_REVISION, with_record};
+use crate::store::record::Record;
+use crate::store::transfer::{NO_REVISION, RecordSource};
 use crate::store::{AnyRecord, Error, Kind, Page, Result};
 
 /// The largest number of records in a page.
@@ -89,7 +90,14 @@ fn read_record(kind: Kind, row: &Row<'_>) -> Result<AnyRecord> {
     match kind {
         Kind::Objects => Ok(objects::read_object(row)?.into()),
         Kind::Fanouts => Ok(journal::read(row)?.into()),
-        kind => with_record!(kind, R => Ok(table(kind).0.read::<R>(row, Fields::new())?.into())),
+        kind => AnyRecord::read_from(kind, (table(kind).0, row)),
+    }
+}
+
+impl RecordSource for (&Table, &Row<'_>) {
+    fn read<R: Record>(self) -> Result<R::Value> {
+        let (table, row) = self;
+        table.read::<R>(row, Fields::new())
     }
 }
 
