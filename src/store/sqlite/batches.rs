@@ -9,8 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::rows::{Table, list, millis};
-use super::statements::Statements as _;
+use super::rows::{Statements as _, Table, list, millis};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Batch, BatchState, Id, ObjectId};

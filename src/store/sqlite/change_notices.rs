@@ -13,7 +13,7 @@ use futures::stream::{self, BoxStream};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::statements::Statements as _;
+use super::rows::Statements as _;
 use crate::domain::ChangeNotice;
 use crate::store::{ChangeNotices, Result};
 

@@ -8,8 +8,7 @@ use rusqlite::Transaction;
 use rusqlite::types::Value as Sql;
 
 use super::days::has_day;
-use super::rows::millis;
-use super::statements::Statements as _;
+use super::rows::{Statements as _, millis};
 use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema};
 use crate::domain::{BatchState, DeliveryState, FanoutState, Id};

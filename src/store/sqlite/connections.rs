@@ -13,8 +13,8 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::task::{JoinError, JoinHandle};
 
+use super::rows::is_busy;
 use super::schema;
-use super::statements::is_busy;
 use crate::private;
 use crate::store::{Error, Result, Schema};
 

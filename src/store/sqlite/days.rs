@@ -12,7 +12,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 use serde_json::json;
 
-use super::statements::Statements as _;
+use super::rows::Statements as _;
 use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};

@@ -8,8 +8,7 @@ use rusqlite::{ToSql, Transaction, params_from_iter};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Table, millis, to_json};
-use super::statements::Statements as _;
+use super::rows::{Statements as _, Table, millis, to_json};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,

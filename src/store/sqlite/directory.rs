@@ -5,8 +5,7 @@ use rusqlite::Transaction;
 
 use super::change_notices::notify;
 use super::journal::forget_actor;
-use super::rows::{Table, bound, fields, list};
-use super::statements::Statements as _;
+use super::rows::{Statements as _, Table, bound, fields, list};
 use super::{Sqlite, near};
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, User, UserId};

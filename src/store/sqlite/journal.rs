@@ -10,8 +10,7 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Fields, Table, json, list, millis, to_json};
-use super::statements::{Statements as _, readable};
+use super::rows::{Fields, Statements as _, Table, json, list, millis, readable, to_json};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Day, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};

@@ -19,7 +19,6 @@ mod objects;
 mod rows;
 mod schema;
 mod stacks;
-mod statements;
 mod suppressions;
 #[cfg(test)]
 mod tests;

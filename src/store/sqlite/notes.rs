@@ -5,8 +5,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{params_from_iter, types::Value};
 
 use super::Sqlite;
-use super::rows::{list, millis};
-use super::statements::Statements as _;
+use super::rows::{Statements as _, list, millis};
 use crate::domain::Lease;
 use crate::domain::coordination::furthest_lease_of;
 use crate::store::{Leases, NoteFilter, Notes, Release, Result, SeenReports};

@@ -6,8 +6,7 @@ use rusqlite::{Row, Transaction};
 
 use super::Sqlite;
 use super::change_notices::notify;
-use super::rows::{Fields, Table, fields, json};
-use super::statements::Statements as _;
+use super::rows::{Fields, Statements as _, Table, fields, json};
 use crate::domain::{ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::small::InboxRecord;

@@ -1,4 +1,4 @@
-//! Maps rows to records and back.
+//! Maps rows to records and back, and runs cached statements.
 //!
 //! A column has the name of its field, or gives the path of the field after `=`. `:json` marks JSON
 //! text, `:flag` a number that is a boolean, and `:rest` the JSON of all other fields. Missing
@@ -6,8 +6,9 @@
 //! [`Table`].
 
 use chrono::{DateTime, Utc};
+use rusqlite::Error::{FromSqlConversionFailure, InvalidColumnType, Utf8Error};
 use rusqlite::types::{Value as Sql, ValueRef};
-use rusqlite::{Row, Transaction, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, params_from_iter};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -196,7 +197,7 @@ impl Table {
         &self,
         transaction: &Transaction<'_>,
         condition: &str,
-        values: impl rusqlite::Params,
+        values: impl Params,
     ) -> Result<Vec<R::Value>> {
         let sql = format!("SELECT * FROM {} WHERE {condition}", self.name);
         let mut statement = transaction.prepare_cached(&sql)?;
@@ -256,6 +257,88 @@ impl Column {
             (other @ ValueRef::Blob(_), _) => return Err(format!("it is {}", other.data_type())),
         }))
     }
+}
+
+/// Short forms of cached statements.
+pub(super) trait Statements {
+    /// Runs a statement. Returns the number of changed rows.
+    fn run(&self, sql: &str, values: impl Params) -> Result<usize>;
+
+    /// Returns all rows of a query.
+    fn all<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>>;
+
+    /// Returns the first row of a query, if there is one.
+    fn first<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>>;
+}
+
+impl Statements for Connection {
+    fn run(&self, sql: &str, values: impl Params) -> Result<usize> {
+        Ok(self.prepare_cached(sql)?.execute(values)?)
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut statement = self.prepare_cached(sql)?;
+        Ok(statement
+            .query_map(values, read)?
+            .collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn first<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        let mut statement = self.prepare_cached(sql)?;
+        Ok(statement.query_row(values, read).optional()?)
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(cause: rusqlite::Error) -> Self {
+        match cause {
+            FromSqlConversionFailure(..) | InvalidColumnType(..) | Utf8Error(..) => {
+                Self::corrupt("a row", cause)
+            }
+            cause => Self::database("using SQLite", cause),
+        }
+    }
+}
+
+/// Returns whether the database was locked by another process.
+pub(super) fn is_busy(error: &Error) -> bool {
+    let Error::Database { cause, .. } = error else {
+        return false;
+    };
+    let cause = cause.downcast_ref::<rusqlite::Error>();
+    let code = cause.and_then(rusqlite::Error::sqlite_error_code);
+    code == Some(rusqlite::ErrorCode::DatabaseBusy)
+}
+
+/// Returns `None` for an unreadable record: one bad row must not block the emails of other users.
+pub(super) fn readable<T>(found: Result<Option<T>>) -> Result<Option<T>> {
+    found.or_else(|error| match error.is_outage() {
+        true => Err(error),
+        false => {
+            tracing::warn!(%error, "a row cannot be read, and is skipped");
+            Ok(None)
+        }
+    })
 }
 
 /// Returns the stored form of a time: whole milliseconds.

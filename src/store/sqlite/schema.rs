@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::statements::Statements as _;
+use super::rows::Statements as _;
 use crate::domain::{Day, DeliveryId};
 use crate::store::{Error, Result, Schema};
 

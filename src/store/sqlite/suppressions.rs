@@ -5,8 +5,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::rows::{Table, millis};
-use super::statements::Statements as _;
+use super::rows::{Statements as _, Table, millis};
 use crate::domain::{Address, DeliveryId, Suppression};
 use crate::store::record::fields::As;
 use crate::store::record::small::SuppressionRecord;
