@@ -14,8 +14,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::days::{DaySum, Meeting, RawStack};
-use super::error::Result;
 use super::transfer::{Export, Import, Page};
+use super::types::Result;
 use super::types::*;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::delivery::{Corrected, Correction, Transition};

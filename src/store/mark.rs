@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::contract::Store;
-use super::error::{Error, Result};
 use super::transfer::{MARK, MOVE};
+use super::types::{Error, Result};
 
 impl dyn Store + '_ {
     /// Returns what an export or import says of this store.

@@ -8,7 +8,6 @@
 mod contract;
 mod days;
 mod entry;
-mod error;
 mod extjson;
 mod mark;
 pub mod mongo;
@@ -23,12 +22,11 @@ pub use contract::{
     Suppressions,
 };
 pub use days::{DaySum, Meeting, RawStack, Summing};
-pub use error::{Error, Result};
 pub use mark::{Importing, Mark};
 pub use transfer::{AnyRecord, Export, Import, Kind, Page};
 pub use types::{
     Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, Claim, Claimed,
-    Condition, Counted, DeliveryFilter, Engine, FeedParts, FollowChange, Forgettable, JournalEntry,
-    JournalQuery, NewMarker, NoteFilter, Outstanding, PendingFanouts, PeopleFilter, Pile, Pushed,
-    Pushes, Release, Schema, Span, Topology, UserField,
+    Condition, Counted, DeliveryFilter, Engine, Error, FeedParts, FollowChange, Forgettable,
+    JournalEntry, JournalQuery, NewMarker, NoteFilter, Outstanding, PendingFanouts, PeopleFilter,
+    Pile, Pushed, Pushes, Release, Result, Schema, Span, Topology, UserField,
 };

@@ -8,7 +8,6 @@
 use serde::Serialize;
 
 use super::days::Meeting;
-use super::error::{Error, Result};
 use super::record::batch::{AccumulatorRecord, BatchRecord};
 use super::record::delivery::DeliveryRecord;
 use super::record::fanout::FanoutRecord;
@@ -19,6 +18,7 @@ use super::record::small::{
 };
 use super::record::user::UserRecord;
 use super::record::{self, Record, value_of};
+use super::types::{Error, Result};
 use crate::domain::batch::Accumulator;
 use crate::domain::{
     Batch, Day, Delivery, Fanout, Id, Inbox, Object, Retraction, Suppression, User,

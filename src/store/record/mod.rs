@@ -9,8 +9,8 @@ use bson::{RawBsonRef, RawDeserializer, RawDocument, RawDocumentBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::error::{Error, Result};
 use super::extjson::shown;
+use super::types::{Error, Result};
 use crate::domain::Address;
 
 /// Declares the record type of a domain value and its conversions.

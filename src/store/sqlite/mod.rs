@@ -5,7 +5,6 @@
 //! tables, [`schema`] for the other tables, and [`connections`] for how they are accessed.
 
 mod batches;
-mod change_notices;
 mod condition;
 mod connections;
 mod days;
@@ -13,7 +12,6 @@ mod deliveries;
 mod directory;
 mod entries;
 mod journal;
-mod near;
 mod notes;
 mod objects;
 mod rows;

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use rusqlite::{Row, Transaction};
 
 use super::Sqlite;
-use super::change_notices::notify;
+use super::notes::notify;
 use super::rows::{Fields, Statements as _, Table, fields, json};
 use crate::domain::{ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId};
 use crate::store::record::fields::As;

@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS users (
     brand        TEXT,
     lng          REAL,
     lat          REAL,
-    cell         INTEGER,           -- the square of the grid that holds (lng, lat): see near.rs
+    cell         INTEGER,           -- the square of the grid that holds (lng, lat): see directory.rs
     cadence      TEXT,
     weekday      TEXT,
     hour         INTEGER,

@@ -12,8 +12,8 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use rusqlite::Transaction;
 
-use super::change_notices::notify;
 use super::days::{RowId, append_to_row, find_row};
+use super::notes::notify;
 use super::{Sqlite, days, entries};
 use crate::domain::{
     BadStack, ChangeNotice, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId,
