@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::days::{DaySum, Meeting, RawStack};
-use super::transfer::{Export, Import, Page};
+use super::transfer::{Export, Kind, Page};
 use super::types::Result;
 use super::types::*;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
@@ -189,10 +189,8 @@ contract! {
                 None => "fix_day",
             };
 
-        /// Writes these lines.
-        ///
-        /// Records of a kind replace those with the same ids; this may be repeated. Documents of a
-        /// day that are already stored unchanged are skipped. Durable.
+        /// Restores exported documents of a day. Those that are already stored unchanged are
+        /// skipped. Durable.
         ///
         /// # Errors
         ///
@@ -200,11 +198,11 @@ contract! {
         /// its entries can be appended ([`Meeting::Append`]).
         /// [`Error::Pending`](super::Error::Pending) if an exported marker would cover pending
         /// events.
-        fn import(into: Import, lines: &[String]) -> ()
-            as match into {
-                Import::Day(..) => "restore_day",
-                Import::Records(_) => "import",
-            };
+        fn restore_day(day: Day, stacks: &[RawStack], meeting: Meeting) -> ();
+
+        /// Writes records of a kind. They replace those with the same ids; this may be repeated.
+        /// Durable.
+        fn import_records(kind: Kind, lines: &[String]) -> ();
     } streams {
         /// Streams all documents of a day, byte-exact, ordered by `_id`, text before ObjectIds; or
         /// all records of a kind, in the order of their ids, without the notes about the store
@@ -224,11 +222,6 @@ contract! {
         fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
             let pages = self.export(Export::Day(day));
             pages.map(|page| Ok(page?.complete()?.lines)).boxed()
-        }
-
-        /// Restores exported documents of a day.
-        async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
-            self.import(Import::Day(day, meeting), stacks).await
         }
     }
 

@@ -23,7 +23,7 @@ pub use contract::{
 };
 pub use days::{DaySum, Meeting, RawStack, Summing};
 pub use mark::{Importing, Mark};
-pub use transfer::{AnyRecord, Export, Import, Kind, Page};
+pub use transfer::{AnyRecord, Export, Kind, Page};
 pub use types::{
     Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, Claim, Claimed,
     Condition, Counted, DeliveryFilter, Engine, Error, FeedParts, FollowChange, Forgettable,

@@ -7,7 +7,6 @@
 
 use serde::Serialize;
 
-use super::days::Meeting;
 use super::record::batch::{AccumulatorRecord, BatchRecord};
 use super::record::delivery::DeliveryRecord;
 use super::record::fanout::FanoutRecord;
@@ -166,15 +165,6 @@ pub enum Export {
     /// The documents of a day.
     Day(Day),
     /// The records of a kind.
-    Records(Kind),
-}
-
-/// Where to import lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Import {
-    /// Into a day.
-    Day(Day, Meeting),
-    /// Into the records of a kind.
     Records(Kind),
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::Day;
 use crate::engine::archive::{lines, restore_lines};
 use crate::engine::{Error, Result};
-use crate::store::{self, AnyRecord, DaySum, Export, Import, Kind, Meeting, Store, Summing};
+use crate::store::{self, AnyRecord, DaySum, Export, Kind, Meeting, Store, Summing};
 use crate::wire::transfer::{BadRecords, FileSum, Manifest};
 
 /// The version of the format that this program writes and reads.
@@ -67,12 +67,10 @@ impl Export {
             Self::Records(kind) => kind,
             Self::Day(day) => return Ok(restore_lines(store, day, lines, Meeting::Same).await?),
         };
-        if store.import(Import::Records(kind), lines).await.is_err() {
+        if store.import_records(kind, lines).await.is_err() {
             // One by one, so that the error names the line.
             for (number, line) in (first..).zip(lines) {
-                let put = store
-                    .import(Import::Records(kind), std::slice::from_ref(line))
-                    .await;
+                let put = store.import_records(kind, std::slice::from_ref(line)).await;
                 put.map_err(|why| {
                     let doing = format!("importing {}, line {number}", kind.as_str());
                     match why {

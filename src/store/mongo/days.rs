@@ -20,7 +20,7 @@ use super::reads::{at_once, id_of};
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::store::days::entries_to_append;
-use crate::store::{DaySum, Days, Error, Export, Import, Meeting, Page, Result, Summing, extjson};
+use crate::store::{DaySum, Days, Error, Export, Kind, Meeting, Page, Result, Summing, extjson};
 
 /// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
@@ -102,11 +102,11 @@ impl Days for Mongo {
         }
     }
 
-    async fn import(&self, into: Import, stacks: &[String]) -> Result<()> {
-        let (day, meeting) = match into {
-            Import::Records(kind) => return self.import_records(kind, stacks).await,
-            Import::Day(day, meeting) => (day, meeting),
-        };
+    async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
+        self.put_records(kind, lines).await
+    }
+
+    async fn restore_day(&self, day: Day, stacks: &[String], meeting: Meeting) -> Result<()> {
         let unreadable = |error| Error::corrupt(format!("a line of {day}"), error);
         let mut documents: Vec<RawDocumentBuf> = Vec::with_capacity(stacks.len());
         for line in stacks {

@@ -28,7 +28,7 @@ impl Mongo {
     }
 
     /// Imports records of a kind.
-    pub(super) async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
+    pub(super) async fn put_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
         let records = lines.iter().map(|line| AnyRecord::read(kind, line));
         let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
         let statements = records.iter().map(|record| {

@@ -18,7 +18,7 @@ use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};
 use crate::store::days::entries_to_append;
 use crate::store::{
-    DaySum, Days, Error, Export, Import, Meeting, Page, RawStack, Result, Summing, extjson,
+    DaySum, Days, Error, Export, Kind, Meeting, Page, RawStack, Result, Summing, extjson,
 };
 
 /// Number of documents in a chunk of an export.
@@ -70,18 +70,23 @@ impl Days for Sqlite {
         stream::try_unfold(Vec::new(), next).boxed()
     }
 
-    async fn import(&self, into: Import, lines: &[String]) -> Result<()> {
-        let (day, meeting) = match into {
-            Import::Records(kind) => return self.import_records(kind, lines).await,
-            Import::Day(..) if lines.is_empty() => return Ok(()),
-            Import::Day(day, meeting) => (day, meeting),
-        };
-        let lines = lines.to_vec();
+    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+        if stacks.is_empty() {
+            return Ok(());
+        }
+        let stacks = stacks.to_vec();
         self.write(move |transaction| {
             create_day(transaction, day)?;
-            (lines.iter()).try_for_each(|line| restore(transaction, day, line, meeting))
+            (stacks.iter()).try_for_each(|line| restore(transaction, day, line, meeting))
         })
         .await
+    }
+
+    async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
+        let put = move |transaction: &Transaction<'_>, line: &String| {
+            transfer::put(transaction, kind, line)
+        };
+        self.change_each(lines, put).await.map(drop)
     }
 }
 

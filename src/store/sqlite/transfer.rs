@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{Row, Transaction, params_from_iter};
 
 use super::rows::{Fields, Table};
-use super::{Sqlite, batches, deliveries, directory, journal, objects, suppressions};
+use super::{batches, deliveries, directory, journal, objects, suppressions};
 use crate::store::record::Record;
 use crate::store::transfer::{NO_REVISION, RecordSource};
 use crate::store::{AnyRecord, Error, Kind, Page, Result};
@@ -38,15 +38,6 @@ fn table(kind: Kind) -> (&'static Table, usize) {
         Kind::Batches => (&batches::BATCHES, 1),
         Kind::Deliveries => (&deliveries::DELIVERIES, 1),
         Kind::Notes => (&NOTES, 1),
-    }
-}
-
-impl Sqlite {
-    /// Imports records of a kind.
-    pub(super) async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
-        self.change_each(lines, move |transaction, line| put(transaction, kind, line))
-            .await
-            .map(drop)
     }
 }
 
@@ -101,7 +92,8 @@ impl RecordSource for (&Table, &Row<'_>) {
     }
 }
 
-fn put(transaction: &Transaction<'_>, kind: Kind, line: &str) -> Result<()> {
+/// Writes the record of a line.
+pub(super) fn put(transaction: &Transaction<'_>, kind: Kind, line: &str) -> Result<()> {
     let record = AnyRecord::read(kind, line)?;
     match &record {
         AnyRecord::User(user) => return directory::write(transaction, user, 1),

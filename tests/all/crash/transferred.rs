@@ -14,7 +14,7 @@ use tidings::domain::{
     Suppression, User, UserId,
 };
 use tidings::engine::crash::{OF_AN_EXPORT, OF_AN_IMPORT};
-use tidings::store::{AnyRecord, Counted, Import, Kind, Summing};
+use tidings::store::{AnyRecord, Counted, Kind, Summing};
 
 use super::stage::Stage;
 use crate::mail::provider::Dialect;
@@ -119,11 +119,7 @@ async fn put(store: &Fresh, kind: Kind, records: Vec<AnyRecord>) {
         .iter()
         .map(|record| record.line().unwrap())
         .collect();
-    store
-        .whole()
-        .import(Import::Records(kind), &lines)
-        .await
-        .unwrap();
+    store.whole().import_records(kind, &lines).await.unwrap();
 }
 
 fn address(person: &UserId) -> Address {

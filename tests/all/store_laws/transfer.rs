@@ -5,7 +5,7 @@ use tidings::domain::{
     Audience, ChangeNotice, DeliveryId, DeliveryState, Feedback, Lease, ObjectId, Reason,
     ReportKind, Retraction, Suppression, User,
 };
-use tidings::store::{AnyRecord, FollowChange, Import, Importing, Kind, Mark};
+use tidings::store::{AnyRecord, FollowChange, Importing, Kind, Mark};
 
 use super::batches::{closing, opened};
 use super::{inboxes, objects, people};
@@ -131,11 +131,7 @@ pub async fn every_record_is_exported_and_imported_whole(store: Fresh) {
     store.clear().await;
     assert_eq!(store.lines().await, [""; 0]);
     for (kind, lines) in &exported {
-        store
-            .whole()
-            .import(Import::Records(*kind), lines)
-            .await
-            .unwrap();
+        store.whole().import_records(*kind, lines).await.unwrap();
     }
 
     assert_eq!(store.second().lines().await, lines);
@@ -182,11 +178,7 @@ pub async fn an_imported_record_replaces_the_stored_one(store: Fresh) {
 
     for _ in 0..2 {
         for (kind, lines) in [(Kind::Users, &users), (Kind::Fanouts, &fanouts)] {
-            store
-                .whole()
-                .import(Import::Records(kind), lines)
-                .await
-                .unwrap();
+            store.whole().import_records(kind, lines).await.unwrap();
         }
     }
 
