@@ -118,7 +118,7 @@ impl Archive {
             None => (None, file::copy(days, day, std::io::sink()).await?),
         };
         if sum.stacks == 0 {
-            let done = self.context.store.drop_day(day, Some(&sum)).await?;
+            let done = self.context.store.drop_day(day, &sum).await?;
             // If it was not empty when it was listed, another process has archived it since.
             return Ok(match (done, stacks) {
                 (true, 0) => DayFate::Dropped { file: None },
@@ -134,7 +134,7 @@ impl Archive {
             return Err(lost(day));
         }
         draft.as_ref().map_or(Ok(()), Draft::publish)?;
-        if self.context.store.drop_day(day, Some(&sum)).await? {
+        if self.context.store.drop_day(day, &sum).await? {
             let file = draft.map(|draft| draft.target.clone());
             return Ok(DayFate::Dropped { file });
         }

@@ -178,16 +178,12 @@ contract! {
 
         /// Drops the day if `sum` matches its documents. Returns whether it did.
         ///
-        /// `None` as the sum means repair ([`Days::fix_day`]): it drops nothing, undoes what a
-        /// crash in this method left, and returns `false`. The caller must hold the day's lease.
-        ///
         /// A concurrent write is never lost: either the day stays, or a new collection for the day
         /// holds the write. Only one caller at a time may drop a day.
-        fn drop_day(day: Day, sum: Option<&DaySum>) -> bool
-            as match sum {
-                Some(_) => "drop_day",
-                None => "fix_day",
-            };
+        fn drop_day(day: Day, sum: &DaySum) -> bool;
+
+        /// Undoes what a crash in [`Days::drop_day`] left. The caller must hold the day's lease.
+        fn fix_day(day: Day) -> ();
 
         /// Restores exported documents of a day. Those that are already stored unchanged are
         /// skipped. Durable.
@@ -213,11 +209,6 @@ contract! {
                 Export::Records(_) => "export",
             };
     } provided {
-        /// Repairs a day after a crash in [`Days::drop_day`].
-        async fn fix_day(&self, day: Day) -> Result<()> {
-            self.drop_day(day, None).await.map(drop)
-        }
-
         /// Streams all documents of the day. Fails if one has no exact line.
         fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
             let pages = self.export(Export::Day(day));

@@ -81,7 +81,7 @@ async fn a_changed_day_is_detected_while_another_process_writes() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
 
     let nothing = Summing::default().end();
-    let dropped = store.drop_day(today(), Some(&nothing)).await;
+    let dropped = store.drop_day(today(), &nothing).await;
 
     assert_eq!(dropped.ok(), Some(false), "it waited for the lock");
     other.execute_batch("ROLLBACK").unwrap();

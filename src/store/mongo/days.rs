@@ -55,13 +55,14 @@ impl Days for Mongo {
         Ok(days)
     }
 
-    async fn drop_day(&self, day: Day, sum: Option<&DaySum>) -> Result<bool> {
-        let Some(sum) = sum else {
-            for renamed in self.collections(&leaving(day)).await? {
-                self.rename_back(day, &renamed).await?;
-            }
-            return Ok(false);
-        };
+    async fn fix_day(&self, day: Day) -> Result<()> {
+        for renamed in self.collections(&leaving(day)).await? {
+            self.rename_back(day, &renamed).await?;
+        }
+        Ok(())
+    }
+
+    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
         let name = day.collection();
         let renamed = format!("{LEAVING}{name}_{}", ObjectId::new());
         self.known_days().remove(&day);

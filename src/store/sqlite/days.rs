@@ -30,11 +30,7 @@ impl Days for Sqlite {
         self.read(days).await
     }
 
-    async fn drop_day(&self, day: Day, sum: Option<&DaySum>) -> Result<bool> {
-        let Some(sum) = sum else {
-            // A day is dropped in one transaction, so there is nothing to repair.
-            return Ok(false);
-        };
+    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
         loop {
             // This takes as long as reading the whole day, but does not block writers.
             let compared = self.read(move |transaction| {
@@ -57,6 +53,11 @@ impl Days for Sqlite {
             }
             // Another process wrote in the meantime: compare again.
         }
+    }
+
+    /// A day is dropped in one transaction, so there is nothing to repair.
+    async fn fix_day(&self, _: Day) -> Result<()> {
+        Ok(())
     }
 
     fn export(&self, which: Export) -> BoxStream<'_, Result<Page>> {

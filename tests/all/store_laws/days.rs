@@ -186,11 +186,11 @@ pub async fn a_day_is_dropped_only_if_its_sum_matches(store: Fresh) {
     store.push_list(&ada, events(1, 2)).await;
     let before = store.exported(today()).await;
 
-    assert!(!store.drop_day(today(), Some(&summed)).await.unwrap());
+    assert!(!store.drop_day(today(), &summed).await.unwrap());
     store.fix_day(today()).await.unwrap();
     assert_eq!(store.exported(today()).await, before);
     let now = sum(&store).await;
-    assert!(store.drop_day(today(), Some(&now)).await.unwrap());
+    assert!(store.drop_day(today(), &now).await.unwrap());
 
     assert!(store.days().await.unwrap().is_empty());
     store.push_list(&ada, events(1, 3)).await;
@@ -204,7 +204,7 @@ pub async fn dropping_or_fixing_a_missing_day_succeeds(store: Fresh) {
 
     store.fix_day(today()).await.unwrap();
 
-    assert!(store.drop_day(today(), Some(&nothing)).await.unwrap());
+    assert!(store.drop_day(today(), &nothing).await.unwrap());
     assert!(store.days().await.unwrap().is_empty());
 }
 
@@ -217,7 +217,7 @@ pub async fn writes_during_the_drop_of_a_day_are_never_lost(store: Fresh) {
             let summed = summed.clone();
             async move {
                 if n == 0 {
-                    store.drop_day(today(), Some(&summed)).await.unwrap()
+                    store.drop_day(today(), &summed).await.unwrap()
                 } else {
                     let late = push_to(&user("late"), events(1, 100 + n));
                     store.push(today(), LARGE_CAP, &late).await.unwrap();

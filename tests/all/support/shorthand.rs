@@ -241,7 +241,7 @@ pub trait Shorthand: Store {
             lines.iter().for_each(|line| sum.add(line));
         }
         drop(chunks);
-        let dropped = self.drop_day(day, Some(&sum.end())).await.unwrap();
+        let dropped = self.drop_day(day, &sum.end()).await.unwrap();
         assert!(dropped, "nobody else writes to {day}");
     }
 
