@@ -17,9 +17,10 @@ use super::bulk::{Replacement, Verb, delete_one};
 use super::schema::any_case;
 use super::{FOLLOWS, INBOXES, Mongo, USERS, given};
 use crate::domain::audience::EARTH_RADIUS_KM;
-use crate::domain::user::{Revision, UnreadableField};
+use crate::domain::user::Revision;
 use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
 use crate::store::contract::in_order_of;
+use crate::store::record::fallback::user_with_defaults;
 use crate::store::record::fields::As;
 use crate::store::record::small::Follow;
 use crate::store::record::user::UserRecord;
@@ -197,20 +198,15 @@ impl Mongo {
 
 /// Decodes a user. Fields that this version cannot read get their defaults and are reported.
 fn known(raw: &RawDocument) -> Option<User> {
-    let error = match read_bson::<UserRecord>(raw) {
-        Ok(user) => return Some(user),
-        Err(error) => error,
-    };
-    tracing::warn!(%error, "a user's record has fields that this version cannot read");
-    let mut unreadable = Vec::new();
-    let user = match read_bson_with_defaults::<UserRecord>(raw, &mut unreadable) {
-        Some(user) => user,
-        None => {
-            unreadable = vec![UnreadableField::record(&error)];
-            User::new(UserId::stored(raw.get_str("_id").ok()?))
-        }
-    };
-    Some(User { unreadable, ..user })
+    read_bson::<UserRecord>(raw).map_or_else(
+        |error| {
+            let id = UserId::stored(raw.get_str("_id").ok()?);
+            Some(user_with_defaults(id, &error, |unreadable| {
+                read_bson_with_defaults::<UserRecord>(raw, unreadable)
+            }))
+        },
+        Some,
+    )
 }
 
 /// Selects users within this distance of a point.

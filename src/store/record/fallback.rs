@@ -10,7 +10,8 @@ use serde_path_to_error::{Path, Segment};
 
 use super::Record;
 use crate::domain::user::UnreadableField;
-use crate::store::extjson;
+use crate::domain::{User, UserId};
+use crate::store::{Error, extjson};
 
 /// A start in the year 2106. See [`crate::domain::start::Start`].
 const HIDES_ALL: &str = "0 ffffffffffffffffffffffff 0 0";
@@ -24,6 +25,23 @@ pub(in crate::store) struct StoredFields {
     pub epoch: Value,
     /// Fields that are not in the JSON because their bytes cannot be read, each with the reason.
     pub broken: Vec<(String, String)>,
+}
+
+/// Returns a user whose record caused this error: what `read` could read, or only the id.
+pub(in crate::store) fn user_with_defaults(
+    id: UserId,
+    error: &Error,
+    read: impl FnOnce(&mut Vec<UnreadableField>) -> Option<User>,
+) -> User {
+    tracing::warn!(%error, "a user's record has fields that this version cannot read");
+    let mut unreadable = Vec::new();
+    match read(&mut unreadable) {
+        Some(user) => User { unreadable, ..user },
+        None => User {
+            unreadable: vec![UnreadableField::record(error)],
+            ..User::new(id)
+        },
+    }
 }
 
 /// Reads a document as far as this version can. Unreadable fields get their defaults.
@@ -109,25 +127,20 @@ fn replace(
         fields.insert(key.clone(), value);
         return Some(key.clone());
     }
-    let nested = fields
-        .get_mut(key)
-        .filter(|_| NESTED.contains(&key.as_str()));
-    let (name, removed) = match (nested, segments.next()) {
-        (Some(Value::Object(parts)), Some(Segment::Map { key: name })) => {
-            (Some(name.clone()), parts.remove(name))
+    let nested = NESTED.contains(&key.as_str()).then(|| segments.next());
+    let removed = match (fields.get_mut(key)?, nested.flatten()) {
+        (Value::Object(parts), Some(Segment::Map { key: name })) => {
+            parts.remove(name).map(|_| name.clone())
         }
-        (Some(Value::Array(parts)), Some(Segment::Seq { index })) if *index < parts.len() => {
+        (Value::Array(parts), Some(Segment::Seq { index })) if *index < parts.len() => {
             let part = parts.remove(*index);
             let name = part["t"].as_str().or(part["s"].as_str());
-            (
-                Some(name.map_or_else(|| format!("[{index}]"), str::to_owned)),
-                Some(part),
-            )
+            Some(name.map_or_else(|| format!("[{index}]"), str::to_owned))
         }
-        _ => (None, None),
+        _ => None,
     };
-    match (name, removed) {
-        (Some(name), Some(_)) => Some(format!("{key}.{name}")),
-        _ => fields.remove(key).map(|_| key.clone()),
+    match removed {
+        Some(name) => Some(format!("{key}.{name}")),
+        None => fields.remove(key).map(|_| key.clone()),
     }
 }

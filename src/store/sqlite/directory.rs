@@ -16,8 +16,8 @@ use super::journal::forget_actor;
 use super::notes::notify;
 use super::rows::{Statements as _, Table, bound, fields, list};
 use crate::domain::audience::EARTH_RADIUS_KM;
-use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
+use crate::store::record::fallback::user_with_defaults;
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
@@ -233,24 +233,16 @@ fn find(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {
     let error = match USERS.find::<UserRecord>(transaction, "id = ?1", [id.as_str()]) {
         Ok(mut found) => return Ok(found.pop()),
         Err(error) if error.is_outage() => return Err(error),
-        Err(error) => error.to_string(),
+        Err(error) => error,
     };
-    tracing::warn!(
-        error,
-        "a user's record has fields that this version cannot read"
-    );
     let mut statement = transaction.prepare_cached("SELECT * FROM users WHERE id = ?1")?;
     let mut rows = statement.query([id.as_str()])?;
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
-    let mut unreadable = Vec::new();
-    let read = USERS.read_with_defaults::<UserRecord>(row, &mut unreadable)?;
-    let user = read.unwrap_or_else(|| {
-        unreadable = vec![UnreadableField::record(error)];
-        User::new(id.clone())
-    });
-    Ok(Some(User { unreadable, ..user }))
+    Ok(Some(user_with_defaults(id.clone(), &error, |unreadable| {
+        USERS.read_with_defaults::<UserRecord>(row, unreadable)
+    })))
 }
 
 /// Cells per degree. Half a degree is 56 km from south to north.

@@ -153,22 +153,21 @@ impl Table {
         &self,
         row: &Row<'_>,
         unreadable: &mut Vec<UnreadableField>,
-    ) -> Result<Option<R::Value>> {
+    ) -> Option<R::Value> {
         let mut broken = Vec::new();
         let fields = self.fields(row, Fields::new(), |column, why| {
             broken.push((column.path.to_owned(), why));
             Ok(None)
-        })?;
+        });
         let stored = StoredFields {
-            fields: fields.into(),
+            fields: fields.ok()?.into(),
             epoch: 0.into(),
             broken,
         };
-        let read = read_with_defaults::<R>(stored, unreadable, |fields| {
+        read_with_defaults::<R>(stored, unreadable, |fields| {
             serde_path_to_error::deserialize(fields)
                 .map_err(|error| (Some(error.path().clone()), error.into_inner().to_string()))
-        });
-        Ok(read)
+        })
     }
 
     /// Reads the record of a row. `rest` holds the fields that are not in columns.
