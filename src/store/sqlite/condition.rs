@@ -55,22 +55,17 @@ impl Diagnostics for Sqlite {
 #[async_trait]
 impl Retention for Sqlite {
     async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        // Each table with the columns of its key, and the old rows in their order.
-        let (sets, key, old) = match what {
+        // The table, the columns of its key, and the old rows in their order.
+        let (table, key, old) = match what {
             Forgettable::Deliveries => (
-                &["deliveries"][..],
+                "deliveries",
                 "id",
                 "settled < ?1 AND NOT open AND state <> 'unknown' ORDER BY settled",
             ),
-            Forgettable::Batches => (&["batches"][..], "id", "settled < ?1 ORDER BY settled"),
-            Forgettable::Inboxes => (&["inboxes"][..], "user", "changed < ?1 ORDER BY changed"),
-            Forgettable::Retractions => {
-                (&["retractions"][..], "type, object", "at < ?1 ORDER BY at")
-            }
-            Forgettable::Events => {
-                let sets = &["details", "audiences", "fanouts"][..];
-                (sets, "id", "id < ?1 AND state = 'done' ORDER BY id")
-            }
+            Forgettable::Batches => ("batches", "id", "settled < ?1 ORDER BY settled"),
+            Forgettable::Inboxes => ("inboxes", "user", "changed < ?1 ORDER BY changed"),
+            Forgettable::Retractions => ("retractions", "type, object", "at < ?1 ORDER BY at"),
+            Forgettable::Events => ("fanouts", "id", "id < ?1 AND state = 'done' ORDER BY id"),
         };
         let before: Sql = match what {
             Forgettable::Retractions | Forgettable::Events => {
@@ -79,16 +74,16 @@ impl Retention for Sqlite {
             _ => millis(before).into(),
         };
         self.write(move |transaction| {
-            let (mut gone, last) = (0, sets.len() - 1);
-            for set in sets {
-                let named = if *set == sets[last] { key } else { "fanout" };
-                let sql = format!(
-                    "DELETE FROM {set} WHERE ({named}) IN (SELECT {key} FROM {} WHERE {old} LIMIT ?2)",
-                    sets[last]
-                );
-                gone = transaction.run(&sql, (&before, limit as i64))?;
+            let chosen = format!("SELECT {key} FROM {table} WHERE {old} LIMIT ?2");
+            let forget = |table: &str, key: &str| {
+                let sql = format!("DELETE FROM {table} WHERE ({key}) IN ({chosen})");
+                transaction.run(&sql, (&before, limit as i64))
+            };
+            if what == Forgettable::Events {
+                forget("details", "fanout")?;
+                forget("audiences", "fanout")?;
             }
-            Ok(gone as u64)
+            Ok(forget(table, key)? as u64)
         })
         .await
     }

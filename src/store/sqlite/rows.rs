@@ -11,7 +11,7 @@ use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, params_from_iter};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::domain::user::UnreadableField;
 use crate::store::record::fallback::{StoredFields, read_with_defaults};
@@ -37,7 +37,7 @@ enum Form {
     Plain,
     Json,
     Flag,
-    /// JSON of all fields that have no column.
+    /// JSON of all fields without a column. Such a column is the last one.
     Rest,
 }
 
@@ -91,35 +91,18 @@ impl Table {
         record: &impl Serialize,
         on_conflict: &str,
     ) -> Result<usize> {
-        let fields = &fields(record)?;
+        let mut fields = fields(record)?;
         let (mut names, mut marks, mut values) = (String::new(), String::new(), Vec::new());
         for column in self.columns() {
             let comma = if names.is_empty() { "" } else { ", " };
             names.extend([comma, column.name]);
             marks.extend([comma, "?"]);
-            values.push(match column.form {
-                Form::Rest => match self.rest(fields) {
-                    rest if rest.is_empty() => Sql::Null,
-                    rest => Sql::Text(to_json(&rest)?),
-                },
-                _ => column.of_field(fields)?,
-            });
+            values.push(column.take(&mut fields));
         }
         let table = self.name;
         let sql = format!("{verb} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
         let mut insert = transaction.prepare_cached(&sql)?;
         Ok(insert.execute(params_from_iter(values))?)
-    }
-
-    /// Returns the fields that have no column, nor columns for their parts.
-    fn rest(&self, fields: &Fields) -> Fields {
-        let outer = |column: Column| column.path.split('.').next();
-        let have_columns: Vec<&str> = self.columns().filter_map(outer).collect();
-        let rest = fields
-            .iter()
-            .filter(|(field, _)| !have_columns.contains(&field.as_str()));
-        rest.map(|(field, value)| (field.clone(), value.clone()))
-            .collect()
     }
 
     /// Reads the fields of a row. `on_bad` handles columns that cannot be read.
@@ -221,22 +204,31 @@ pub(super) fn fields(record: &impl Serialize) -> Result<Fields> {
 }
 
 impl Column {
-    fn of_field(&self, fields: &Fields) -> Result<Sql> {
+    /// Removes the column's value from the fields of a record.
+    fn take(&self, fields: &mut Fields) -> Sql {
         let value = match self.path.split_once('.') {
-            Some((outer, inner)) => fields.get(outer).and_then(|outer| outer.get(inner)),
-            None => fields.get(self.path),
+            _ if self.form == Form::Rest => {
+                // Objects whose parts have columns are empty by now.
+                fields.retain(|_, value| *value != json!({}));
+                (!fields.is_empty()).then(|| std::mem::take(fields).into())
+            }
+            Some((outer, inner)) => {
+                let outer = fields.get_mut(outer).and_then(Value::as_object_mut);
+                outer.and_then(|outer| outer.remove(inner))
+            }
+            None => fields.remove(self.path),
         };
-        Ok(match value {
+        match value {
             None | Some(Value::Null) => Sql::Null,
-            Some(value) if self.form == Form::Json => Sql::Text(to_json(value)?),
-            Some(Value::Bool(yes)) => Sql::Integer((*yes).into()),
-            Some(Value::String(text)) => Sql::Text(text.clone()),
+            Some(value) if self.form == Form::Json => Sql::Text(value.to_string()),
+            Some(Value::Bool(yes)) => Sql::Integer(yes.into()),
+            Some(Value::String(text)) => Sql::Text(text),
             Some(Value::Number(number)) => match number.as_i64() {
                 Some(number) => Sql::Integer(number),
                 None => number.as_f64().map_or(Sql::Null, Sql::Real),
             },
-            Some(other) => Sql::Text(to_json(other)?),
-        })
+            Some(other) => Sql::Text(other.to_string()),
+        }
     }
 
     /// Converts a column to a field. The error is the defect.
