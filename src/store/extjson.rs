@@ -38,18 +38,6 @@ pub(super) fn from_line(line: &str) -> Result<RawDocumentBuf> {
     Ok(RawDocumentBuf::try_from(&document)?)
 }
 
-/// Moves `_id` to the front, where MongoDB stores it.
-pub(super) fn id_first(document: RawDocumentBuf) -> Result<RawDocumentBuf> {
-    // The first 4 bytes are the length, the fifth is the type of the first field; its name follows.
-    if document.as_bytes().get(5..9) == Some(b"_id\0") {
-        return Ok(document);
-    }
-    let mut fields = Document::try_from(&*document)?;
-    let id = fields.remove("_id").ok_or("it has no _id")?;
-    let ordered: Document = [("_id".to_owned(), id)].into_iter().chain(fields).collect();
-    Ok(RawDocumentBuf::try_from(&ordered)?)
-}
-
 fn write_document(line: &mut String, document: &RawDocument) -> Result<()> {
     line.push('{');
     for (index, element) in document.iter().enumerate() {

@@ -112,7 +112,8 @@ impl Days for Mongo {
         let mut documents: Vec<RawDocumentBuf> = Vec::with_capacity(stacks.len());
         for line in stacks {
             let document = extjson::from_line(line).map_err(unreadable)?;
-            documents.push(extjson::id_first(document).map_err(unreadable)?);
+            id_of(&document).ok_or_else(|| unreadable("it has no _id".into()))?;
+            documents.push(document);
         }
         self.create_day(day).await?;
         let stored = self.insert_into(day, &documents).await?;
