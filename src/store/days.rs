@@ -133,7 +133,7 @@ pub(super) fn entries_to_append(
             if has_pending && !is_left_out {
                 return None;
             }
-            if n.is_some() {
+            if n.is_some() && !is_left_out {
                 element = covering(&element, covers - left_out[covers] + stored.len())?;
             }
         }
