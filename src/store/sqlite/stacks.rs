@@ -99,31 +99,22 @@ impl Stacks for Sqlite {
 struct List {
     events: Vec<Event>,
     lines: Vec<String>,
-    /// Indices of the entries without duplicates.
-    distinct: Vec<usize>,
     ids: HashSet<Option<Id>>,
 }
 
 impl List {
     fn new(events: &[Event]) -> Self {
         let line = |event: &Event| entries::line(&event_document(event));
-        let lines: Vec<_> = events.iter().map(line).collect();
-        let mut seen = HashSet::with_capacity(events.len());
-        let distinct: Vec<_> = (0..events.len())
-            .filter(|n| seen.insert(&events[*n]))
-            .collect();
-        let ids = events.iter().map(|event| event.i).collect();
         Self {
             events: events.to_vec(),
-            lines,
-            distinct,
-            ids,
+            lines: events.iter().map(line).collect(),
+            ids: events.iter().map(|event| event.i).collect(),
         }
     }
 
-    /// Returns the indices of the distinct entries that are not among these stored lines.
+    /// Returns the indices of the entries that are not among these stored lines.
     fn missing_in(&self, stored: &str) -> Vec<usize> {
-        let mut missing = self.distinct.clone();
+        let mut missing: Vec<usize> = (0..self.events.len()).collect();
         for line in stored.lines() {
             // Nearly every line is an event of another fan-out, which its last characters show.
             if entries::our_id(line).is_some_and(|id| !self.ids.contains(&Some(id))) {
@@ -134,14 +125,6 @@ impl List {
             }
         }
         missing
-    }
-
-    /// Returns the indices of all entries that equal one of these, duplicates included.
-    fn places_of(&self, distinct: &[usize]) -> Vec<usize> {
-        let among = |event: &Event| distinct.iter().any(|n| self.events[*n] == *event);
-        (0..self.events.len())
-            .filter(|n| among(&self.events[*n]))
-            .collect()
     }
 }
 
@@ -167,14 +150,14 @@ fn push(
         let stored = find_row(transaction, day, &id, |n, lines| {
             (n, list.missing_in(lines))
         })?;
-        let (n, mut missing) = stored.unwrap_or_else(|| (0, list.distinct.clone()));
+        let (n, mut missing) = stored.unwrap_or_else(|| (0, list.missing_in("")));
         let over = missing.split_off(missing.len().min(cap.saturating_sub(n)));
         if !missing.is_empty() {
             let lines: String = missing.iter().map(|n| list.lines[*n].as_str()).collect();
             append_to_row(transaction, day, &id, missing.len(), &lines)?;
         }
         if !over.is_empty() {
-            capped.push((place, list.places_of(&over)));
+            capped.push((place, over));
         }
     }
     let names = people.iter().map(|(user, _)| user.as_str());

@@ -68,7 +68,6 @@ contract_tests! {
         each_day_has_its_own_stack
         a_repeated_push_adds_nothing
         a_partly_repeated_push_adds_only_missing_entries
-        an_entry_that_a_list_repeats_is_stored_once
         two_fan_outs_about_one_object_are_both_stored
         one_fan_out_with_two_types_for_an_object_is_stored_twice
         concurrent_first_pushes_of_a_day_lose_no_event

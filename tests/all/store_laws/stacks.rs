@@ -93,20 +93,6 @@ pub async fn a_partly_repeated_push_adds_only_missing_entries(store: Fresh) {
     );
 }
 
-pub async fn an_entry_that_a_list_repeats_is_stored_once(store: Fresh) {
-    let (ada, bob) = (user("ada"), user("bob"));
-    store.push_list(&bob, vec![event("z", 9)]).await;
-    let list = vec![event("a", 1), event("b", 1), event("a", 1)];
-
-    store
-        .push_list_to_all(&[ada.clone(), bob.clone()], list)
-        .await;
-
-    let once = [event("a", 1), event("b", 1)];
-    assert_eq!(store.entries_of(&ada, today()).await, entries(once.clone()));
-    assert_eq!(store.entries_of(&bob, today()).await[1..], entries(once));
-}
-
 pub async fn two_fan_outs_about_one_object_are_both_stored(store: Fresh) {
     let ada = user("ada");
 
