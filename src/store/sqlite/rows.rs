@@ -105,29 +105,20 @@ impl Table {
         Ok(insert.execute(params_from_iter(values))?)
     }
 
-    /// Reads the fields of a row. `on_bad` handles columns that cannot be read.
-    fn fields(
-        &self,
-        row: &Row<'_>,
-        rest: Fields,
-        mut on_bad: impl FnMut(&Column, String) -> Result<Option<Value>>,
-    ) -> Result<Fields> {
-        let mut fields = rest;
+    /// Reads the fields of a row, besides these.
+    fn fields(&self, row: &Row<'_>, mut fields: Fields) -> Result<Value> {
         for column in self.columns() {
-            let value = match column.value(row.get_ref(column.name)?) {
-                Ok(value) => value,
-                Err(why) => on_bad(&column, why)?,
-            };
+            let value = column.value(row.get_ref(column.name)?);
             match (value, column.path.split_once('.')) {
                 (None, _) => {}
                 (Some(Value::Object(rest)), _) if column.form == Form::Rest => fields.extend(rest),
                 (Some(value), None) => drop(fields.insert(column.path.to_owned(), value)),
                 (Some(value), Some((outer, inner))) => {
-                    fields.entry(outer).or_insert_with(|| Map::new().into())[inner] = value;
+                    fields.entry(outer).or_insert_with(|| json!({}))[inner] = value;
                 }
             }
         }
-        Ok(fields)
+        Ok(fields.into())
     }
 
     /// Reads a record as far as this version can: unreadable fields get their defaults. Returns
@@ -137,15 +128,10 @@ impl Table {
         row: &Row<'_>,
         unreadable: &mut Vec<UnreadableField>,
     ) -> Option<R::Value> {
-        let mut broken = Vec::new();
-        let fields = self.fields(row, Fields::new(), |column, why| {
-            broken.push((column.path.to_owned(), why));
-            Ok(None)
-        });
         let stored = StoredFields {
-            fields: fields.ok()?.into(),
+            fields: self.fields(row, Fields::new()).ok()?,
             epoch: 0.into(),
-            broken,
+            broken: Vec::new(),
         };
         read_with_defaults::<R>(stored, unreadable, |fields| {
             serde_path_to_error::deserialize(fields)
@@ -157,12 +143,6 @@ impl Table {
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Result<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
         let what = || format!("{} {}", R::WHAT, shown_text(&id));
-        let fields = self.fields(row, rest, |column, why| {
-            Err(Error::corrupt(
-                format!("{} of {}", column.name, what()),
-                why,
-            ))
-        })?;
         let shown = |path: &str| {
             let mut columns = self.columns();
             let of = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
@@ -170,7 +150,7 @@ impl Table {
             column.map_or_else(|| path.to_owned(), |column| column.name.to_owned())
         };
         let why = |error: serde_json::Error| error.to_string();
-        let record: R = read(Value::Object(fields), what, shown, why)?;
+        let record: R = read(self.fields(row, rest)?, what, shown, why)?;
         value_of(record, what)
     }
 
@@ -231,29 +211,35 @@ impl Column {
         }
     }
 
-    /// Converts a column to a field. The error is the defect.
-    fn value(&self, value: ValueRef<'_>) -> std::result::Result<Option<Value>, String> {
-        Ok(Some(match (value, &self.form) {
-            (ValueRef::Null, _) => return Ok(None),
+    /// Converts a column to a field. What is not JSON or not UTF-8 becomes text or a list of bytes,
+    /// which no field of such a column accepts.
+    fn value(&self, value: ValueRef<'_>) -> Option<Value> {
+        let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => json!(bytes),
+        };
+        Some(match (value, &self.form) {
+            (ValueRef::Null, _) => return None,
             (ValueRef::Integer(n), Form::Flag) => Value::Bool(n != 0),
             (ValueRef::Integer(n), _) => n.into(),
             (ValueRef::Real(n), _) => n.into(),
-            (ValueRef::Text(text), Form::Json | Form::Rest) => {
-                serde_json::from_slice(text).map_err(|why| why.to_string())?
+            (ValueRef::Text(json), Form::Json | Form::Rest) => {
+                serde_json::from_slice(json).unwrap_or_else(|_| text(json))
             }
-            (ValueRef::Text(text), _) => {
-                let text = std::str::from_utf8(text).map_err(|why| why.to_string())?;
-                text.into()
-            }
-            (other @ ValueRef::Blob(_), _) => return Err(format!("it is {}", other.data_type())),
-        }))
+            (ValueRef::Text(bytes), _) => text(bytes),
+            (ValueRef::Blob(bytes), _) => json!(bytes),
+        })
     }
 }
 
 /// Short forms of cached statements.
 pub(super) trait Statements {
+    fn connection(&self) -> &Connection;
+
     /// Runs a statement. Returns the number of changed rows.
-    fn run(&self, sql: &str, values: impl Params) -> Result<usize>;
+    fn run(&self, sql: &str, values: impl Params) -> Result<usize> {
+        Ok(self.connection().prepare_cached(sql)?.execute(values)?)
+    }
 
     /// Returns all rows of a query.
     fn all<T>(
@@ -261,7 +247,11 @@ pub(super) trait Statements {
         sql: &str,
         values: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>>;
+    ) -> Result<Vec<T>> {
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let rows = statement.query_map(values, read)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
 
     /// Returns the first row of a query, if there is one.
     fn first<T>(
@@ -269,34 +259,15 @@ pub(super) trait Statements {
         sql: &str,
         values: impl Params,
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>>;
+    ) -> Result<Option<T>> {
+        let mut statement = self.connection().prepare_cached(sql)?;
+        Ok(statement.query_row(values, read).optional()?)
+    }
 }
 
 impl Statements for Connection {
-    fn run(&self, sql: &str, values: impl Params) -> Result<usize> {
-        Ok(self.prepare_cached(sql)?.execute(values)?)
-    }
-
-    fn all<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>> {
-        let mut statement = self.prepare_cached(sql)?;
-        Ok(statement
-            .query_map(values, read)?
-            .collect::<rusqlite::Result<_>>()?)
-    }
-
-    fn first<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>> {
-        let mut statement = self.prepare_cached(sql)?;
-        Ok(statement.query_row(values, read).optional()?)
+    fn connection(&self) -> &Connection {
+        self
     }
 }
 
