@@ -303,23 +303,17 @@ contract! {
         /// Returns the fan-out with this id, if it exists.
         fn fanout(id: Id) -> Option<Fanout>;
 
-        /// Returns the events of the selected fan-outs. Unreadable ones are omitted.
-        fn journal(which: JournalQuery<'_>) -> Vec<JournalEntry>;
+        /// Returns the details of these events, in the order of the request; `None` if there are
+        /// none or they cannot be read.
+        fn details(ids: &[Id]) -> Vec<Option<Details>>;
+
+        /// Returns the events of the newest `limit` fan-outs, newest first. Unreadable fan-outs are
+        /// omitted.
+        fn newest_events(limit: usize) -> Vec<Vec<Event>>;
 
         /// Returns what is known of the oldest `limit` pending fan-outs. Unreadable ids and days
         /// are left out. Reads this part of an index over pending fan-outs.
         fn pending(limit: usize) -> PendingFanouts;
-    } provided {
-        /// Returns the details of these events, in the order of the request; `None` if there are
-        /// none or they cannot be read.
-        async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
-            let found = match ids {
-                [] => Vec::new(),
-                ids => self.journal(JournalQuery::Ids(ids)).await?,
-            };
-            let found = in_order_of(ids, found, |entry| &entry.id).into_iter();
-            Ok(found.map(|entry| entry?.details).collect())
-        }
     }
 
     /// Named leases, for work that only one process may do at a time.

@@ -27,6 +27,6 @@ pub use transfer::{AnyRecord, Export, Kind, Page};
 pub use types::{
     Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, Claim, Claimed,
     Condition, Counted, DeliveryFilter, Engine, Error, FeedParts, FollowChange, Forgettable,
-    JournalEntry, JournalQuery, NewMarker, NoteFilter, Outstanding, PendingFanouts, PeopleFilter,
-    Pile, Pushed, Pushes, Release, Result, Schema, Span, Topology, UserField,
+    NewMarker, NoteFilter, Outstanding, PendingFanouts, PeopleFilter, Pile, Pushed, Pushes,
+    Release, Result, Schema, Span, Topology, UserField,
 };

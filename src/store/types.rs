@@ -323,26 +323,6 @@ pub enum UserField {
     Locale,
 }
 
-/// Selects fan-outs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JournalQuery<'a> {
-    /// These fan-outs, in any order.
-    Ids(&'a [Id]),
-    /// This number of the newest fan-outs, newest first.
-    Newest(usize),
-}
-
-/// The events of a fan-out.
-#[derive(Debug, Clone, PartialEq)]
-pub struct JournalEntry {
-    /// Id of the fan-out.
-    pub id: Id,
-    /// Its events.
-    pub events: Vec<Event>,
-    /// The details of its events, if there are any.
-    pub details: Option<Details>,
-}
-
 /// What is known of pending fan-outs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PendingFanouts {

@@ -13,7 +13,7 @@ use crate::engine::Result;
 use crate::engine::coalescer::{self, Coalescer};
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
-use crate::store::{self, JournalQuery};
+use crate::store;
 use crate::wire::event::{NAMED, Unknown};
 
 /// The most objects, and the most users, of one call that are looked up.
@@ -112,10 +112,9 @@ impl NameLookup {
     /// Returns the unknown names of the newest `fanouts` journal entries, of their first thousand
     /// objects.
     pub async fn recent(&self, fanouts: usize) -> Result<Unknown> {
-        let entries = JournalQuery::Newest(fanouts);
-        let entries = self.context.store.journal(entries).await?.into_iter();
+        let events = self.context.store.newest_events(fanouts).await?;
         let names = RequestNames {
-            events: entries.flat_map(|entry| entry.events).collect(),
+            events: events.concat(),
             users: Vec::new(),
         };
         Ok(self.look_up(&[names]).await?.pop().unwrap_or_default())

@@ -19,13 +19,13 @@ use super::reads::id_of;
 use super::{AUDIENCES, FANOUTS, Mongo, date, given, oid};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{ChangeNotice, Counts, Day, Fanout, Id, Progress, Selector, UserId};
-use crate::store::record::fanout::{EventsRecord, FanoutRecord};
-use crate::store::record::{read_bson, read_fields, shown_id};
-use crate::store::{
-    Accepted, AtMost, BadFanout, Claimed, Error, Journal, JournalEntry, JournalQuery,
-    PendingFanouts, Result,
+use crate::domain::{
+    ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, Selector, UserId,
 };
+use crate::store::entry::object_id;
+use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
+use crate::store::record::{read_bson, read_fields, shown_id};
+use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 
 #[async_trait]
 impl Journal for Mongo {
@@ -125,17 +125,24 @@ impl Journal for Mongo {
         }
     }
 
-    async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
-        let found = match which {
-            JournalQuery::Ids(ids) => self.find_by_id(FANOUTS, ids.iter().map(|id| oid(*id))),
-            JournalQuery::Newest(limit) => {
-                let newest = self.find(FANOUTS, doc! {}).sort(doc! {"_id": -1});
-                newest.limit(limit)
-            }
+    async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
+        let found = self.find_by_id(FANOUTS, ids.iter().map(|id| oid(*id)));
+        let found = found.fields(doc! {"details": 1}).raw().await?;
+        let read = |raw: &RawDocumentBuf| {
+            let id = raw.get_object_id("_id").ok()?;
+            let details = read_bson::<DetailsRecord>(raw.get_document("details").ok()?);
+            Some((id, if_readable(details)?))
         };
-        let found = found.fields(doc! {"type": 1, "objects": 1, "details": 1});
+        let found: HashMap<ObjectId, Details> = found.iter().filter_map(read).collect();
+        let details = ids.iter().map(|id| found.get(&object_id(*id)).cloned());
+        Ok(details.collect())
+    }
+
+    async fn newest_events(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
+        let newest = self.find(FANOUTS, doc! {}).sort(doc! {"_id": -1});
+        let newest = newest.limit(limit).fields(doc! {"type": 1, "objects": 1});
         let read = |raw: &RawDocumentBuf| if_readable(read_bson::<EventsRecord>(raw));
-        Ok(found.raw().await?.iter().filter_map(read).collect())
+        Ok(newest.raw().await?.iter().filter_map(read).collect())
     }
 
     async fn pending(&self, limit: usize) -> Result<PendingFanouts> {

@@ -12,7 +12,6 @@ use crate::domain::{
     Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Json,
     Progress, Selector,
 };
-use crate::store::types::JournalEntry;
 
 record! {
     /// See [`Fanout`]. Contains the audience only if [`FanoutRecord::whole`] created it.
@@ -146,32 +145,26 @@ impl Record for FanoutRecord {
     }
 }
 
-/// The events of a fan-out, with their details.
+/// The events of a fan-out.
 #[derive(serde::Deserialize)]
 pub(in crate::store) struct EventsRecord {
     #[serde(rename = "_id")]
     id: Oid,
     r#type: CompactString,
     objects: Vec<CompactString>,
-    details: Option<DetailsRecord>,
 }
 
 impl Record for EventsRecord {
     const WHAT: &'static str = "fan-out";
-    type Value = JournalEntry;
+    type Value = Vec<Event>;
 
-    fn value(self) -> Result<JournalEntry, String> {
-        let (t, id): (EventType, _) = (self.r#type.into_value()?, self.id.0);
+    fn value(self) -> Result<Vec<Event>, String> {
+        let (t, i): (EventType, _) = (self.r#type.into_value()?, Some(self.id.0));
         let event = |o: CompactString| {
-            let (t, o, i) = (t.clone(), o.into_value()?, Some(id));
+            let (t, o) = (t.clone(), o.into_value()?);
             Ok(Event { t, o, i })
         };
-        let events = self.objects.into_iter().map(event);
-        Ok(JournalEntry {
-            id,
-            events: events.collect::<Result<_, String>>()?,
-            details: of("details", self.details.into_value())?,
-        })
+        self.objects.into_iter().map(event).collect()
     }
 }
 

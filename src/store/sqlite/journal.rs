@@ -5,20 +5,17 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use rusqlite::types::{Value as Sql, ValueRef};
+use rusqlite::types::ValueRef;
 use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
 use super::rows::{Fields, Statements as _, Table, json, list, millis, readable, to_json};
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{Audience, Day, Fanout, Id, Progress, UserId};
+use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
-use crate::store::{
-    Accepted, AtMost, BadFanout, Claimed, Error, Journal, JournalEntry, JournalQuery,
-    PendingFanouts, Result,
-};
+use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 
 pub(super) const FANOUTS: Table = Table {
     name: "fanouts",
@@ -29,7 +26,12 @@ pub(super) const FANOUTS: Table = Table {
 /// The columns that describe the events of a fan-out.
 const EVENTS: Table = Table {
     name: "fanouts",
-    columns: "id=_id type objects:json details:json",
+    columns: "id=_id type objects:json",
+};
+
+const DETAILS: Table = Table {
+    name: "details",
+    columns: "fanout details:rest",
 };
 
 /// Fan-outs with their audiences and details, if these exist.
@@ -110,24 +112,24 @@ impl Journal for Sqlite {
             .await
     }
 
-    async fn journal(&self, which: JournalQuery<'_>) -> Result<Vec<JournalEntry>> {
-        let (condition, value) = match which {
-            JournalQuery::Ids(ids) => {
-                let named = "WHERE id IN (SELECT value FROM json_each(?1))";
-                (named, Sql::from(list(ids.iter().map(Id::to_string))))
-            }
-            JournalQuery::Newest(limit) => ("ORDER BY id DESC LIMIT ?1", Sql::from(limit as i64)),
-        };
-        let sql = format!(
-            "SELECT id, type, coalesce(objects, '[]') AS objects, details
-             FROM {WITH_PARTS} {condition}"
-        );
+    async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
+        self.read_each(ids, |transaction, id| {
+            let named = [id.to_string()];
+            let found = DETAILS.find::<DetailsRecord>(transaction, "fanout = ?1", named);
+            readable(found.map(|mut found| found.pop()))
+        })
+        .await
+    }
+
+    async fn newest_events(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
         self.read(move |transaction| {
-            let mut statement = transaction.prepare_cached(&sql)?;
-            let (mut rows, mut found) = (statement.query([value])?, Vec::new());
+            let sql = "SELECT id, type, coalesce(objects, '[]') AS objects
+                       FROM fanouts LEFT JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let (mut rows, mut found) = (statement.query([limit as i64])?, Vec::new());
             while let Some(row) = rows.next()? {
-                let entry = EVENTS.read::<EventsRecord>(row, Fields::new());
-                found.extend(readable(entry.map(Some))?);
+                let events = EVENTS.read::<EventsRecord>(row, Fields::new());
+                found.extend(readable(events.map(Some))?);
             }
             Ok(found)
         })

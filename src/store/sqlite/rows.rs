@@ -112,6 +112,11 @@ impl Table {
             match (value, column.path.split_once('.')) {
                 (None, _) => {}
                 (Some(Value::Object(rest)), _) if column.form == Form::Rest => fields.extend(rest),
+                (Some(_), _) if column.form == Form::Rest => {
+                    let id: String = row.get(0).unwrap_or_default();
+                    let what = format!("{} of {} {}", column.name, self.name, shown_text(&id));
+                    return Err(Error::corrupt(what, "it is no JSON object"));
+                }
                 (Some(value), None) => drop(fields.insert(column.path.to_owned(), value)),
                 (Some(value), Some((outer, inner))) => {
                     fields.entry(outer).or_insert_with(|| json!({}))[inner] = value;

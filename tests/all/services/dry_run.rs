@@ -97,7 +97,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
     assert_eq!(report.due.users, 2);
     let reading = [
         "scan",
-        "journal",
+        "details",
         "users",
         "address_states",
         "find_deliveries",

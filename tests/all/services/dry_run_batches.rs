@@ -140,7 +140,7 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
         "address_states",
         "find_deliveries",
         "objects",
-        "journal",
+        "details",
         "retractions",
         "windows",
         "find_batches",

@@ -122,7 +122,7 @@ async fn a_chunk_that_waited_long_is_built_again(fresh: Fresh) {
     let gate: Before = Box::new({
         let built = built.clone();
         move |called| {
-            if called == "journal" && read.fetch_add(1, Ordering::SeqCst) == 1 {
+            if called == "details" && read.fetch_add(1, Ordering::SeqCst) == 1 {
                 built.notify_one();
             }
             std::future::ready(()).boxed()

@@ -13,8 +13,8 @@ use tidings::domain::{
     Id, Inbox, Point, Suppression, User, UserId,
 };
 use tidings::store::{
-    AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, JournalQuery, Meeting,
-    PeopleFilter, Pushed, Release, Result, Store, Summing,
+    AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, Meeting, PeopleFilter, Pushed,
+    Release, Result, Store, Summing,
 };
 
 use super::{new_marker, push_to_all, today};
@@ -246,12 +246,7 @@ pub trait Shorthand: Store {
     }
 
     async fn newest(&self, limit: usize) -> Vec<Vec<Event>> {
-        let entries = self
-            .journal(JournalQuery::Newest(limit))
-            .await
-            .unwrap()
-            .into_iter();
-        entries.map(|entry| entry.events).collect()
+        self.newest_events(limit).await.unwrap()
     }
 
     async fn unlease(&self, name: &str, owner: &str) {
