@@ -17,7 +17,7 @@ use crate::engine::directory::find_unreadable;
 use crate::engine::directory::unknown::NameLookup;
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::worker::activity::Activity;
-use crate::store::{Counted, DeliveryFilter};
+use crate::store::{Counted, DeliveryFilter, Span};
 use crate::wire::status::{BatchCounts, DayView, JournalCounts, Status};
 
 /// The age of the emails whose provider reports and failures are counted.
@@ -61,7 +61,7 @@ impl StatusService {
             ..Only::default()
         };
         let unknown = self.deliveries.list(&unknown, SHOWN).await?;
-        let failed = DeliveryFilter::StateSince(DeliveryState::Failed, now - HEARD);
+        let failed = DeliveryFilter::State(DeliveryState::Failed, Span::since(now - HEARD), None);
         let mut failed = store.find_deliveries(&failed, FAILED).await?;
         let of_batch = |row: &&Delivery| matches!(row.occasion, Occasion::Batch { .. });
         let not_emailed = failed.iter().filter(of_batch);

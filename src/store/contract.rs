@@ -5,7 +5,7 @@
 //!
 //! Long because the list is one macro call.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 
 use async_trait::async_trait;
@@ -461,18 +461,12 @@ contract! {
         /// of the request. Durable.
         fn correct(now: DateTime<Utc>, corrections: &[Correction]) -> Vec<Corrected>;
 
-        /// Returns the selected rows, newest first.
-        fn find_deliveries(filter: &DeliveryFilter<'_>, limit: usize) -> Vec<Delivery>;
-    } provided {
         /// Returns these rows, in the order of the request; `None` if a row never existed or was
         /// removed.
-        async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-            let found = match ids {
-                [] => Vec::new(),
-                ids => self.find_deliveries(&DeliveryFilter::Ids(ids), ids.len()).await?,
-            };
-            Ok(in_order_of(ids, found, |row| &row.id))
-        }
+        fn deliveries(ids: &[DeliveryId]) -> Vec<Option<Delivery>>;
+
+        /// Returns the selected rows, newest first.
+        fn find_deliveries(filter: &DeliveryFilter<'_>, limit: usize) -> Vec<Delivery>;
     }
 
     /// Addresses that must not be emailed.

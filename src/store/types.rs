@@ -342,6 +342,14 @@ pub struct Span {
 }
 
 impl Span {
+    /// Returns the range that starts at this moment.
+    pub fn since(at: DateTime<Utc>) -> Self {
+        Self {
+            since: Some(at),
+            until: None,
+        }
+    }
+
     /// Returns whether the range contains this moment.
     pub fn contains(&self, at: DateTime<Utc>) -> bool {
         self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
@@ -351,14 +359,8 @@ impl Span {
 /// Selects rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryFilter<'a> {
-    /// Rows with these ids, in any order.
-    Ids(&'a [DeliveryId]),
-    /// Rows in this state.
-    State(DeliveryState),
-    /// Rows in this state that were opened or reopened at this moment or later.
-    StateSince(DeliveryState, DateTime<Utc>),
     /// Rows in this state and time range, with this feedback if one is given.
-    StateWithin(DeliveryState, Span, Option<ReportKind>),
+    State(DeliveryState, Span, Option<ReportKind>),
     /// Rows of this user.
     User(&'a UserId),
     /// Open digests of these users: not settled, or with markers still to be written.

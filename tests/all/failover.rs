@@ -172,7 +172,7 @@ const STEPS: [&str; 19] = [
     "address_states",
     "put_accumulators",
     "open",
-    "find_deliveries",
+    "deliveries",
     "write_markers",
     "settle",
     "file_batches",

@@ -89,7 +89,7 @@ impl DeliveryService {
         let mut rows = Vec::new();
         for state in DeliveryState::ALL {
             if only.state.is_none_or(|only| only == state) {
-                let of = DeliveryFilter::StateWithin(state, only.span, only.feedback);
+                let of = DeliveryFilter::State(state, only.span, only.feedback);
                 rows.extend(self.context.store.find_deliveries(&of, limit).await?);
             }
         }
@@ -108,7 +108,7 @@ impl DeliveryService {
     /// Returns the unknown deliveries of this call that were sent within `span`, newest first.
     /// `None` selects all calls.
     pub async fn unknown(&self, call: Option<&str>, span: &Span) -> Result<Vec<Delivery>> {
-        let unknown = DeliveryFilter::State(DeliveryState::Unknown);
+        let unknown = DeliveryFilter::State(DeliveryState::Unknown, Span::default(), None);
         let mut rows = self.context.store.find_deliveries(&unknown, ALL).await?;
         let is_of = |row: &Delivery| call.is_none() || row.attempts.call.as_deref() == call;
         rows.retain(|row| is_of(row) && span.contains(row.built_at()));
@@ -225,7 +225,7 @@ impl DeliveryService {
         }
         let mut rows = Vec::new();
         for state in states {
-            let of = DeliveryFilter::State(state);
+            let of = DeliveryFilter::State(state, Span::default(), None);
             let store = &self.context.store;
             rows.extend(store.find_deliveries(&of, MOST_WAITING).await?);
         }

@@ -14,7 +14,7 @@ use crate::domain::digest::{Place, Rows, tried_again};
 use crate::domain::schedule::{Common, DueChoices, TICK, Ticks};
 use crate::domain::{DeliveryState, Due, Occasion, Schedule, User, UserId};
 use crate::engine::{Result, Watcher};
-use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, UserField};
+use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, Span, UserField};
 use crate::wire::digest::{Ended, Report};
 
 /// The number of users or failed deliveries in one read.
@@ -124,7 +124,11 @@ impl Digests {
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
-        let failed = DeliveryFilter::StateSince(DeliveryState::Failed, until - LONGEST_PERIOD);
+        let failed = DeliveryFilter::State(
+            DeliveryState::Failed,
+            Span::since(until - LONGEST_PERIOD),
+            None,
+        );
         let failed = self.context.store.find_deliveries(&failed, PAGE).await?;
         if failed.len() == PAGE {
             return Ok(None);

@@ -16,7 +16,9 @@ use crate::domain::text::error_chain;
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::directory::{find_shared_addresses, find_unreadable};
 use crate::engine::feedback::suppressions::unreported;
-use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
+use crate::store::{
+    BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Span, Store, Topology,
+};
 use crate::wire::count;
 
 /// The advice for a database that cannot be reached.
@@ -91,7 +93,7 @@ impl Doctor {
     /// brand are only found by their pending emails, because there is no index by brand.
     async fn missing_brands(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         let mut missing: BTreeMap<BrandName, (u64, u64)> = BTreeMap::new();
-        let pending = DeliveryFilter::State(DeliveryState::Pending);
+        let pending = DeliveryFilter::State(DeliveryState::Pending, Span::default(), None);
         for row in store.find_deliveries(&pending, DELIVERIES).await? {
             let reason = row.outcome.reason.as_deref();
             if let Some(brand) = reason.and_then(BrandName::awaited) {

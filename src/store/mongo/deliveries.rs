@@ -20,6 +20,7 @@ use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
+use crate::store::contract::in_order_of;
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 
@@ -218,6 +219,12 @@ impl Deliveries for Mongo {
         Ok(answers)
     }
 
+    async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
+        let found = self.find_by_id(DELIVERIES, ids.iter().map(DeliveryId::as_str));
+        let found = found.records::<DeliveryRecord>().await?;
+        Ok(in_order_of(ids, found, |row| &row.id))
+    }
+
     async fn find_deliveries(
         &self,
         filter: &DeliveryFilter<'_>,
@@ -314,15 +321,7 @@ fn correcting(
 impl Mongo {
     async fn newest(&self, filter: &DeliveryFilter<'_>, limit: usize) -> Result<Vec<Delivery>> {
         let rows = match *filter {
-            DeliveryFilter::Ids(ids) => {
-                let rows = self.find_by_id(DELIVERIES, ids.iter().map(DeliveryId::as_str));
-                return rows.records::<DeliveryRecord>().await;
-            }
-            DeliveryFilter::State(state) => doc! {"state": state.as_str()},
-            DeliveryFilter::StateSince(state, since) => doc! {
-                "state": state.as_str(), "created": {"$gte": date(since)},
-            },
-            DeliveryFilter::StateWithin(state, span, feedback) => {
+            DeliveryFilter::State(state, span, feedback) => {
                 let created = given(doc! {
                     "$gte": span.since.map(date), "$lt": span.until.map(date),
                 });

@@ -167,6 +167,11 @@ impl Deliveries for Sqlite {
         .await
     }
 
+    async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
+        self.read_each(ids, |transaction, id| find(transaction, id.as_str()))
+            .await
+    }
+
     async fn find_deliveries(
         &self,
         filter: &DeliveryFilter<'_>,
@@ -174,16 +179,7 @@ impl Deliveries for Sqlite {
     ) -> Result<Vec<Delivery>> {
         // All values in one JSON parameter.
         let (which, values): (_, serde_json::Value) = match *filter {
-            DeliveryFilter::Ids(ids) => (
-                "id IN (SELECT value FROM json_each(?1))",
-                ids.iter().map(DeliveryId::as_str).collect(),
-            ),
-            DeliveryFilter::State(state) => ("state = ?1 ->> 0", json!([state.as_str()])),
-            DeliveryFilter::StateSince(state, since) => (
-                "state = ?1 ->> 0 AND created >= ?1 ->> 1",
-                json!([state.as_str(), millis(since)]),
-            ),
-            DeliveryFilter::StateWithin(state, span, feedback) => {
+            DeliveryFilter::State(state, span, feedback) => {
                 let first = span.since.map_or(i64::MIN, millis);
                 let end = span.until.map_or(i64::MAX, millis);
                 let feedback = feedback.map(ReportKind::as_str);

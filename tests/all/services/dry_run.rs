@@ -100,6 +100,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
         "details",
         "users",
         "address_states",
+        "deliveries",
         "find_deliveries",
         "find_batches",
         "objects",

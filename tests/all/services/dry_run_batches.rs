@@ -138,6 +138,7 @@ async fn a_dry_run_of_batches_only_reads(fresh: Fresh) {
         "scan",
         "users",
         "address_states",
+        "deliveries",
         "find_deliveries",
         "objects",
         "details",

@@ -217,7 +217,7 @@ pub async fn deliveries_in_a_state_are_found_by_creation_time(store: Fresh) {
         store.close(&[row.id]).await.unwrap();
     }
 
-    let since = DeliveryFilter::StateSince(DeliveryState::Failed, later(1));
+    let since = DeliveryFilter::State(DeliveryState::Failed, Span::since(later(1)), None);
     let found = store.find_deliveries(&since, 10).await.unwrap();
 
     let found: Vec<_> = found.into_iter().map(|row| row.user).collect();
@@ -246,7 +246,7 @@ pub async fn deliveries_in_a_state_are_found_by_span_and_feedback(store: Fresh) 
     store.note_feedback(&news).await.unwrap();
     let found = async |since: Option<i64>, until: Option<i64>, kind| {
         let (since, until) = (since.map(later), until.map(later));
-        let within = DeliveryFilter::StateWithin(DeliveryState::Sent, Span { since, until }, kind);
+        let within = DeliveryFilter::State(DeliveryState::Sent, Span { since, until }, kind);
         let rows = store.find_deliveries(&within, 10).await.unwrap();
         let names = rows.into_iter().map(|row| row.user.to_string());
         names.collect::<Vec<_>>().join(" ")

@@ -14,7 +14,7 @@ use tidings::domain::{
 };
 use tidings::store::{
     AccumulatorFilter, Claim, Counted, DeliveryFilter, FollowChange, Meeting, PeopleFilter, Pushed,
-    Release, Result, Store, Summing,
+    Release, Result, Span, Store, Summing,
 };
 
 use super::{new_marker, push_to_all, today};
@@ -91,7 +91,7 @@ pub trait Shorthand: Store {
     }
 
     async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Vec<Delivery> {
-        let of = DeliveryFilter::State(state);
+        let of = DeliveryFilter::State(state, Span::default(), None);
         self.find_deliveries(&of, limit).await.unwrap()
     }
 
