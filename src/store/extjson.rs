@@ -58,15 +58,6 @@ fn write_json(line: &mut String, value: &(impl serde::Serialize + ?Sized)) -> Re
     Ok(())
 }
 
-/// Formats a value for an error message.
-pub(super) fn shown(value: RawBsonRef<'_>) -> String {
-    let mut line = String::new();
-    match write_value(&mut line, value) {
-        Ok(()) => line,
-        Err(_) => "that cannot be shown".to_owned(),
-    }
-}
-
 /// Appends a value in the form that it has in a document's line.
 pub(super) fn write_value(line: &mut String, value: RawBsonRef<'_>) -> Result<()> {
     let wrapped = |name: &str, number: String| format!("{{\"{name}\":\"{number}\"}}");

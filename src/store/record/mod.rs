@@ -9,7 +9,6 @@ use bson::{RawBsonRef, RawDeserializer, RawDocument, RawDocumentBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::extjson::shown;
 use super::types::{Error, Result};
 use crate::domain::Address;
 
@@ -179,10 +178,13 @@ pub(super) fn shown_id(raw: &RawDocument) -> String {
         // Ids of soft bounces hold an address.
         Some(RawBsonRef::Document(parts)) => {
             let parts = parts.iter().map_while(|part| Some(part.ok()?.1));
-            let parts = parts.map(|part| part.as_str().map_or_else(|| shown(part), shown_text));
+            let parts = parts.map(|part| {
+                part.as_str()
+                    .map_or_else(|| format!("{part:?}"), shown_text)
+            });
             parts.collect::<Vec<_>>().join(" ")
         }
-        Some(other) => shown(other),
+        Some(other) => format!("{other:?}"),
         None => "whose _id cannot be read".to_owned(),
     }
 }
