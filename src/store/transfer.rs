@@ -99,10 +99,7 @@ impl RecordSource for &str {
         let what = || format!("a line of kind {}", R::WHAT);
         let why = |error: serde_json::Error| error.to_string();
         let mut from = serde_json::Deserializer::from_str(self);
-        value_of(
-            record::read::<R, _>(&mut from, what, str::to_owned, why)?,
-            what,
-        )
+        value_of(record::read::<R, _>(&mut from, what, why)?, what)
     }
 }
 

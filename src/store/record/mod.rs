@@ -128,18 +128,16 @@ fn cut(why: String) -> String {
     }
 }
 
-/// Deserializes a record. In errors, `what` names the record and `shown` maps a field's path to the
-/// store's name for it.
+/// Deserializes a record. In errors, `what` names the record.
 pub(super) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
     what: impl Fn() -> String,
-    shown: impl Fn(&str) -> String,
     why: impl Fn(D::Error) -> String,
 ) -> Result<T> {
     serde_path_to_error::deserialize(from).map_err(|error| {
         let what = match error.path().to_string().as_str() {
             "." | "?" => what(),
-            field => format!("{} of {}", shown(field), what()),
+            field => format!("{field} of {}", what()),
         };
         Error::corrupt(what, cut(why(error.into_inner())))
     })
@@ -161,7 +159,7 @@ pub(super) fn read_fields<T: DeserializeOwned>(what: &str, raw: &RawDocument) ->
         Some(why) => why,
         None => error.to_string(),
     };
-    read(from, what, str::to_owned, why)
+    read(from, what, why)
 }
 
 /// Reads a document as a domain value.

@@ -148,14 +148,8 @@ impl Table {
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Result<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
         let what = || format!("{} {}", R::WHAT, shown_text(&id));
-        let shown = |path: &str| {
-            let mut columns = self.columns();
-            let of = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
-            let column = columns.find(|column| path.strip_prefix(column.path).is_some_and(of));
-            column.map_or_else(|| path.to_owned(), |column| column.name.to_owned())
-        };
         let why = |error: serde_json::Error| error.to_string();
-        let record: R = read(self.fields(row, rest)?, what, shown, why)?;
+        let record: R = read(self.fields(row, rest)?, what, why)?;
         value_of(record, what)
     }
 

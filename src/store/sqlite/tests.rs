@@ -142,7 +142,7 @@ async fn an_unreadable_field_is_reported_without_secrets() {
         ),
         (
             "UPDATE users SET cadence = 'hourly'",
-            "cadence of user ada in the store cannot be read",
+            "digest.cadence of user ada in the store cannot be read",
         ),
         (
             "UPDATE users SET types = '{'",
@@ -150,7 +150,7 @@ async fn an_unreadable_field_is_reported_without_secrets() {
         ),
         (
             "UPDATE users SET types = '{\"T\": [\"batch\", 0, \"soon\"]}'",
-            "types of user ada in the store cannot be read: window \"soon\" is not",
+            "types.T[2] of user ada in the store cannot be read: window \"soon\" is not",
         ),
         (
             "UPDATE users SET email = 'secret'",
