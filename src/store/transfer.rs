@@ -16,7 +16,7 @@ use super::record::small::{
     WebhookReceipt,
 };
 use super::record::user::UserRecord;
-use super::record::{self, Record, value_of};
+use super::record::{Record, read_json};
 use super::types::{Error, Result};
 use crate::domain::batch::Accumulator;
 use crate::domain::{
@@ -97,9 +97,8 @@ pub(super) trait RecordSource {
 impl RecordSource for &str {
     fn read<R: Record>(self) -> Result<R::Value> {
         let what = || format!("a line of kind {}", R::WHAT);
-        let why = |error: serde_json::Error| error.to_string();
         let mut from = serde_json::Deserializer::from_str(self);
-        value_of(record::read::<R, _>(&mut from, what, why)?, what)
+        read_json::<R>(&mut from, what)
     }
 }
 

@@ -129,7 +129,7 @@ fn cut(why: String) -> String {
 }
 
 /// Deserializes a record. In errors, `what` names the record.
-pub(super) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
     what: impl Fn() -> String,
     why: impl Fn(D::Error) -> String,
@@ -144,7 +144,7 @@ pub(super) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 }
 
 /// Converts a record to its value. In errors, `what` names the record.
-pub(super) fn value_of<R: Record>(record: R, what: impl Fn() -> String) -> Result<R::Value> {
+fn value_of<R: Record>(record: R, what: impl Fn() -> String) -> Result<R::Value> {
     record
         .value()
         .map_err(|why| Error::corrupt(what(), cut(why)))
@@ -160,6 +160,15 @@ pub(super) fn read_fields<T: DeserializeOwned>(what: &str, raw: &RawDocument) ->
         None => error.to_string(),
     };
     read(from, what, why)
+}
+
+/// Reads JSON as a domain value. In errors, `what` names the record.
+pub(super) fn read_json<'de, R: Record>(
+    from: impl Deserializer<'de, Error = serde_json::Error>,
+    what: impl Fn() -> String,
+) -> Result<R::Value> {
+    let record: R = read(from, &what, |error| error.to_string())?;
+    value_of(record, what)
 }
 
 /// Reads a document as a domain value.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::user::UnreadableField;
 use crate::store::record::fallback::{StoredFields, read_with_defaults};
-use crate::store::record::{Record, read, shown_text, value_of};
+use crate::store::record::{Record, read_json, shown_text};
 use crate::store::{Error, Result};
 
 /// A table whose rows are records.
@@ -148,9 +148,7 @@ impl Table {
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Result<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
         let what = || format!("{} {}", R::WHAT, shown_text(&id));
-        let why = |error: serde_json::Error| error.to_string();
-        let record: R = read(self.fields(row, rest)?, what, why)?;
-        value_of(record, what)
+        read_json::<R>(self.fields(row, rest)?, what)
     }
 
     /// Returns the records of the rows that match a condition.
