@@ -9,9 +9,9 @@ use chrono::{DateTime, Utc};
 use crate::domain::batch::AccumulatorId;
 use crate::domain::feedback::Suppression;
 use crate::domain::{
-    Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryId, DeliveryState, Details,
-    DueChoices, Event, EventType, Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId,
-    PersonStacks, Point, Reason, ReportKind, Tag, User, UserId, Watermarks,
+    Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryState, DueChoices, Event, EventType,
+    Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId, PersonStacks, Point, Reason,
+    ReportKind, Tag, User, UserId, Watermarks,
 };
 
 /// The result of a store method.

@@ -3,7 +3,7 @@
 
 use bson::oid::ObjectId as Oid;
 use bson::raw::RawArrayBuf;
-use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
+use bson::{Bson, Document, doc, rawdoc};
 
 use super::*;
 use crate::domain::{Event, EventType, Id, Mailed, Marker, ObjectId};

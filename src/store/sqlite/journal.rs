@@ -10,7 +10,7 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Fields, Statements as _, Table, json, list, millis, readable, to_json};
+use super::rows::{Fields, Statements as _, Table, json, millis, readable, to_json};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
