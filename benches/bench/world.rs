@@ -101,7 +101,7 @@ impl World {
             lines.iter().for_each(|line| sum.add(line));
         }
         drop(chunks);
-        let dropped = self.store.drop_day(day, Some(&sum.end())).await;
+        let dropped = self.store.drop_day(day, &sum.end()).await;
         assert!(dropped.expect("a fresh day"));
     }
 
