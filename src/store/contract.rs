@@ -380,9 +380,9 @@ contract! {
         /// none and none is stored. Removes an empty one. `revision` becomes the new revision and
         /// must be unique. Each accumulator occurs at most once.
         ///
-        /// Returns which were written, in the order of the request. Of two callers that read the same version, one gets `false` and must
-        /// read again. May return `false` for a write that succeeded if its reply was lost.
-        /// Durable.
+        /// Returns which were written, in the order of the request. Of two callers that read the
+        /// same version, one gets `false` and must read again. May return `false` for a write that
+        /// succeeded if its reply was lost. Durable.
         fn put_accumulators(accumulators: &[Accumulator], revision: Id) -> Vec<bool>;
 
         /// Adds events to the open batches of accumulators, each in one step, if all conditions of

@@ -69,7 +69,8 @@ pub(super) struct Ses {
 }
 
 impl Ses {
-    /// Creates a mailer. Fails if the sender's address is invalid, or this machine has no root certificates.
+    /// Creates a mailer. Fails if the sender's address is invalid, or this machine has no root
+    /// certificates.
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let signer = Aws {
             id: account.option(KEY_ID),

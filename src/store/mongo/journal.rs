@@ -2,7 +2,8 @@
 //!
 //! Accepting an event is one durable insert, and the unique key decides which of several requests
 //! is first. Each conditional write leaves a revision, which shows whether it took effect. Earlier
-//! versions wrote long lists of users to `audiences`, in parts, before the fan-out that counts them.
+//! versions wrote long lists of users to `audiences`, in parts, before the fan-out that counts
+//! them.
 
 use std::collections::{HashMap, HashSet};
 
