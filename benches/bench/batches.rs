@@ -12,8 +12,8 @@ use tidings::clock::Clock;
 use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep};
 use tidings::domain::{Audience, BatchKey, BatchPolicy, Details, EventType, Id, ObjectId, UserId};
 use tidings::engine::Silent;
-use tidings::engine::batches::{Join, Joiner};
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::batches::Join;
+use tidings::engine::ingest::Request;
 use tidings::store::AccumulatorFilter;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
@@ -71,9 +71,7 @@ pub async fn joins() {
         let index = IndexModel::builder().keys(keys).build();
         rival.create_index(index).await.expect("an index");
     }
-    let joiner = Joiner {
-        closer: world.app.closer(),
-    };
+    let joiner = world.app.batches();
     let mut bare_rounds = [Rounds::default(), Rounds::default()];
     let mut our_rounds = [Rounds::default(), Rounds::default()];
     for round in 0..rounds(5) {
@@ -253,7 +251,7 @@ pub async fn burst() {
     world.clock.advance(TimeDelta::minutes(6));
     let sender = world.app.sender();
     let (closed, took) = timed(async {
-        let closed = world.app.closer().drain(&Silent).await.expect("closed");
+        let closed = world.app.batches().drain(&Silent).await.expect("closed");
         sender.drain().await.expect("mailed");
         closed
     })

@@ -12,7 +12,7 @@ use chrono::TimeDelta;
 use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId};
 use tidings::engine::Silent;
 use tidings::engine::digest::{Request, Timing};
-use tidings::engine::ingest::notify;
+use tidings::engine::ingest;
 
 use crate::measure::{Table, number, rounds, scaled, timed};
 use crate::rivals;
@@ -42,8 +42,8 @@ impl Costs {
     }
 }
 
-fn event(n: usize) -> notify::Request {
-    notify::Request {
+fn event(n: usize) -> ingest::Request {
+    ingest::Request {
         kind: EventType::stored("ArtworkPublished"),
         objects: vec![ObjectId::stored(format!("A{n:05}"))],
         audience: Audience::followers_of([FollowKey::stored("artist:1")]).expect("an audience"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidings::domain::{Audience, Day, Details, Event, EventType, FollowKey, Id, ObjectId, UserId};
 use tidings::engine::Silent;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::store::Pushes;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};

@@ -14,7 +14,7 @@ use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId, Us
 use tidings::engine::Silent;
 use tidings::engine::digest::{Request as DigestRequest, Timing};
 use tidings::engine::feed::Request;
-use tidings::engine::ingest::notify;
+use tidings::engine::ingest;
 
 use crate::measure::{Table, number, rounds, scaled, timed};
 use crate::world::{World, now, people};
@@ -184,7 +184,7 @@ async fn ours(ids: &[String]) -> [f64; 7] {
 /// Sends one event with `objects` objects to all followers, and returns how long that took, in
 /// milliseconds.
 async fn fan_out(world: &World, objects: usize) -> f64 {
-    let event = notify::Request {
+    let event = ingest::Request {
         kind: EventType::stored("ArtworkPublished"),
         objects: (0..objects)
             .map(|n| ObjectId::stored(format!("A{objects:02}{n:04}")))

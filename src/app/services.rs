@@ -5,12 +5,11 @@ use crate::engine::access::keys::ServerKeys;
 use crate::engine::access::tokens::Tokens;
 use crate::engine::archive::Archive;
 use crate::engine::archive::clean::Cleaner;
-use crate::engine::batches::{BatchService, Closer, Joiner};
+use crate::engine::batches::BatchService;
 use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::delivery::{Compose, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::digest::backlog::BacklogDays;
-use crate::engine::digest::flush::Flush;
 use crate::engine::directory::erasure::Eraser;
 use crate::engine::directory::export::Exporter;
 use crate::engine::directory::import::Import;
@@ -21,11 +20,10 @@ use crate::engine::fanout::{Fanouts, Lingering};
 use crate::engine::feed::Feeds;
 use crate::engine::feedback::FeedbackService;
 use crate::engine::feedback::suppressions::SuppressionService;
-use crate::engine::ingest::notify::Notify;
+use crate::engine::ingest::Notify;
 use crate::engine::ingest::objects::ObjectService;
-use crate::engine::ingest::retract::Retract;
-use crate::engine::worker::Worker;
-use crate::engine::worker::activity::Activity;
+use crate::engine::ingest::objects::Retract;
+use crate::engine::worker::{Activity, Worker};
 use crate::operate::dry_run::{DryRun, MAX_RENDERED};
 use crate::operate::explain::Explain;
 use crate::operate::preview::OfPerson;
@@ -54,9 +52,7 @@ impl App {
     pub fn fanouts(&self) -> Fanouts {
         Fanouts {
             context: self.context.clone(),
-            joiner: Joiner {
-                closer: self.closer(),
-            },
+            batches: self.batches(),
             backlog: self.backlog(),
             feed_cache: self.feed_cache.clone(),
             lingering: Lingering::default(),
@@ -142,7 +138,7 @@ impl App {
         }
     }
 
-    /// Finds the backlog of days that have left the window.
+    /// Finds the backlog of days that have left the window, and flushes users.
     pub fn backlog(&self) -> BacklogDays {
         BacklogDays {
             context: self.context.clone(),
@@ -150,23 +146,7 @@ impl App {
         }
     }
 
-    /// Marks pending events as done.
-    pub fn flush(&self) -> Flush {
-        Flush {
-            context: self.context.clone(),
-            catalog: self.catalog(),
-            backlog: self.backlog(),
-        }
-    }
-
-    /// Closes batches that are due.
-    pub fn closer(&self) -> Closer {
-        Closer {
-            context: self.context.clone(),
-        }
-    }
-
-    /// Lists, closes and cancels batches.
+    /// Fills, closes, cancels and lists batches.
     pub fn batches(&self) -> BatchService {
         BatchService {
             context: self.context.clone(),
@@ -245,7 +225,7 @@ impl App {
     pub fn worker(&self) -> Worker {
         Worker {
             fanouts: self.fanouts(),
-            closer: self.closer(),
+            batches: self.batches(),
             cleaner: Cleaner::new(self.context.clone()),
             digests: self.digests(),
             context: self.context.clone(),

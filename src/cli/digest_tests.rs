@@ -49,7 +49,7 @@ fn the_json_of_a_report_is_flat() {
     let mut fields: Vec<&String> = json.as_object().unwrap().keys().collect();
     fields.sort_unstable();
     let expected = "blocked busy due ended events failed_already given_up given_up_blocked held left_over \
-        limited mailed_already mails next_due older older_due outside_sample pending people \
+        limited mailed_already mails next_due older outside_sample pending people \
         tried_again turned_off unmailable unsubscribed waiting withdrawn";
     assert!(fields.into_iter().eq(expected.split(' ')), "{json}");
 }
@@ -143,32 +143,12 @@ fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
     };
 
     let lines = backlog_lines(&report);
-    let included = [4, 12].map(|events| {
-        let older_due = backlog(1, events);
-        let older = backlog(1, 12);
-        backlog_lines(&BacklogReport {
-            older,
-            older_due,
-            ..BacklogReport::default()
-        })
-    });
-
     assert_eq!(
         lines,
         [
-            "late: 1 person had 12 events pending from days before the window; their next digest has them",
+            "late: 1 person had 12 events pending from days before the window; this or their next digest has them",
             "waiting: 5 events from days before the window for 2 people who cannot be emailed now; they expire after digest.max_age",
             "expired: 2014-04-01: 40 events, older than digest.max_age; 30 of them for people who could not be emailed",
-        ]
-    );
-    let late = "late: 1 person had 12 events pending from days before the window";
-    assert_eq!(
-        included.concat(),
-        [
-            format!(
-                "{late}; the digests of this run have 4 of them, later digests have the others"
-            ),
-            format!("{late}; the digests of this run have them"),
         ]
     );
     assert!(backlog_lines(&BacklogReport::default()).is_empty());

@@ -17,7 +17,7 @@ use crate::domain::{
     Point, UserId,
 };
 use crate::engine;
-use crate::engine::ingest::notify::Request;
+use crate::engine::ingest::Request;
 use crate::wire::Flushed;
 use crate::wire::event::{Notified, Receipt};
 
@@ -247,7 +247,7 @@ impl FlushArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let (app, screen) = (session.open(Access::Write).await?, &mut *session.screen);
         let user = &self.user;
-        let flushed = app.flush().user(user).await?;
+        let flushed = app.backlog().flush(user).await?;
         if screen.answer(&Flushed { user, flushed })? {
             return Ok(Exit::Done);
         }

@@ -167,16 +167,9 @@ pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
     let mut lines = Vec::new();
     if !backlog.older.is_nothing() {
         let (people, events) = counts(backlog.older);
-        let included = match backlog.older_due.events {
-            0 => "their next digest has them".to_owned(),
-            all if all >= backlog.older.events => "the digests of this run have them".to_owned(),
-            some => format!(
-                "the digests of this run have {} of them, later digests have the others",
-                words::number(some)
-            ),
-        };
         lines.push(format!(
-            "late: {people} had {events} pending from days before the window; {included}"
+            "late: {people} had {events} pending from days before the window; this or their next \
+             digest has them"
         ));
     }
     if !backlog.blocked.is_nothing() {

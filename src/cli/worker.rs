@@ -22,8 +22,7 @@ use super::work::{FanOutEnd, backlog_lines, read_waits, show_rest};
 use crate::app::{Access, App};
 use crate::domain::Pause;
 use crate::engine;
-use crate::engine::worker::activity::BEAT;
-use crate::engine::worker::{Part, UntilStopped};
+use crate::engine::worker::{BEAT, Part};
 use crate::http::api::Watched;
 use crate::wire::digest::Round;
 use crate::wire::digest::Tally;
@@ -55,7 +54,7 @@ impl Args {
 
 async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
     let worker = app.worker();
-    let round = worker.round(&mut None, &UntilStopped(stop)).await;
+    let round = worker.round(&mut None, stop).await;
     let released = worker.release().await;
     let mut round = round?;
     let digests = round.digests.as_ref();

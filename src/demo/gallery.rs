@@ -20,7 +20,7 @@ use crate::domain::{
 };
 use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::identity::outbox;
-use crate::engine::ingest::notify::Request;
+use crate::engine::ingest::Request;
 use crate::engine::{Error, Result, Silent, digest};
 use crate::wire::local::{Mail, Mails, Person, Published, Scene, Work};
 

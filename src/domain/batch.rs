@@ -6,17 +6,15 @@
 
 use chrono::{DateTime, Utc};
 
-use super::event::Event;
 use super::id::Id;
 use super::name::{EventType, ObjectId, UserId, named_enum};
+use super::stack::Event;
 
 mod accumulator;
-mod addition;
 mod key;
 mod policy;
 
-pub use accumulator::{Accumulator, AccumulatorId, MEMORIES, MEMORY, MOST_ENDED, Memory};
-pub use addition::Addition;
+pub use accumulator::{Accumulator, AccumulatorId, Addition, MEMORIES, MEMORY, MOST_ENDED, Memory};
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Doubt, Keep};
 
@@ -113,25 +111,6 @@ named_enum! {
     }
 }
 
-/// The events that opened a leading batch. They are emailed at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lead {
-    /// The policy is not a leading one, or the events were removed.
-    None,
-    /// The events are to become a batch of their own, which is emailed at once.
-    Waiting {
-        /// The events that opened the batch. [`Batch::contents`] does not contain them.
-        contents: Contents,
-        /// Their fan-outs, ascending.
-        joined: Vec<Id>,
-    },
-    /// The events have become a batch of their own.
-    Mailed {
-        /// Their fan-outs, ascending.
-        joined: Vec<Id>,
-    },
-}
-
 /// A batch as it is stored.
 ///
 /// Times of joining come from the clocks of several workers, which can differ and go back.
@@ -161,9 +140,10 @@ pub struct Batch {
     pub closes_at: DateTime<Utc>,
     /// Whether `closes_at` is the end of quiet hours instead of the policy's time.
     pub deferred: bool,
-    /// The events to email at once; always [`Lead::None`] unless the policy is a leading one.
-    pub lead: Lead,
-    /// The events of the batch's email, without those of `lead`.
+    /// The fan-outs that opened a leading batch, ascending; empty for other policies. Their events
+    /// are in a batch of their own, which is emailed at once.
+    pub led: Vec<Id>,
+    /// The events of the batch's email, without those of `led`.
     pub contents: Contents,
     /// The fingerprint of the policy under which an event last joined.
     pub policy: String,
@@ -184,17 +164,6 @@ pub enum End {
     Cancel,
 }
 
-/// The outcome of [`Batch::join`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Joined {
-    /// This number of events was added.
-    Added(u64),
-    /// All their fan-outs had joined before; nothing changed.
-    Already,
-    /// The batch accepts no more events. Events whose fan-out has not joined go to the next batch.
-    Refused,
-}
-
 /// The outcome of removing events from a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct RemovedEvents {
@@ -206,10 +175,8 @@ pub struct RemovedEvents {
 }
 
 impl Batch {
-    /// Opens a batch with these events.
-    ///
-    /// A leading policy emails them at once and collects the events that follow. With an immediate
-    /// policy, or if the events fill the batch, it starts closing at once.
+    /// Opens a batch with the events of one fan-out. With an immediate policy, or if the events
+    /// fill the batch, it starts closing at once.
     pub fn open(
         id: Id,
         user: UserId,
@@ -227,7 +194,7 @@ impl Batch {
             last_event_at: at,
             closes_at: policy.closes_at(at, at),
             deferred: false,
-            lead: Lead::None,
+            led: Vec::new(),
             contents: Contents::default(),
             policy: String::new(),
             joined: Vec::new(),
@@ -235,53 +202,37 @@ impl Batch {
             settled: None,
         };
         batch.add(items, at, policy);
-        // A batch that is already closing is emailed at once, so it needs no lead.
-        let leads = policy.leading && policy.held_until.is_none();
-        if leads && batch.state == BatchState::Open {
-            batch.lead = Lead::Waiting {
-                contents: std::mem::take(&mut batch.contents),
-                joined: batch.joined.clone(),
-            };
-        }
         batch
     }
 
-    /// Adds the events whose fan-outs have not joined yet. A fan-out must pass all its events for
-    /// this batch in one call.
-    pub fn join(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Joined {
+    /// Adds the events of one fan-out, unless they have joined before. Returns the number of new
+    /// events, or `None` if the batch accepts no more events: they go to the next batch.
+    pub fn join(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Option<u64> {
         // A batch that is not open checks this too. Otherwise a repeated fan-out would open the
         // next batch with events of this one.
-        if items.iter().all(|item| self.has_joined(item.i)) {
-            return Joined::Already;
+        if self.has_joined(items[0].i) {
+            return Some(0);
         }
-        if self.state == BatchState::Open && self.lacks_room(items) {
+        if self.state == BatchState::Open && self.joined.len() >= ROOM {
             self.begin_closing(at);
         }
-        if self.state != BatchState::Open {
-            return Joined::Refused;
-        }
-        Joined::Added(self.add(items, at, policy))
+        (self.state == BatchState::Open).then(|| self.add(items, at, policy))
     }
 
     fn add(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> u64 {
-        let before = self.contents.count;
-        for (index, item) in items.iter().enumerate() {
-            if !self.has_joined(item.i) && !items[..index].contains(item) {
-                self.contents.add(item, policy.keep);
-            }
-        }
         for item in items {
-            if let Err(place) = self.joined.binary_search(&item.i) {
-                self.joined.insert(place, item.i);
-            }
+            self.contents.add(item, policy.keep);
         }
+        let fanout = items[0].i;
+        let place = self.joined.partition_point(|joined| *joined < fanout);
+        self.joined.insert(place, fanout);
         self.policy = policy.fingerprint();
         self.last_event_at = self.last_event_at.max(at);
         // Once a deferral has ended, a late event must not delay closing again.
         if !self.deferred || at < self.closes_at {
             self.schedule(at, policy);
         }
-        self.contents.count - before
+        items.len() as u64
     }
 
     fn schedule(&mut self, at: DateTime<Utc>, policy: &BatchPolicy) {
@@ -301,16 +252,6 @@ impl Batch {
     fn begin_closing(&mut self, at: DateTime<Utc>) {
         self.state = BatchState::Closing;
         self.closes_at = self.closes_at.min(at);
-    }
-
-    fn lacks_room(&self, items: &[Item]) -> bool {
-        self.joined.len() + items.len() > ROOM && {
-            let mut new: Vec<Id> = items.iter().map(|item| item.i).collect();
-            new.retain(|id| !self.has_joined(*id));
-            new.sort_unstable();
-            new.dedup();
-            self.joined.len() + new.len() > ROOM
-        }
     }
 
     /// Returns whether the events of this fan-out have joined.
@@ -333,23 +274,15 @@ impl Batch {
         if !matches!(self.state, BatchState::Open | BatchState::Closing) {
             return RemovedEvents::default();
         }
-        let mut removed = self.contents.remove_events(kind, objects, up_to);
-        let mut not_kept = self.contents.more();
-        if let Lead::Waiting { contents, .. } = &mut self.lead {
-            removed.extend(contents.remove_events(kind, objects, up_to));
-            not_kept += contents.more();
-            if contents.is_empty() {
-                self.lead = Lead::None;
-            }
-        }
+        let removed = self.contents.remove_events(kind, objects, up_to);
         let out = RemovedEvents {
             removed: removed.len() as u64,
-            not_kept,
+            not_kept: self.contents.more(),
         };
         self.removed.extend(removed);
         let over = self.removed.len().saturating_sub(MOST_REMOVED);
         self.removed.drain(..over);
-        if out.removed > 0 && self.contents.is_empty() && self.lead == Lead::None {
+        if out.removed > 0 && self.contents.is_empty() && self.led.is_empty() {
             self.state = BatchState::Canceled;
         }
         out
@@ -384,14 +317,23 @@ impl Batch {
         Ok(())
     }
 
-    /// Returns the fan-outs whose events this batch contains. Those of its emailed lead belong to
-    /// another batch.
+    /// Moves the events of a batch that was just opened to a closing batch of their own. It keeps
+    /// the id, and this batch gets `id`.
+    fn split_lead(&mut self, id: Id, at: DateTime<Utc>) -> Self {
+        self.led = self.joined.clone();
+        Self {
+            id: std::mem::replace(&mut self.id, id),
+            state: BatchState::Closing,
+            closes_at: at,
+            led: Vec::new(),
+            contents: std::mem::take(&mut self.contents),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the fan-outs whose events this batch contains, without those of its lead.
     pub fn own_fanouts(&self) -> impl Iterator<Item = Id> {
-        let led = match &self.lead {
-            Lead::Mailed { joined } => &joined[..],
-            Lead::None | Lead::Waiting { .. } => &[],
-        };
-        let is_own = |fanout: &Id| led.binary_search(fanout).is_err();
+        let is_own = |fanout: &Id| self.led.binary_search(fanout).is_err();
         self.joined.iter().copied().filter(is_own)
     }
 
@@ -401,29 +343,15 @@ impl Batch {
         whose(self) == whose(other)
             && self.contents == other.contents
             && self.joined == other.joined
-            && self.lead == other.lead
+            && self.led == other.led
             && self.removed == other.removed
     }
 
-    /// Returns the kept events, including those of a waiting lead.
-    pub fn kept(&self) -> impl Iterator<Item = &Item> {
-        let lead = match &self.lead {
-            Lead::Waiting { contents, .. } => &contents.items[..],
-            Lead::None | Lead::Mailed { .. } => &[],
-        };
-        lead.iter().chain(&self.contents.items)
-    }
-
-    /// Returns whether the lead is waiting to be emailed.
-    pub fn is_leading(&self) -> bool {
-        matches!(self.lead, Lead::Waiting { .. })
-    }
-
-    /// Returns whether a worker has to act: the lead is waiting, the batch is closing, or it is
-    /// time to close. A closing batch is due at any time.
+    /// Returns whether a worker has to act: the batch is closing, or it is time to close. A closing
+    /// batch is due at any time.
     pub fn is_due(&self, now: DateTime<Utc>) -> bool {
         match self.state {
-            BatchState::Open => self.is_leading() || now >= self.closes_at,
+            BatchState::Open => now >= self.closes_at,
             BatchState::Closing => true,
             BatchState::Closed | BatchState::Canceled => false,
         }

@@ -11,11 +11,11 @@ use chrono::{DateTime, Utc};
 
 use super::batch::{BatchKey, Item as Kept};
 use super::details::{Details, show_newest_names};
-use super::event::Event;
 use super::name::{EventType, FollowKey, ObjectId, UserId};
 pub use super::object::About;
 use super::object::Object;
 use super::policy::Policies;
+use super::stack::Event;
 use super::text::{Mandate, Phrase};
 
 /// The most items that a group shows.

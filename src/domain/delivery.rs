@@ -5,7 +5,7 @@
 //! (P5). Each slot has at most one open delivery, which stays open until its markers are written.
 //! Start with [`Delivery`]; [`crate::engine::delivery`] performs the transitions.
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, Utc};
 use sha2::{Digest as _, Sha256};
 
 use super::coordination::Lease;
@@ -66,7 +66,7 @@ pub enum Occasion {
         /// The id of the batch, whose record contains the events.
         batch: Id,
         /// The position among waiting emails, as a time: see [`crate::domain::batch::Accumulator`].
-        turn: DateTime<Utc>,
+        queue_position: DateTime<Utc>,
     },
 }
 
@@ -91,8 +91,6 @@ pub struct Delivery {
     pub channel: Channel,
     /// The source of the events, read each time the email is built.
     pub occasion: Occasion,
-    /// The local date on which a digest was due. `None` for batches and in rows of older versions.
-    pub due_on: Option<NaiveDate>,
     /// When the row was inserted, or reopened after a failure.
     pub created: DateTime<Utc>,
     /// The number of entries that a digest covers on each stack; empty for a batch.
@@ -159,7 +157,6 @@ impl Delivery {
             user,
             channel: Channel::default(),
             occasion,
-            due_on: None,
             created,
             watermarks: Watermarks::new(),
             marker,
@@ -180,12 +177,18 @@ impl Delivery {
     /// Returns the slot that an open delivery occupies. A user's digests share one, so no two open
     /// digests contain the same event. A batch has its own.
     ///
-    /// Workers claim deliveries in the order of their slots: batches first, by turn.
+    /// Workers claim deliveries in the order of their slots: batches first, by queue position.
     pub fn slot(&self) -> String {
         match &self.occasion {
             Occasion::Digest { .. } => digest_slot(&self.user),
-            Occasion::Batch { batch, turn } => {
-                format!("batch:{:013}:{batch}", turn.timestamp_millis().max(0))
+            Occasion::Batch {
+                batch,
+                queue_position,
+            } => {
+                format!(
+                    "batch:{:013}:{batch}",
+                    queue_position.timestamp_millis().max(0)
+                )
             }
         }
     }

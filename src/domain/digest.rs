@@ -7,19 +7,17 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use chrono::{DateTime, Datelike, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::content::{Caps, Content, EventData, Grouping, Item};
 use super::day::{Day, Window};
-use super::delivery::{Delivery, DeliveryId, DeliveryState};
+use super::delivery::{Delivery, DeliveryState};
 use super::eligibility::{Facts, Purpose, classify};
-use super::event::Event;
 use super::id::Id;
-use super::name::{EventType, UserId};
+use super::name::EventType;
 use super::policy::{EmailScope, Policies};
-use super::schedule::{Cadence, Due, Period};
-use super::stack::{EventAt, PersonStacks};
+use super::stack::{Event, EventAt, PersonStacks};
 use super::user::User;
 
 /// Returns the pending events that the user's choices and this scope admit to digests.
@@ -93,69 +91,6 @@ pub fn showable<'a>(
         shows
     });
     newest.into_iter().map(|pending| pending.event).collect()
-}
-
-/// The delivery ids that a due digest can have.
-///
-/// There is one digest per local day or ISO week (P2), with one exception: a user chooses a later
-/// weekday after this week's digest. The digest of that day then gets an id with the weekday, or
-/// the user would wait for more than a week. No local date has two digests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rows {
-    /// The id for the period.
-    period: DeliveryId,
-    /// The id for the weekday, used if the week had a digest on an earlier day.
-    weekday: Option<DeliveryId>,
-}
-
-/// The delivery of a due digest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place<T> {
-    /// It does not exist yet and gets this id.
-    Free(DeliveryId),
-    /// It exists, in any state.
-    Existing(T),
-}
-
-impl Rows {
-    /// Returns the possible ids for this user and period. A weekly digest has two.
-    pub fn of(user: &UserId, cadence: Cadence, due: &Due) -> Self {
-        let period = DeliveryId::digest(user, cadence, due.period);
-        let weekday = match due.period {
-            Period::Day(_) => None,
-            Period::Week { .. } => {
-                let number = due.date.weekday().number_from_monday();
-                Some(DeliveryId::stored(format!("{period}-{number}")))
-            }
-        };
-        Self { period, weekday }
-    }
-
-    /// Returns the ids to load before calling [`Self::place`].
-    pub fn ids(&self) -> impl Iterator<Item = &DeliveryId> {
-        [&self.period].into_iter().chain(&self.weekday)
-    }
-
-    /// Decides which id the digest has. `stored` looks up existing deliveries by id.
-    pub fn place<'a>(
-        &self,
-        due: &Due,
-        stored: impl Fn(&DeliveryId) -> Option<&'a Delivery>,
-    ) -> Place<&'a Delivery> {
-        let of_weekday = self.weekday.as_ref();
-        if let Some(row) = of_weekday.and_then(&stored) {
-            return Place::Existing(row);
-        }
-        let Some(row) = stored(&self.period) else {
-            return Place::Free(self.period.clone());
-        };
-        match of_weekday {
-            Some(weekday) if row.due_on.is_some_and(|date| date < due.date) => {
-                Place::Free(weekday.clone())
-            }
-            _ => Place::Existing(row),
-        }
-    }
 }
 
 /// The delay before a failed digest is first retried within its period.
@@ -250,11 +185,11 @@ pub struct DayNote {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<PendingCounts>,
     /// The events that expired, because they were older than `digest.max_age`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given_up: Option<PendingCounts>,
+    #[serde(default, skip_serializing_if = "PendingCounts::is_nothing")]
+    pub given_up: PendingCounts,
     /// The part of `given_up` whose users could not be emailed when it expired.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given_up_blocked: Option<PendingCounts>,
+    #[serde(default, skip_serializing_if = "PendingCounts::is_nothing")]
+    pub given_up_blocked: PendingCounts,
 }
 
 impl DayNote {

@@ -10,10 +10,10 @@ use super::batch::{BatchKey, ChosenKey};
 use super::coordination::Lease;
 use super::day::Day;
 use super::details::Details;
-use super::event::Event;
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 use super::policy::Policies;
+use super::stack::Event;
 
 /// The state of a fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

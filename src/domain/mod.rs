@@ -14,7 +14,6 @@ pub mod delivery;
 pub mod details;
 pub mod digest;
 pub mod eligibility;
-pub mod event;
 pub mod fanout;
 pub mod feed;
 pub mod feedback;
@@ -45,7 +44,6 @@ pub use delivery::{Delivery, DeliveryId, Occasion, Tag};
 pub use details::Details;
 pub use digest::{Backlog, DayNote, DaysRead, PendingCounts};
 pub use eligibility::{Exclusion, Facts, ObjectState, Purpose, classify};
-pub use event::{Entry, Event, Mailed, Marker, Retraction};
 pub use fanout::{Counts, Fanout, FanoutState, Progress};
 pub use feedback::{
     DeliveryState, EnhancedStatus, FailureKind, Feedback, Reason, ReportCounts, ReportKind,
@@ -65,7 +63,8 @@ pub use preferences::{Mute, Mutes, Quiet};
 pub use schedule::{Cadence, Due, DueChoices, Period, Schedule};
 pub use sending::{Sending, Share};
 pub use stack::{
-    BadStack, Defect, Form, PersonStacks, Position, Stack, StackId, Watermarks, covered,
+    BadStack, Defect, Entry, Event, Form, Mailed, Marker, PersonStacks, Position, Retraction,
+    Stack, StackId, Watermarks, covered,
 };
 pub use start::Start;
 pub use stop::Stop;

@@ -64,8 +64,6 @@ pub struct Due {
     pub at: DateTime<Utc>,
     /// The period of the digest, which is part of the delivery id.
     pub period: Period,
-    /// The local date on which the digest is due.
-    pub date: NaiveDate,
 }
 
 /// A user's schedule for digests.
@@ -123,7 +121,7 @@ impl Schedule {
         };
         let hour = NaiveTime::from_hms_opt(self.hour.into(), 0, 0)?;
         let (at, _) = moments(date.and_time(hour), self.tz)?;
-        Some(Due { at, period, date })
+        Some(Due { at, period })
     }
 }
 

@@ -279,3 +279,41 @@ fn a_rebuilt_email_ignores_its_own_marker_and_respects_all_others() {
     );
     assert_eq!(objects(&person.pending()), ["e"]);
 }
+
+mod retractions {
+    //! Tests of the events that a retraction covers.
+
+    use super::super::*;
+    use chrono::TimeDelta;
+
+    /// Creates the `n`th id of a process.
+    fn id(at: DateTime<Utc>, process: u8, n: u8) -> Id {
+        Id::at(at, [0, 0, 0, 0, process, 0, 0, n])
+    }
+
+    fn event(i: Option<Id>) -> Event {
+        Event {
+            t: EventType::stored("Published"),
+            o: ObjectId::stored("1"),
+            i,
+        }
+    }
+
+    #[test]
+    fn a_retraction_covers_earlier_events_and_no_later_ones() {
+        let noon = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
+        let second = TimeDelta::seconds(1);
+        let at = id(noon, 1, 5);
+        let reached = |i: Id| reaches(at, &event(Some(i)));
+
+        assert!(reached(id(noon, 1, 4)) && !reached(id(noon, 1, 6)));
+        assert!(reached(id(noon, 2, 4)) && reached(id(noon, 2, 6)));
+        assert!(reached(id(noon, 0, 4)) && reached(id(noon, 0, 6)));
+        assert!(reached(id(noon - second, 2, 9)) && !reached(id(noon + second, 0, 0)));
+    }
+
+    #[test]
+    fn an_event_without_an_id_is_not_covered() {
+        assert!(!reaches(Id::LAST, &event(None)));
+    }
+}

@@ -10,10 +10,9 @@ use std::str::FromStr;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::day::Day;
-use super::event::Event;
 use super::id::Id;
 use super::name::{Invalid, UserId, serde_as_text};
-use super::stack::{Form, PersonStacks, Position};
+use super::stack::{Event, Form, PersonStacks, Position};
 
 /// The moment and the stack positions at which a record starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,34 +4,158 @@
 //! failed one to retry. So a second run sends nothing (P2). The row is written first, and
 //! [`super::delivery`] sends it. Days before the window are read while they have a backlog
 //! ([`backlog`]). Start with [`Digests::run`].
+//! Long because the options, the checks and the counts of a run are read together.
 
 pub mod backlog;
 pub mod due;
-pub mod flush;
-mod run;
-mod send;
 
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::eligibility;
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::stream::{self, BoxStream, FuturesUnordered};
+use futures::{FutureExt, StreamExt};
+use tokio::task::JoinHandle;
+
+use super::eligibility::{self, catalog::Catalog};
 use super::feedback::suppressions::Suppressed;
-use super::{Result, Watcher, came_to};
-use crate::domain::digest::{assemble, showable, wanted};
-use crate::domain::stack::BadStack;
+use super::{Result, Watcher, came_to, crash};
+use crate::context::Context;
+use crate::domain::delivery::{Corrected, Correction, Reopening};
+use crate::domain::digest::{assemble, showable, tried_again, wanted};
+use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Backlog, Cadence, Content, Day, DeliveryId, EmailScope, Event, PersonStacks, User, UserId,
-    Window,
+    Backlog, BrandName, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, Due,
+    EmailScope, Event, Id, Lease, Occasion, Period, PersonStacks, Share, User, UserId, Window,
 };
+use crate::engine::delivery::{Compose, Sender};
+use crate::render::Catalogs;
 use crate::store;
-use crate::wire::digest::{Ended, Report};
-use backlog::Older;
-use run::{DuePerson, Run};
-use send::{Opening, Sending};
+use crate::wire::digest::{DryRunReport, Ended, OTHER_LOCALES, Report};
+use backlog::{BacklogDays, Older};
 
-pub(crate) use run::count_email;
-pub use run::{Digests, Effect, Found, Onlooker, Request, Timing};
+/// The options of a digest run.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The time of the run, now by default.
+    pub at: Option<DateTime<Utc>>,
+    /// Only users with this cadence.
+    pub cadence: Option<Cadence>,
+    /// Only these users.
+    pub users: Option<Vec<UserId>>,
+    /// The most emails.
+    pub limit: Option<u64>,
+    /// Only this share of all users, the same ones each time.
+    pub sample: Option<Share>,
+    /// How long the run waits for deferred emails while none of them makes progress. Without it,
+    /// the next run sends them.
+    pub patience: Option<TimeDelta>,
+    /// Whether digests wait for their user's hour; they do by default.
+    pub timing: Timing,
+    /// Whether emails are sent; they are by default.
+    pub effect: Effect,
+}
+
+/// Whether digests wait for their user's hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Timing {
+    /// Only users who had pending events when their hour came.
+    #[default]
+    WhenDue,
+    /// All users with pending events who got no email in their current period.
+    Now,
+}
+
+/// Whether a run sends emails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effect {
+    /// Opens rows in the ledger and sends due digests.
+    #[default]
+    Send,
+    /// A dry run: reports what would be sent and writes nothing.
+    Rehearse,
+}
+
+impl Request {
+    /// Returns whether a run reads all users, so that it may store their backlog.
+    fn reads_all(&self) -> bool {
+        self.effect == Effect::Send && self.users.is_none()
+    }
+}
+
+/// Receives the digests that a dry run finds.
+pub trait Onlooker: Send {
+    /// Called for each digest, in the order of user ids.
+    fn mail(&mut self, mail: &Found<'_>);
+}
+
+/// A digest that is due.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    /// The recipient.
+    pub user: &'a User,
+    /// The user's cadence, never `never`.
+    pub cadence: Cadence,
+    /// The local date or ISO week of the digest.
+    pub period: Period,
+    /// The wanted events that still apply.
+    pub content: &'a Content,
+}
+
+/// Runs digests: finds the due ones and sends or only shows them. Start with [`Digests::run`].
+pub struct Digests {
+    /// Sends the due digests.
+    pub sender: Sender,
+    pub(crate) context: Arc<Context>,
+    /// Knows which days before the window have a backlog, and stores its counts.
+    pub backlog: BacklogDays,
+}
+
+struct DuePerson<'a> {
+    user: User,
+    stacks: &'a PersonStacks,
+    cadence: Cadence,
+    due: Due,
+    /// The id of the digest's row.
+    id: DeliveryId,
+    /// The failed row that is retried, if the digest has one.
+    failed: Option<Delivery>,
+    wanted: Vec<EventAt<'a>>,
+}
+
+/// A run, with its options and its results so far.
+struct Run<'a> {
+    digests: &'a Digests,
+    request: &'a Request,
+    /// The caller's receiver of the digests of a dry run; `None` for a run that sends.
+    onlooker: Option<&'a mut dyn Onlooker>,
+    progress: &'a dyn Watcher,
+    /// The time of the run.
+    at: DateTime<Utc>,
+    /// Its tally counts the outcomes of the run's emails.
+    sender: Sender,
+    report: Report,
+    /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
+    /// one, opened by another process.
+    passed_over: bool,
+    catalog: Catalog,
+    older: Older,
+}
+
+/// A row of a due digest.
+#[derive(Clone)]
+struct Opening {
+    row: Delivery,
+    /// Whether the row already exists, as failed.
+    again: bool,
+}
+
+/// The chunks that are being sent, each by a task of its own: one is built while another is sent.
+type Sending = FuturesUnordered<JoinHandle<Result<()>>>;
+
+/// The number of chunks at a time, unless the operator limits the emails per hour.
+const AT_ONCE: usize = 2;
 
 /// The number of users in one read of the stacks.
 const SCAN_CHUNK: usize = 1_000;
@@ -60,9 +184,38 @@ impl Digests {
         let run = Run::new(self, &request, Some(onlooker), progress);
         Ok(run.scan().await?.report)
     }
-}
 
-impl Digests {
+    /// Opens new rows and reopens failed ones. Returns the rows that this process leased.
+    async fn open(&self, rows: Vec<Opening>) -> Result<Vec<Delivery>> {
+        let (again, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|opening| opening.again);
+        let rows = |openings: Vec<Opening>| openings.into_iter().map(|opening| opening.row);
+        let (again, new): (Vec<Delivery>, Vec<Delivery>) =
+            (rows(again).collect(), rows(new).collect());
+        let deliveries = &self.context.store;
+        let opened = deliveries.open(&new).await?;
+        let opened = new.into_iter().zip(opened);
+        let mut ours: Vec<Delivery> = opened
+            .filter_map(|(row, ours)| ours.then_some(row))
+            .collect();
+        if !again.is_empty() {
+            let reopening = |row: &Delivery| {
+                Correction::Reopen(Reopening {
+                    id: row.id.clone(),
+                    watermarks: Some(row.watermarks.clone()),
+                    lease: row.lease.clone(),
+                    reopened: row.attempts.reopened,
+                })
+            };
+            let corrections: Vec<Correction> = again.iter().map(reopening).collect();
+            let now = self.context.clock.now();
+            let reopened = deliveries.correct(now, &corrections).await?;
+            let reopened = again.into_iter().zip(reopened);
+            let done = reopened.filter(|(_, reopened)| *reopened == Corrected::Done);
+            ours.extend(done.map(|(row, _)| row));
+        }
+        Ok(ours)
+    }
+
     /// Reads the stacks of these users in the window, chunk by chunk.
     fn windows_of(
         &self,
@@ -210,7 +363,12 @@ impl<'a> Run<'a> {
             let compose = &self.sender.compose;
             count_email(dry_run, compose, user, user.brand.as_ref());
             if let Some(onlooker) = self.onlooker.as_deref_mut() {
-                onlooker.mail(&person.found(content));
+                onlooker.mail(&Found {
+                    user,
+                    cadence: person.cadence,
+                    period: person.due.period,
+                    content,
+                });
             }
         }
         Ok(Vec::new())
@@ -243,13 +401,6 @@ impl<'a> Run<'a> {
         });
         report.limited = due.len() > room;
         let due: Vec<_> = due.into_iter().take(room).collect();
-        for (person, _) in &due {
-            let older = person.wanted.iter().filter(|pending| {
-                let day = pending.position.stack.day;
-                day < self.older.from && self.catalog.applies(pending.event).is_some()
-            });
-            report.backlog.older_due.add(older.count() as u64);
-        }
         report.due.users += due.len() as u64;
         report.due.events += due.iter().map(|(_, content)| content.total).sum::<u64>();
         Ok(due)
@@ -368,5 +519,194 @@ impl<'a> Run<'a> {
             left.push((person, content));
         }
         Ok(left)
+    }
+
+    /// Excludes users who have a row for this period, unless its retry is due. The run also waits
+    /// for existing rows that are pending, as for its own.
+    async fn without_existing<'p>(
+        &mut self,
+        due: Vec<DuePerson<'p>>,
+    ) -> Result<Vec<DuePerson<'p>>> {
+        let now = self.digests.context.clock.now();
+        let ids: Vec<DeliveryId> = due.iter().map(|person| person.id.clone()).collect();
+        let existing = self.digests.context.store.deliveries(&ids).await?;
+        let mut left = Vec::with_capacity(due.len());
+        for (mut person, row) in due.into_iter().zip(existing) {
+            if let Some(row) = &row {
+                let again = tried_again(row);
+                let is_due = |at: DateTime<Utc>| at <= now || self.request.timing == Timing::Now;
+                if !again.is_some_and(is_due) {
+                    self.count_existing(row, again);
+                    continue;
+                }
+            }
+            person.failed = row;
+            left.push(person);
+        }
+        Ok(left)
+    }
+
+    /// Counts a user who has a row for the period. `again` is the time of its retry, if it failed.
+    fn count_existing(&mut self, row: &Delivery, again: Option<DateTime<Utc>>) {
+        let (request, report) = (self.request, &mut self.report);
+        let tally = &self.sender.ledger.tally;
+        if row.state == DeliveryState::Failed {
+            report.users.failed_already += 1;
+            report.users.tried_again = report.users.tried_again.into_iter().chain(again).min();
+        } else if row.state.settled() {
+            report.users.mailed_already += 1;
+        } else if request.effect == Effect::Send
+            && (row.lease.is_none() || request.patience.is_some())
+        {
+            // The leaseholder may be dead, so a run that waits also finishes such rows.
+            report.left_over += tally.take_up(std::slice::from_ref(row));
+        } else {
+            report.due.users += 1;
+            report.due.busy += 1;
+        }
+    }
+
+    /// Returns the row to open, without a lease. Other rows of the run may have the same marker.
+    fn opening(&self, person: &DuePerson<'_>, marker: Id) -> Opening {
+        let now = self.digests.context.clock.now();
+        let occasion = Occasion::Digest {
+            cadence: person.cadence,
+            period: person.due.period.to_string(),
+        };
+        let (id, user) = (person.id.clone(), person.stacks.user.clone());
+        let mut row = Delivery {
+            watermarks: person.stacks.covers(),
+            ..Delivery::new(id, user, occasion, marker, now)
+        };
+        if let Some(failed) = &person.failed {
+            row.marker = failed.marker;
+            row.attempts.made = failed.attempts.made;
+            row.attempts.reopened = match self.request.timing {
+                Timing::WhenDue => failed.attempts.reopened + 1,
+                // The operator asked for it, so the retries start over.
+                Timing::Now => 0,
+            };
+        }
+        Opening {
+            again: person.failed.is_some(),
+            row,
+        }
+    }
+
+    /// Opens these rows and begins to send them, a chunk whenever one fits. Once the run has ended,
+    /// only counts them.
+    async fn begin(&mut self, rows: &[Opening], sending: &mut Sending) -> Result<()> {
+        let gate = &self.sender.gate;
+        let is_limited = gate.settings.mails_per_hour > 0;
+        let most = if is_limited { 1 } else { AT_ONCE };
+        // After a failure, no further chunk begins.
+        while let Some(Some(sent)) = sending.next().now_or_never() {
+            came_to(sent)?;
+        }
+        for rows in rows.chunks(gate.chunk()) {
+            while sending.len() >= most
+                && let Some(sent) = sending.next().await
+            {
+                came_to(sent)?;
+            }
+            if self.report.ended.is_none() {
+                self.report.ended = match self.request.patience {
+                    Some(patience) => self.sender.wait_for_gate(patience, self.progress).await?,
+                    // Without an end, the rows are opened now and sent when the gate permits it.
+                    None => self.sender.ready().await?.ended(),
+                };
+            }
+            if self.report.ended.is_some() {
+                self.report.due.held += rows.len() as u64;
+                continue;
+            }
+            let ledger = &self.sender.ledger;
+            let lease = Lease {
+                owner: ledger.context.owner.clone(),
+                until: self.digests.context.clock.now() + ledger.lease(),
+            };
+            let mut leased = rows.to_vec();
+            for opening in &mut leased {
+                opening.row.lease = Some(lease.clone());
+            }
+            crash::point("before-open");
+            let ours = self.digests.open(leased).await?;
+            crash::point("after-open");
+            let busy = (rows.len() - ours.len()) as u64;
+            self.report.due.busy += busy;
+            self.passed_over |= busy > 0;
+            let sender = self.sender.clone();
+            let finishing = async move { sender.finish(ours).await };
+            sending.push(tokio::spawn(finishing.boxed()));
+        }
+        Ok(())
+    }
+}
+
+/// The most locales that are named.
+const NAMED: usize = 20;
+
+/// Counts an email to this user, of this brand.
+pub(crate) fn count_email(
+    report: &mut DryRunReport,
+    compose: &Compose,
+    user: &User,
+    brand: Option<&BrandName>,
+) {
+    let catalogs = compose.identity.renderer.catalogs();
+    ask(&mut report.locales, catalogs, user);
+    if let Some(brand) = brand {
+        let counts = match compose.identities.brands.contains_key(brand) {
+            true => &mut report.brands,
+            false => &mut report.unknown_brands,
+        };
+        *counts.entry(brand.clone()).or_default() += 1;
+    }
+}
+
+/// Counts an email to a user whose locale has no catalog. Such an email is in English.
+fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user: &User) {
+    let locale = user.locale.as_deref().unwrap_or_default().trim();
+    if locale.is_empty() || catalogs.nearest(locale).is_some() {
+        return;
+    }
+    let is_named = locales.len() < NAMED || locales.contains_key(locale);
+    let name = if is_named { locale } else { OTHER_LOCALES };
+    *locales.entry(name.to_owned()).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::UserId;
+
+    #[test]
+    fn all_locales_are_counted_and_a_few_are_listed() {
+        let catalogs = Catalogs::load(None).unwrap();
+        let mut report = DryRunReport::default();
+        let mut asks = |locale: &str| {
+            let user = User {
+                locale: Some(locale.into()),
+                ..User::new(UserId::stored("ada"))
+            };
+            ask(&mut report.locales, &catalogs, &user);
+        };
+        let unknown: Vec<String> = (b'a'..=b'v').map(|c| format!("x{}", c as char)).collect();
+        unknown.iter().for_each(|locale| asks(locale));
+        for locale in ["xa", "de-AT", " ", "others"] {
+            asks(locale);
+        }
+
+        let lines = report.other_locales();
+
+        assert_eq!(report.locales.len(), NAMED + 1);
+        let begins = [
+            "emails in English for lack of a catalog of other locales: 3",
+            "emails in English for lack of a catalog of locale xa: 2",
+            "emails in English for lack of a catalog of locale xb: 1",
+        ];
+        for (line, begins) in lines.iter().zip(begins) {
+            assert!(line.starts_with(begins), "{line}");
+        }
     }
 }

@@ -3,14 +3,15 @@
 //! A page is pushed, and its events join batches, before the cursor moves past it. Both steps can
 //! be repeated, so a crash loses and duplicates nothing (P1, P2). Fan-outs of one group share an
 //! audience scan, and each user gets one push. While one page is saved, the next is pushed. Start
-//! with [`Fanouts::drain`]; [`page`] reads and merges audiences, and [`linger`] delays large ones.
+//! with [`Fanouts::drain`]; [`page`] reads and merges audiences.
+//! Long because claims, waits, pushes and saves of fan-outs depend on each other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::batches::{Join, Joiner};
+use super::batches::{BatchService, Join};
 use super::crash;
 use super::digest::backlog::BacklogDays;
 use super::feed::cache::FeedCache;
@@ -21,17 +22,15 @@ use crate::domain::{BatchPolicy, ChangeNotice, Day, Fanout, Id, Progress, Route,
 use crate::store::{AtMost, Claimed, Pushed, Result};
 use crate::wire::digest::FannedOut;
 
-mod linger;
 mod page;
 
-pub use linger::Lingering;
 use page::{AudienceScan, Page};
 
 /// Fans accepted events out to their audiences.
 pub struct Fanouts {
     pub(crate) context: Arc<Context>,
     /// Adds events to the batches of users who get them by batch or at once.
-    pub joiner: Joiner,
+    pub batches: BatchService,
     /// Notes that a day outside the window has changed.
     pub backlog: BacklogDays,
     pub(crate) feed_cache: Arc<FeedCache>,
@@ -197,7 +196,7 @@ impl Fanouts {
     }
 
     /// Like [`Self::drain`], but large audiences in quick succession wait up to `linger`: see
-    /// [`linger`].
+    /// [`Lingering`].
     pub async fn drain_within(
         &self,
         linger: TimeDelta,
@@ -296,7 +295,7 @@ impl Fanouts {
         } = pushed_page;
         let joins = self.joins(&group.scans, &page, users);
         if !joins.is_empty() {
-            self.joiner.join(joins).await?;
+            self.batches.join(joins).await?;
             crash::point("after-join");
         }
         watcher.advance(page.pushes.people.len() as u64);
@@ -429,3 +428,86 @@ fn brings(fanout: &Fanout) -> Arc<[Item]> {
     };
     fanout.objects.iter().map(item).collect()
 }
+
+/// The large audiences that a process delays, so that events in quick succession are pushed
+/// together.
+///
+/// Updating a stack costs the server nearly as much for one event as for ten. After a large
+/// audience has started, later ones wait for `fanout.linger` or until arrivals stop, and then start
+/// together. The first never waits, nor do small audiences. Waiting fan-outs are leased; if their
+/// process dies, they can be claimed when the leases expire.
+#[derive(Debug, Default)]
+pub struct Lingering(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    /// The waiting fan-outs, each with the end of its lease.
+    fanouts: Vec<(Fanout, DateTime<Utc>)>,
+    begun: Option<DateTime<Utc>>,
+    /// The number of arrivals since `begun`, and the time of the last.
+    came: usize,
+    last: Option<DateTime<Utc>>,
+}
+
+/// Arrivals can count as stopped only after `fanout.linger` divided by this.
+const QUIET: i32 = 5;
+
+impl Lingering {
+    /// Returns the waiting fan-outs, if they start now together with `came` new ones. `None` if
+    /// they wait, or if there are none.
+    ///
+    /// They start if none has started within `linger`, if arrivals have stopped, or if there are
+    /// `most` of them.
+    fn begins(
+        &self,
+        came: usize,
+        linger: TimeDelta,
+        most: usize,
+        now: DateTime<Utc>,
+    ) -> Option<Vec<Fanout>> {
+        let mut held = self.held();
+        held.fanouts.retain(|(_, until)| now < *until);
+        let all = held.fanouts.len() + came;
+        if came > 0 {
+            held.came += came;
+            held.last = Some(now);
+        }
+        if all == 0 || (held.waits(linger, now) && all < most) {
+            return None;
+        }
+        (held.begun, held.came, held.last) = (Some(now), 0, None);
+        let all = std::mem::take(&mut held.fanouts).into_iter();
+        Some(all.map(|(fanout, _)| fanout).collect())
+    }
+
+    /// Adds fan-outs to the waiting ones. They are leased until `until`.
+    fn hold(&self, came: impl Iterator<Item = Fanout>, until: DateTime<Utc>) {
+        self.held()
+            .fanouts
+            .extend(came.map(|fanout| (fanout, until)));
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// Returns whether further fan-outs may arrive soon.
+    fn waits(&self, linger: TimeDelta, now: DateTime<Utc>) -> bool {
+        // After the clock was set back, nothing waits.
+        let Some(begun) = self.begun.filter(|begun| *begun <= now) else {
+            return false;
+        };
+        let come_no_more = |last: DateTime<Utc>| {
+            let came = i32::try_from(self.came).unwrap_or(i32::MAX);
+            let apart = (last - begun) / came.max(1);
+            now - last >= (apart * 2).max(linger / QUIET)
+        };
+        now - begun < linger && !self.last.is_some_and(come_no_more)
+    }
+}
+
+#[cfg(test)]
+#[path = "fanout/tests.rs"]
+mod tests;

@@ -1,5 +1,393 @@
-//! Accepts events, objects and retractions.
+//! Accepts events: checks a request as a whole, then writes one durable journal entry per event.
+//!
+//! An accepted event reaches its whole audience (P1). An invalid event is rejected before anything
+//! is written (P10). The cost does not depend on the size of the audience, because
+//! [`crate::engine::fanout`] resolves it later. Start with [`Notify::accept`].
 
-pub mod notify;
 pub mod objects;
-pub mod retract;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+
+use crate::context::Context;
+use crate::domain::audience::check_except;
+use crate::domain::details::Actor;
+use crate::domain::{
+    Acceptance, Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id,
+    Invalid, Json, ObjectId, Point, UserId, time,
+};
+use crate::engine::coalescer::Coalescer;
+use crate::engine::directory::fields;
+use crate::engine::{Error, Result, crash};
+use crate::store::{self, Accepted};
+use crate::wire::event::Receipt;
+
+/// A request to accept an event.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The event type. It need not be configured.
+    pub kind: EventType,
+    /// The objects of the event, 1 to 100. Duplicates count once.
+    pub objects: Vec<ObjectId>,
+    /// The users that the event concerns.
+    pub audience: Audience,
+    /// The idempotency key. Requests with the same key are the same event.
+    pub key: Option<String>,
+    /// The key of its batches, instead of the type or the configured key.
+    pub batch_key: Option<ChosenKey>,
+    /// The actor, brand, text and data.
+    pub details: Details,
+    /// When the event happened, now by default. It determines the day.
+    pub at: Option<DateTime<Utc>>,
+}
+
+impl Request {
+    /// Returns one event per object, without the fan-out's id.
+    pub fn events(&self) -> Vec<Event> {
+        let event = |o: &ObjectId| Event {
+            t: self.kind.clone(),
+            o: o.clone(),
+            i: None,
+        };
+        self.objects.iter().map(event).collect()
+    }
+}
+
+/// Returns whether a fan-out is small enough to share a write with concurrent requests.
+fn is_short(fanout: &Fanout) -> bool {
+    let named = fanout.audience.named().len() + fanout.audience.except.len();
+    fanout.objects.len() <= FEW_OBJECTS && named <= FEW_PEOPLE
+}
+
+/// The most objects of a request that shares a write with concurrent requests.
+pub(crate) const FEW_OBJECTS: usize = 4;
+/// The most named and excluded users of such a request.
+const FEW_PEOPLE: usize = 100;
+
+/// The most requests in one call.
+pub const MAX_REQUESTS: usize = 1_000;
+
+/// Accepts events into the journal.
+pub struct Notify {
+    /// The store, the clock and other shared components.
+    pub context: Arc<Context>,
+    /// Combines concurrent short requests into one write.
+    pub coalescer: Arc<Coalescer<Fanout, Accepted>>,
+}
+
+impl Notify {
+    /// Accepts all these events, or none if one is invalid. Returns receipts in the order of the
+    /// request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if a key was used before for a different event. The other events of the
+    /// call are accepted anyway. Repeating a call is safe for events with keys.
+    pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
+        let now = self.context.clock.now();
+        let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
+        let fanouts: Vec<Fanout> = fanouts.collect::<std::result::Result<_, _>>()?;
+        self.append(&fanouts).await?.into_iter().collect()
+    }
+
+    /// Accepts each event on its own and returns a result for each. An invalid event does not
+    /// affect the others, and a conflict concerns only its event.
+    pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
+        let now = self.context.clock.now();
+        let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
+        let fanouts: Vec<_> = fanouts.collect();
+        let valid: Vec<Fanout> = fanouts.iter().flatten().cloned().collect();
+        let mut receipts = self.append(&valid).await?.into_iter();
+        let missing = || store::Error::database("journalling events", "an answer is missing");
+        let receipt = |fanout: std::result::Result<Fanout, Invalid>| {
+            fanout?;
+            receipts.next().unwrap_or_else(|| Err(missing().into()))
+        };
+        Ok(fanouts.into_iter().map(receipt).collect())
+    }
+
+    /// Appends fan-outs to the journal. A single short one shares the call with concurrent ones.
+    async fn append(&self, fanouts: &[Fanout]) -> Result<Vec<Result<Receipt>>> {
+        let answers = match fanouts {
+            [fanout] if is_short(fanout) => {
+                let accept = |all: Vec<Fanout>| {
+                    let journal = Arc::clone(&self.context.store);
+                    async move { journal.accept(&all).await }
+                };
+                vec![self.coalescer.call(fanout.clone(), accept).await?]
+            }
+            _ => self.context.store.accept(fanouts).await?,
+        };
+        crash::point("after-accept");
+        // In the span of the original request, even if another request's call wrote the event.
+        for (fanout, answer) in fanouts.iter().zip(&answers) {
+            match answer {
+                Accepted::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
+                Accepted::Known(known) => {
+                    tracing::debug!(event = %known.id, "an event was accepted before");
+                }
+            }
+        }
+        let receipts = fanouts.iter().zip(answers);
+        Ok(receipts
+            .map(|(fanout, answer)| receipt(fanout, answer))
+            .collect())
+    }
+
+    /// Returns an error if this event cannot be accepted now.
+    pub fn check(&self, request: &Request) -> std::result::Result<(), Invalid> {
+        let now = self.context.clock.now();
+        self.fanout(request.clone(), now).map(drop)
+    }
+
+    fn check_brand(&self, request: &Request) -> std::result::Result<(), Invalid> {
+        let Some(brand) = &request.details.brand else {
+            return Ok(());
+        };
+        self.context.config.brand_names().check(Some(brand))?;
+        let kind = &request.kind;
+        if self.context.policies.of(kind).branded {
+            return Ok(());
+        }
+        let why = format!(
+            "cannot be that of an event of type {kind}, as the type is not branded; leave the brand out, or set types.{kind}.branded = true and a route other than digest"
+        );
+        Err(Invalid::new("brand", brand, why))
+    }
+
+    fn fanout(&self, request: Request, now: DateTime<Utc>) -> std::result::Result<Fanout, Invalid> {
+        if let Some(at) = request.at {
+            Acceptance::of(now, self.context.config.window_back).check(at)?;
+        }
+        self.context.policies.check(&request.kind)?;
+        self.check_brand(&request)?;
+        let Request {
+            key,
+            kind,
+            objects,
+            audience,
+            batch_key,
+            details,
+            at,
+        } = request;
+        let id = self.context.ids.next(at.unwrap_or(now));
+        let objects = objects.into_iter();
+        let objects = objects
+            .map(|object| self.context.policies.object_id(&kind, object))
+            .collect();
+        let fanout = Fanout::new(id, key, kind, objects, audience)?;
+        fanout.with_batch_key(batch_key).with_details(details)
+    }
+
+    /// Returns an event's fan-out, with its progress.
+    pub async fn find(&self, id: Id) -> Result<Option<Fanout>> {
+        Ok(self.context.store.fanout(id).await?)
+    }
+}
+
+fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
+    match answer {
+        Accepted::New => Ok(Receipt {
+            id: fanout.id,
+            known: false,
+        }),
+        // If the ids are equal, a retry inside the store found this request's own write.
+        Accepted::Known(earlier) if earlier.same_request(fanout) => Ok(Receipt {
+            id: earlier.id,
+            known: earlier.id != fanout.id,
+        }),
+        Accepted::Known(earlier) => {
+            let (key, id) = (&fanout.key, earlier.id);
+            Err(Error::Conflict(format!(
+                "idempotency key {key:?} was used for a different event ({id}); use a new key for a new event"
+            )))
+        }
+    }
+}
+
+/// An event as JSON: `{"type": "ArtworkPublished", "objects": ["A00001"], "followers_of":
+/// ["artist:558"]}`.
+///
+/// Exactly one of `to`, `followers_of` and `near` names the audience. Fields that determine the
+/// audience or the identity of the event may be absent, but not `null`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventInput {
+    /// The event type, such as `ArtworkPublished`; `type` in JSON.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// 1 to 100 object ids. A single id needs no list.
+    #[serde(deserialize_with = "ids")]
+    pub objects: Vec<ObjectId>,
+    /// Up to 100,000 users.
+    #[serde(default, deserialize_with = "some_ids")]
+    pub to: Vec<UserId>,
+    /// Up to 100 keys. The audience is the followers of any of them.
+    #[serde(default, deserialize_with = "some_ids")]
+    pub followers_of: Vec<FollowKey>,
+    /// A location. The audience is the users near it.
+    #[serde(default, deserialize_with = "fields::named_if_given")]
+    pub near: Option<NearInput>,
+    /// Up to 10,000 users to exclude.
+    #[serde(default, deserialize_with = "ids")]
+    pub except: Vec<UserId>,
+    /// The idempotency key, 1 to 256 bytes. Requests with the same key are the same event.
+    #[serde(default, deserialize_with = "fields::given")]
+    pub key: Option<String>,
+    /// The key of its batches, instead of the type or the configured key.
+    #[serde(default, deserialize_with = "fields::given")]
+    pub batch_key: Option<ChosenKey>,
+    /// The actor: an id, or an object with `id`, `name`, `url` and `image`. Actors are not
+    /// notified.
+    #[serde(default, deserialize_with = "fields::given")]
+    pub actor: Option<ActorInput>,
+    /// Whether the actor is notified too, if they are in the audience.
+    #[serde(default)]
+    pub tell_actor: bool,
+    /// The brand of its emails, instead of the user's. The event type must be `branded`.
+    #[serde(default, deserialize_with = "fields::given")]
+    pub brand: Option<BrandName>,
+    /// A description in plain text, up to 500 characters.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Other data for the application's feed, up to 2 KiB of JSON.
+    #[serde(default)]
+    pub data: Json,
+    /// When the event happened, now by default. It determines the day.
+    #[serde(default, deserialize_with = "time::read_time_if_any")]
+    pub at: Option<DateTime<Utc>>,
+}
+
+/// The actor of an event.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a user id, or an object with id, name, url and image"
+)]
+pub enum ActorInput {
+    /// Only the id.
+    Id(UserId),
+    /// The id as a number.
+    Number(i64),
+    /// The id and the fields to show.
+    Whole(#[serde(deserialize_with = "fields::named")] Actor),
+}
+
+impl From<ActorInput> for Actor {
+    fn from(input: ActorInput) -> Self {
+        match input {
+            ActorInput::Id(id) => Self::bare(id),
+            ActorInput::Number(id) => Self::bare(UserId::stored(id.to_string())),
+            ActorInput::Whole(actor) => actor,
+        }
+    }
+}
+
+/// The users within a distance of a point.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with point and km")]
+pub struct NearInput {
+    /// Longitude and latitude, in degrees.
+    pub point: Point,
+    /// The distance in kilometers, above 0 and at most 20,100.
+    pub km: f64,
+}
+
+impl EventInput {
+    /// Converts the input into a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if not exactly one audience is named, or if it is too large.
+    pub fn into_request(self) -> std::result::Result<Request, Invalid> {
+        let audience = match (self.to.is_empty(), self.followers_of.is_empty(), self.near) {
+            (false, true, None) => Audience::users(self.to)?,
+            (true, false, None) => Audience::followers_of(self.followers_of)?,
+            (true, true, Some(near)) => Audience::near(near.point, near.km)?,
+            _ => {
+                let why = "must be named by exactly one of to, followers_of and near";
+                return Err(Invalid::new("audience of", &self.kind, why));
+            }
+        };
+        check_except(self.except.len())?;
+        let actor = self.actor.map(Actor::from);
+        let left_out = actor.as_ref().filter(|_| !self.tell_actor);
+        let left_out = left_out.map(|actor| actor.id.clone());
+        Ok(Request {
+            kind: self.kind,
+            objects: self.objects,
+            audience: audience.except(self.except.into_iter().chain(left_out)),
+            key: self.key,
+            batch_key: self.batch_key,
+            details: Details {
+                actor,
+                brand: self.brand,
+                text: self.text,
+                data: self.data,
+                ..Details::default()
+            },
+            at: self.at,
+        })
+    }
+}
+
+/// Deserializes one name, or a list of at least one. Each may be a number.
+fn some_ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: std::str::FromStr<Err = Invalid>,
+{
+    let names = ids(deserializer)?;
+    match names.is_empty() {
+        true => Err(serde::de::Error::custom(
+            "the list is empty; give at least one name, or leave it out",
+        )),
+        false => Ok(names),
+    }
+}
+
+/// Deserializes one name, or a list of names. Each may be a number.
+pub fn ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: std::str::FromStr<Err = Invalid>,
+{
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a name, or a list of names")]
+    enum Names {
+        One(fields::Name),
+        Many(Vec<fields::Name>),
+    }
+    let names = match Names::deserialize(deserializer)? {
+        Names::One(name) => vec![name],
+        Names::Many(names) => names,
+    };
+    names
+        .into_iter()
+        .map(fields::Name::parse)
+        .collect::<std::result::Result<_, _>>()
+        .map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retried_request_is_not_a_duplicate_event() {
+        let audience = Audience::users([UserId::stored("ada")]).unwrap();
+        let fanout = |id| {
+            let (kind, objects) = ("Loan".parse().unwrap(), vec![ObjectId::stored("a1")]);
+            Fanout::new(id, Some("key".into()), kind, objects, audience.clone()).unwrap()
+        };
+        let [ours, earlier] = [1, 2].map(|n| fanout(Id::at(DateTime::UNIX_EPOCH, [n; 8])));
+
+        for (existing, known) in [(&ours, false), (&earlier, true)] {
+            let answer = Accepted::Known(Box::new(existing.clone()));
+            let receipt = receipt(&ours, answer).unwrap();
+            assert_eq!((receipt.id, receipt.known), (existing.id, known));
+        }
+    }
+}

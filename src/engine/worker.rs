@@ -4,17 +4,16 @@
 //! run concurrently, stop between steps on request, and then release all leases. Start with
 //! [`Worker::run`].
 
-pub mod activity;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use futures::FutureExt;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::archive::clean::Cleaner;
-use super::batches::Closer;
+use super::batches::BatchService;
 use super::delivery::GateState;
 use super::digest::Digests;
 use super::fanout::Fanouts;
@@ -25,13 +24,14 @@ use crate::domain::coordination::DIGEST_SCAN;
 use crate::domain::schedule::TICK;
 use crate::store::Release;
 use crate::wire::digest::{Ended, Report, Round};
+use crate::wire::status::{DigestActivity, WorkerActivity};
 
 /// The background work, in single rounds or in loops.
 pub struct Worker {
     /// Fans out accepted events.
     pub fanouts: Fanouts,
     /// Ends batches that are due.
-    pub closer: Closer,
+    pub batches: BatchService,
     /// Removes expired records.
     pub cleaner: Cleaner,
     /// Sends due digests. Its sender also sends all other emails.
@@ -64,11 +64,9 @@ impl Part {
 type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
 
 /// Stops long work when the worker shuts down.
-pub struct UntilStopped<'a>(pub &'a watch::Receiver<bool>);
-
-impl Watcher for UntilStopped<'_> {
+impl Watcher for watch::Receiver<bool> {
     fn stopping(&self) -> bool {
-        *self.0.borrow()
+        *self.borrow()
     }
 }
 
@@ -103,7 +101,7 @@ impl Worker {
 
     /// Ends due batches, sends pending emails, and removes some expired records.
     async fn mail(&self, progress: &dyn Watcher) -> Result<Round> {
-        let batches = self.closer.drain(progress).await?;
+        let batches = self.batches.drain(progress).await?;
         let sender = self.digests.sender.with_new_tally();
         let paused = match sender.drain().await? {
             GateState::Paused(pause) => Some(pause),
@@ -188,8 +186,7 @@ impl Worker {
     }
 
     async fn go_on(&self, part: Part, mut stop: watch::Receiver<bool>, on_round: &OnRound<'_>) {
-        let (signal, mut scanned) = (stop.clone(), None);
-        let progress = UntilStopped(&signal);
+        let (progress, mut scanned) = (stop.clone(), None);
         while !progress.stopping() {
             let round = match part {
                 Part::FanningOut => {
@@ -231,4 +228,84 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// Time between two heartbeats of a worker.
+pub const BEAT: TimeDelta = TimeDelta::seconds(10);
+/// Time after which a worker without a heartbeat counts as dead.
+const SILENT: TimeDelta = TimeDelta::seconds(60);
+
+const WORKER: &str = "activity-worker";
+const DIGEST: &str = "activity-digest";
+
+/// Records that a worker runs, and when digests last ran, so that `status` can say it.
+///
+/// All workers share one note. A worker writes it every [`BEAT`]; after [`SILENT`] without a write,
+/// no worker counts as running.
+pub struct Activity {
+    pub(crate) context: Arc<Context>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Beat {
+    at: DateTime<Utc>,
+    owner: String,
+    stopped: bool,
+}
+
+impl Activity {
+    /// Records that this process works now, or that it has stopped, unless another worker has
+    /// written since.
+    pub async fn beat(&self, stopped: bool) -> Result<()> {
+        let read = self.context.store.note(WORKER).await?;
+        let last: Option<Beat> = read.as_deref().and_then(parse);
+        let at = self.context.clock.now();
+        let others = last.is_some_and(|last| {
+            last.owner != self.context.owner && !last.stopped && at - last.at < SILENT
+        });
+        if stopped && others {
+            return Ok(());
+        }
+        let owner = self.context.owner.clone();
+        self.write(WORKER, read.as_deref(), &Beat { at, owner, stopped })
+            .await
+    }
+
+    /// Records a run of digests.
+    pub async fn record_digests(&self, run: &DigestActivity) -> Result<()> {
+        let read = self.context.store.note(DIGEST).await?;
+        self.write(DIGEST, read.as_deref(), run).await
+    }
+
+    /// Replaces a note, unless another process has changed it since. That text is as recent.
+    async fn write(&self, name: &str, read: Option<&str>, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(value).unwrap_or_default();
+        self.context
+            .store
+            .swap_note(name, read, Some(&text))
+            .await?;
+        Ok(())
+    }
+
+    /// Returns when a worker was last active and whether one runs; `None` if none ever did.
+    pub async fn worker(&self) -> Result<Option<WorkerActivity>> {
+        let store = &self.context.store;
+        let last: Option<Beat> = store.note(WORKER).await?.as_deref().and_then(parse);
+        let now = self.context.clock.now();
+        Ok(last.map(|last| WorkerActivity {
+            running: !last.stopped && now - last.at < SILENT,
+            seen: last.at,
+        }))
+    }
+
+    /// Returns the last run of digests; `None` if there was none.
+    pub async fn digests(&self) -> Result<Option<DigestActivity>> {
+        let store = &self.context.store;
+        Ok(store.note(DIGEST).await?.as_deref().and_then(parse))
+    }
+}
+
+/// A note that another version wrote in another form counts as absent: the next one replaces it.
+fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Option<T> {
+    serde_json::from_str(text).ok()
 }

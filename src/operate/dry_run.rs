@@ -15,7 +15,7 @@ use crate::domain::{
     Batch, BatchState, BrandName, Content, DeliveryId, Occasion, Stop, User, UserId,
 };
 use crate::email::Place;
-use crate::engine::batches::{BatchFilter, BatchService, leads, quiet_until};
+use crate::engine::batches::{BatchFilter, BatchService, quiet_until};
 use crate::engine::delivery::{Compose, Prospect};
 use crate::engine::digest::{Digests, Effect, Found, Onlooker, Request, count_email};
 use crate::engine::{Result, Watcher};
@@ -151,7 +151,7 @@ impl DryRun {
         emails: &mut Emails<'_>,
     ) -> Result<()> {
         // After a lead was sent, a batch is empty until another event joins it.
-        batches.retain(|batch| !batch.contents.is_empty() || batch.is_leading());
+        batches.retain(|batch| !batch.contents.is_empty());
         let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let rows = self.context.store.deliveries(&ids).await?;
         let mut rows = rows.into_iter();
@@ -163,9 +163,9 @@ impl DryRun {
         let users = users.into_iter().flatten();
         let users: HashMap<UserId, User> = users.map(|user| (user.id.clone(), user)).collect();
         let now = self.context.clock.now();
-        let leads = leads(&mut batches, now);
-        let deferred = quiet_until(&self.batches.context, &batches, now).await?;
-        let leaves = |(batch, deferred): (&Batch, Option<DateTime<Utc>>)| {
+        let deferred = quiet_until(&self.context, batches.iter().cloned(), now).await?;
+        let leaves = |batch: &Batch| {
+            let deferred = deferred.get(&batch.id).copied();
             let closes = deferred.unwrap_or(batch.closes_at);
             match batch.state {
                 BatchState::Open if closes > at => Leaves::At(closes, deferred.is_some()),
@@ -173,35 +173,26 @@ impl DryRun {
                 _ => Leaves::Closing,
             }
         };
-        let of_leads = vec![Leaves::Due; leads.len()];
-        let of_batches: Vec<Leaves> = batches.iter().zip(deferred).map(leaves).collect();
-        // A lead has the id of its batch, so they are composed one after the other.
-        for (batches, leaves) in [(leads, of_leads), (batches, of_batches)] {
-            let prospects = self
-                .compose
-                .prospects(&batches, &users, &mut report.not_known)
-                .await?;
-            for ((batch, leaves), prospect) in batches.iter().zip(leaves).zip(prospects) {
-                if batch.contents.is_empty() {
-                    // All its events are in its lead.
-                    continue;
-                }
-                let user = users.get(&batch.user);
-                let brand = Compose::brand_of(user, Some(&batch.key));
-                let brand = brand.as_ref();
-                let has_brand = has_brand(&self.compose, brand);
-                count(report, leaves, &prospect, has_brand);
-                let (Prospect::Email(content), Some(user)) = (&prospect, user) else {
-                    continue;
+        let prospects = self
+            .compose
+            .prospects(&batches, &users, &mut report.not_known)
+            .await?;
+        for (batch, prospect) in batches.iter().zip(prospects) {
+            let user = users.get(&batch.user);
+            let brand = Compose::brand_of(user, Some(&batch.key));
+            let brand = brand.as_ref();
+            let has_brand = has_brand(&self.compose, brand);
+            count(report, leaves(batch), &prospect, has_brand);
+            let (Prospect::Email(content), Some(user)) = (&prospect, user) else {
+                continue;
+            };
+            count_email(&mut report.dry_run, &self.compose, user, brand);
+            if has_brand {
+                let occasion = Occasion::Batch {
+                    batch: batch.id,
+                    queue_position: batch.opened_at,
                 };
-                count_email(&mut report.dry_run, &self.compose, user, brand);
-                if has_brand {
-                    let occasion = Occasion::Batch {
-                        batch: batch.id,
-                        turn: batch.opened_at,
-                    };
-                    emails.add(user, brand, content, &occasion);
-                }
+                emails.add(user, brand, content, &occasion);
             }
         }
         Ok(())

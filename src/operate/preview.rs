@@ -18,7 +18,7 @@ use crate::domain::{
     Address, BatchState, BrandName, DeliveryId, FollowKey, Occasion, Stop, Subject, User, UserId,
 };
 use crate::email::{Content, Message, Outcome, Permit, Place, Text};
-use crate::engine::batches::{BatchFilter, BatchService, leads};
+use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::identity::mailer;
 use crate::engine::delivery::{Compose, Headers, Prospect};
 use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
@@ -325,25 +325,21 @@ impl OfPerson {
         // A batch that closed between the two reads is in both.
         batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
         batches.dedup_by_key(|batch| batch.id);
-        let leads = leads(&mut batches, self.digests.context.clock.now());
         let people = HashMap::from([(id.clone(), user)]);
         let mut drafts = Vec::new();
-        for (batches, what) in [(leads, " lead"), (batches, "")] {
-            let not_known = &mut Unknown::default();
-            let prospects = self.compose.prospects(&batches, &people, not_known);
-            let prospects = prospects.await?;
-            for (batch, prospect) in batches.into_iter().zip(prospects) {
-                if let Prospect::Email(content) = prospect {
-                    drafts.push(Draft {
-                        name: format!("{} {}{what}", batch.key, batch.id),
-                        user: people[id].clone(),
-                        content,
-                        occasion: Occasion::Batch {
-                            batch: batch.id,
-                            turn: batch.opened_at,
-                        },
-                    });
-                }
+        let not_known = &mut Unknown::default();
+        let prospects = self.compose.prospects(&batches, &people, not_known);
+        for (batch, prospect) in batches.iter().zip(prospects.await?) {
+            if let Prospect::Email(content) = prospect {
+                drafts.push(Draft {
+                    name: format!("{} {}", batch.key, batch.id),
+                    user: people[id].clone(),
+                    content,
+                    occasion: Occasion::Batch {
+                        batch: batch.id,
+                        queue_position: batch.opened_at,
+                    },
+                });
             }
         }
         Ok(drafts)

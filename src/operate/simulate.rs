@@ -128,8 +128,7 @@ impl Replay {
     }
 
     fn advance(&mut self, now: DateTime<Utc>, emails: &mut Emails) {
-        // The id is for a lead's batch; nothing refers to it.
-        self.accumulator.advance(now, || id_of(0));
+        self.accumulator.advance(now);
         for batch in std::mem::take(&mut self.accumulator.ended) {
             let (included, waiting) = std::mem::take(&mut self.waiting)
                 .into_iter()

@@ -16,7 +16,7 @@ use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::directory::find_unreadable;
 use crate::engine::directory::unknown::NameLookup;
 use crate::engine::feedback::suppressions::unreported;
-use crate::engine::worker::activity::Activity;
+use crate::engine::worker::Activity;
 use crate::store::{Counted, DeliveryFilter, Span};
 use crate::wire::status::{BatchCounts, DayView, JournalCounts, Status};
 

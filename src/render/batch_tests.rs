@@ -65,7 +65,7 @@ pub(super) fn content(events: Vec<(&str, Object)>, not_kept: u64) -> Content {
 
 static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch {
     batch: Id::at(at(), [0; 8]),
-    turn: at(),
+    queue_position: at(),
 });
 
 pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {

@@ -115,7 +115,7 @@ pub(super) fn batches(
     let user = User::new(UserId::stored("sample"));
     let occasion = Occasion::Batch {
         batch: Id::at(now(), [0; 8]),
-        turn: now(),
+        queue_position: now(),
     };
     let comment = |n| ("Comment", known(n));
     let mixed = |n| (["Comment", "Other"][n % 2], known(n));

@@ -5,7 +5,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::domain::batch::{Contents, Item, Lead};
+use crate::domain::batch::{Contents, Item};
 use crate::domain::{
     Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, ObjectId, UserId,
 };
@@ -21,11 +21,11 @@ pub struct BatchView {
     pub key: String,
     /// Whether the batch is open, closing, closed or canceled.
     pub state: BatchState,
-    /// The events, without those of the lead; flattened in JSON.
+    /// The events; flattened in JSON.
     #[serde(flatten)]
     pub contents: ContentsView,
-    /// The events that opened a leading batch. They are emailed at once, in an email of their own.
-    pub lead: Option<LeadView>,
+    /// Whether the events that opened it became a batch of their own, which is emailed at once.
+    pub lead_sent: bool,
     /// When the first event joined.
     pub opened_at: DateTime<Utc>,
     /// The latest time at which an event joined. Removing events does not change it.
@@ -40,7 +40,7 @@ pub struct BatchView {
     pub delivery: Option<DeliveryView>,
 }
 
-/// The events of a batch, or of its lead.
+/// The events of a batch.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContentsView {
     /// The number of events, including those that are not kept.
@@ -63,16 +63,6 @@ pub struct ItemView {
     pub title: Option<String>,
     /// The time of the event.
     pub at: DateTime<Utc>,
-}
-
-/// The state of a batch's lead. In JSON, `state` is `waiting` or `mailed`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "state", rename_all = "lowercase")]
-pub enum LeadView {
-    /// The lead is not emailed yet.
-    Waiting(ContentsView),
-    /// The lead has become a batch of its own.
-    Mailed,
 }
 
 /// The delivery of a batch.
@@ -103,20 +93,13 @@ impl BatchView {
         held_until: Option<DateTime<Utc>>,
         title: impl Fn(&Event) -> Option<String>,
     ) -> Self {
-        let lead = match batch.lead {
-            Lead::None => None,
-            Lead::Waiting { contents, .. } => {
-                Some(LeadView::Waiting(ContentsView::of(contents, &title)))
-            }
-            Lead::Mailed { .. } => Some(LeadView::Mailed),
-        };
         Self {
             id: batch.id,
             user: batch.user,
             key: batch.key.to_string(),
             state: batch.state,
             contents: ContentsView::of(batch.contents, &title),
-            lead,
+            lead_sent: !batch.led.is_empty(),
             opened_at: batch.opened_at,
             last_event_at: batch.last_event_at,
             closes_at: held_until.unwrap_or(batch.closes_at),
@@ -128,15 +111,6 @@ impl BatchView {
                 reason: row.outcome.reason,
             }),
         }
-    }
-
-    /// Returns the number of events, including those of a waiting lead.
-    pub fn events(&self) -> u64 {
-        let lead = match &self.lead {
-            Some(LeadView::Waiting(lead)) => lead.count,
-            Some(LeadView::Mailed) | None => 0,
-        };
-        lead + self.contents.count
     }
 }
 

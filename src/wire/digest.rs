@@ -100,8 +100,6 @@ pub struct DueDigests {
 pub struct BacklogReport {
     /// The backlog when the run read it.
     pub older: PendingCounts,
-    /// The part of `older` that the digests due in this run include.
-    pub older_due: PendingCounts,
     /// Further events, whose users may not be emailed at the moment.
     pub blocked: PendingCounts,
     /// The events that expired in this run, older than `digest.max_age`, by day.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidings::clock::SystemClock;
 use tidings::domain::{Audience, DeliveryState, FanoutState, ObjectId};
 use tidings::engine::crash::POINTS;
-use tidings::engine::ingest::notify::{self, Notify};
+use tidings::engine::ingest::{self, Notify};
 
 use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
@@ -70,7 +70,7 @@ async fn an_accepted_event_reaches_its_audience_after_a_crash(fresh: Fresh) {
     stage.dies_at(&arguments, "after-accept").await;
     stage.run_worker().await;
 
-    let again = notify::Request {
+    let again = ingest::Request {
         kind: kind("ArtworkPublished"),
         objects: vec![ObjectId::stored("w")],
         audience: Audience::users(["p00", "p01"].map(user)).unwrap(),

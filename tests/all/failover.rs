@@ -18,7 +18,7 @@ use tidings::config::Config;
 use tidings::domain::{Audience, Day, DeliveryState, Entry, UserId, Window};
 use tidings::email::{Outbox, Sender};
 use tidings::engine::Silent;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{NewMarker, Stacks, Store};
 
@@ -226,7 +226,7 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     .await;
     town.clock.advance(TimeDelta::minutes(5));
     retry_until_done(town, || async {
-        process().closer().drain(&Silent).await.is_ok()
+        process().batches().drain(&Silent).await.is_ok()
     })
     .await;
     retry_until_done(town, || async {

@@ -112,7 +112,7 @@ const SERIALIZING: &[&str] = &[
     // The last line of an export, which `restore --json` repeats.
     "src/engine/archive/file.rs",
     // Notes that all processes share.
-    "src/engine/worker/activity.rs",
+    "src/engine/worker.rs",
     "src/engine/delivery/gate/account.rs",
     "src/engine/delivery/gate/notes.rs",
     // Claims, as an application would sign them.

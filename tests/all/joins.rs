@@ -82,7 +82,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
     );
     let writers: Vec<_> = (0..WRITERS)
         .map(|_| {
-            let joiner = town.process_on(&fresh.second().handle()).fanouts().joiner;
+            let joiner = town.process_on(&fresh.second().handle()).batches();
             let (clock, crowd, next) = (town.clock.clone(), crowd.clone(), next.clone());
             tokio::spawn(async move {
                 loop {
@@ -101,7 +101,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
         .collect();
     let closers: Vec<_> = (0..CLOSERS)
         .map(|_| {
-            let (closer, done) = (town.process().closer(), done.clone());
+            let (closer, done) = (town.process().batches(), done.clone());
             tokio::spawn(async move {
                 while !done.load(Ordering::Relaxed) {
                     closer.drain(&Silent).await.unwrap();
@@ -119,7 +119,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
     }
     town.clock.advance(TimeDelta::minutes(10));
     let last = town.process();
-    last.closer().drain(&Silent).await.unwrap();
+    last.batches().drain(&Silent).await.unwrap();
     last.sender().drain().await.unwrap();
 
     let emailed = town.emailed_works();

@@ -72,7 +72,7 @@ async fn assert_batches_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) 
     app.notify().accept(vec![comment]).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
     town.clock.advance(TimeDelta::minutes(5));
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
 
     let deliver = town.process_on(&process).sender();
     let result = deliver.drain().await;

@@ -215,7 +215,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     let app = town.process();
     app.fanouts().drain(&Silent).await.unwrap();
     town.clock.advance(TimeDelta::hours(3));
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
     town.digests_at(monday(1)).await;
     let mut emailed: BTreeMap<(String, &str), usize> = BTreeMap::new();
     for mail in town.mails() {
@@ -464,25 +464,6 @@ async fn an_error_names_the_line_that_the_store_rejects() {
             assert_eq!(error, format!("importing users, line {line}"));
         })
         .await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_in_an_open_move_of_an_earlier_version_is_refused() {
-    sqlite::run(|store| async move {
-        let note = |role, done| format!(r#"{{"role": "{role}", "done": {done}}}"#);
-        for (role, done, mark) in [
-            ("source", false, Some(Mark::Moving)),
-            ("source", true, Some(Mark::Moving)),
-            ("target", false, Some(Mark::Moving)),
-            ("target", true, None),
-        ] {
-            store.clear().await;
-            store.put_note("moving", &note(role, done)).await;
-            assert_eq!(store.whole().mark().await.unwrap(), mark, "{role} {done}");
-        }
-        assert_eq!(store.lines().await, [""; 0]);
     })
     .await;
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Batch, BatchKey, BatchPolicy, BatchState, End, Item, Joined, Lead, RemovedEvents};
+use super::{Batch, BatchKey, BatchPolicy, BatchState, End, Item, Keep, ROOM, RemovedEvents};
 use crate::domain::coordination::Lease;
 use crate::domain::id::Id;
 use crate::domain::name::{EventType, ObjectId, UserId};
@@ -27,7 +27,7 @@ const TOGETHER: TimeDelta = TimeDelta::minutes(10);
 pub const MOST_ENDED: usize = 200;
 /// The distance between two emails of an accumulator in the queue. It lets the emails of other
 /// accumulators go between them.
-const TURN: TimeDelta = TimeDelta::seconds(1);
+const DISTANCE: TimeDelta = TimeDelta::seconds(1);
 
 /// The id of an accumulator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ pub struct Accumulator {
     /// The fan-outs of filed batches, oldest first.
     pub memories: Vec<Memory>,
     /// The queue position of the last email.
-    pub turn: Option<DateTime<Utc>>,
+    pub queue_position: Option<DateTime<Utc>>,
     /// The lease of the worker that files ended batches.
     pub lease: Option<Lease>,
     /// The revision that was read, for compare-and-set. `None` if there is no stored record. Only
@@ -75,15 +75,14 @@ impl Accumulator {
             open: None,
             ended: Vec::new(),
             memories: Vec::new(),
-            turn: None,
+            queue_position: None,
             lease: None,
             revision: None,
         }
     }
 
-    /// Adds events and returns the number of new ones. `ids` creates the ids of new batches.
-    ///
-    /// The events of a fan-out must be adjacent. They join as a unit.
+    /// Adds the events of one fan-out, and returns the number of new ones. `ids` creates the ids of
+    /// new batches.
     pub fn join(
         &mut self,
         items: &[Item],
@@ -91,31 +90,24 @@ impl Accumulator {
         policy: &BatchPolicy,
         mut ids: impl FnMut() -> Id,
     ) -> u64 {
-        let of_fanouts = items.chunk_by(|a, b| a.i == b.i);
-        of_fanouts
-            .map(|items| self.take_in(items, at, policy, &mut ids))
-            .sum()
-    }
-
-    fn take_in(
-        &mut self,
-        items: &[Item],
-        at: DateTime<Utc>,
-        policy: &BatchPolicy,
-        ids: &mut impl FnMut() -> Id,
-    ) -> u64 {
         if self.has_joined(items[0].i) {
             return 0;
         }
-        let joined = self.open.as_mut().map(|open| open.join(items, at, policy));
-        let added = match joined {
-            Some(Joined::Added(added)) => added,
-            Some(Joined::Already) => 0,
-            None | Some(Joined::Refused) => {
+        let open = self.open.as_mut();
+        let added = match open.and_then(|open| open.join(items, at, policy)) {
+            Some(added) => added,
+            None => {
                 self.end_open();
                 let (user, key) = (self.id.user.clone(), self.id.key.clone());
-                let batch = Batch::open(ids(), user, key, items, at, policy);
-                self.open.insert(batch).joined_events()
+                let mut batch = Batch::open(ids(), user, key, items, at, policy);
+                let added = batch.contents.count;
+                // A batch that is already closing is emailed at once, so it needs no lead.
+                let leads = policy.leading && policy.held_until.is_none();
+                if leads && batch.state == BatchState::Open {
+                    self.ended.push(batch.split_lead(ids(), at));
+                }
+                self.open = Some(batch);
+                added
             }
         };
         self.put_away(at);
@@ -140,9 +132,8 @@ impl Accumulator {
             self.end_open();
         }
         for batch in &mut self.ended {
-            // Such a batch had only a lead. If the lead is still waiting, it is split off first.
-            let is_empty = batch.contents.is_empty() && !batch.is_leading();
-            if batch.state == BatchState::Closing && is_empty {
+            // No event followed its lead, or all were removed.
+            if batch.state == BatchState::Closing && batch.contents.is_empty() {
                 batch.state = BatchState::Canceled;
             }
             if batch.state == BatchState::Canceled && batch.settled.is_none() {
@@ -163,7 +154,6 @@ impl Accumulator {
             return Some(first.closes_at);
         }
         match &self.open {
-            Some(open) if open.is_leading() => Some(open.opened_at),
             Some(open) => Some(open.closes_at),
             None => self.memories.last().map(|memory| memory.at + MEMORY),
         }
@@ -184,20 +174,10 @@ impl Accumulator {
 
     /// Closes the batches that are due and forgets expired fan-outs. Returns whether anything
     /// changed.
-    pub fn advance(&mut self, now: DateTime<Utc>, mut ids: impl FnMut() -> Id) -> bool {
+    pub fn advance(&mut self, now: DateTime<Utc>) -> bool {
         let before = (self.ended.len(), self.memories.len());
-        for mut batch in std::mem::take(&mut self.ended) {
-            // The batch filled up or was closed manually while its lead was waiting.
-            if batch.state == BatchState::Closing {
-                self.ended.extend(batch.split_lead(&mut ids, now));
-            }
-            self.ended.push(batch);
-        }
-        if let Some(open) = &mut self.open {
-            self.ended.extend(open.split_lead(&mut ids, now));
-            if open.is_due(now) {
-                open.begin_closing(now);
-            }
+        if let Some(open) = self.open.as_mut().filter(|open| open.is_due(now)) {
+            open.begin_closing(now);
         }
         self.put_away(now);
         self.memories.retain(|memory| now < memory.at + MEMORY);
@@ -239,10 +219,11 @@ impl Accumulator {
     }
 
     /// Assigns the queue position of the next email.
-    pub fn next_turn(&mut self, now: DateTime<Utc>) -> DateTime<Utc> {
-        let turn = self.turn.map_or(now, |last| now.max(last + TURN));
-        self.turn = Some(turn);
-        turn
+    pub fn next_queue_position(&mut self, now: DateTime<Utc>) -> DateTime<Utc> {
+        let position = self.queue_position;
+        let position = position.map_or(now, |last| now.max(last + DISTANCE));
+        self.queue_position = Some(position);
+        position
     }
 
     /// Returns whether nothing is left, so that the record can be deleted.
@@ -281,41 +262,6 @@ impl Accumulator {
 }
 
 impl Batch {
-    /// Returns the number of events that opened the batch, in its lead or its contents.
-    fn joined_events(&self) -> u64 {
-        let lead = match &self.lead {
-            Lead::Waiting { contents, .. } => contents.count,
-            Lead::None | Lead::Mailed { .. } => 0,
-        };
-        lead + self.contents.count
-    }
-
-    /// Returns the waiting lead as a closing batch of its own. A second call returns `None`.
-    pub fn split_lead(&mut self, id: impl FnOnce() -> Id, now: DateTime<Utc>) -> Option<Self> {
-        let Lead::Waiting { contents, joined } = self.lead.clone() else {
-            return None;
-        };
-        self.lead = Lead::Mailed {
-            joined: joined.clone(),
-        };
-        Some(Self {
-            id: id(),
-            user: self.user.clone(),
-            key: self.key.clone(),
-            state: BatchState::Closing,
-            opened_at: self.opened_at,
-            last_event_at: self.opened_at,
-            closes_at: now,
-            deferred: false,
-            lead: Lead::None,
-            contents,
-            policy: self.policy.clone(),
-            joined,
-            removed: self.removed.clone(),
-            settled: None,
-        })
-    }
-
     /// Returns whether the kept events and the total determine the email, given which events may be
     /// included. They do if all kept events may be included and have different objects: events that
     /// were only counted are then assumed to be like them. If not, call [`Batch::all_of`].
@@ -347,6 +293,91 @@ impl Batch {
         let unstored: Vec<Item> = kept.filter(|item| !known.contains(item)).cloned().collect();
         items.extend(unstored);
         items
+    }
+}
+
+/// Events to append to open batches, and the conditions on each batch.
+///
+/// This is the common case of joining: an open batch with the same policy, which the new events do
+/// not close. Under these conditions joining only appends events, so a store can do it in one
+/// update without reading the accumulator. The result is that of [`Accumulator::join`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addition {
+    /// The events in the order of joining. They include all events of each fan-out.
+    pub items: Vec<Item>,
+    /// Their fan-outs, ascending. None of them may have joined before.
+    pub fanouts: Vec<Id>,
+    /// The time of joining.
+    pub at: DateTime<Utc>,
+    /// The fingerprint of the batch's policy.
+    pub policy: String,
+    /// Which events the batch keeps after the addition.
+    pub keep: Keep,
+    /// The most events that the batch may have before the addition.
+    pub count_to: Option<u64>,
+    /// The most fan-outs that may have joined before the addition.
+    pub joined_to: usize,
+    /// The earliest time at which the batch may have been opened.
+    pub opened_from: Option<DateTime<Utc>>,
+    /// The earliest time at which the batch closes after the addition.
+    pub closes_from: DateTime<Utc>,
+}
+
+impl Addition {
+    /// Creates an addition of events with the same policy; `None` if joining always does more than
+    /// append.
+    pub fn new(items: Vec<Item>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
+        let mut fanouts: Vec<Id> = items.iter().map(|item| item.i).collect();
+        fanouts.sort_unstable();
+        fanouts.dedup();
+        let brought = items.chunk_by(|a, b| a.i == b.i).count();
+        // A fan-out joins once, which an append cannot detect.
+        if brought != fanouts.len() {
+            return None;
+        }
+        // Quiet hours override the time that the policy gives.
+        if policy.is_immediate() || policy.held_until.is_some() || items.is_empty() {
+            return None;
+        }
+        let closes_from = at.checked_add_signed(policy.cooldown)?;
+        let count_to = match policy.close_at {
+            // Events that fill the batch close it.
+            Some(full) => Some(full.get().checked_sub(items.len() as u64 + 1)?),
+            None => None,
+        };
+        let opened_from = match policy.max_wait {
+            Some(longest) => Some(closes_from.checked_sub_signed(longest)?),
+            None => None,
+        };
+        Some(Self {
+            at,
+            policy: policy.fingerprint(),
+            keep: policy.keep,
+            count_to,
+            joined_to: ROOM.checked_sub(fanouts.len())?,
+            opened_from,
+            closes_from,
+            fanouts,
+            items,
+        })
+    }
+
+    /// Returns whether the accumulator meets all conditions.
+    pub fn fits(&self, accumulator: &Accumulator) -> bool {
+        let Some(open) = &accumulator.open else {
+            return false;
+        };
+        open.state == BatchState::Open
+            && accumulator.ended.is_empty()
+            && !open.deferred
+            && open.policy == self.policy
+            && self.count_to.is_none_or(|most| open.contents.count <= most)
+            && open.joined.len() <= self.joined_to
+            && self.opened_from.is_none_or(|from| open.opened_at >= from)
+            && !self
+                .fanouts
+                .iter()
+                .any(|fanout| accumulator.has_joined(*fanout))
     }
 }
 

@@ -3,7 +3,6 @@
 
 use proptest::prelude::*;
 
-use super::super::Keep;
 use super::*;
 use crate::domain::batch::ChosenKey;
 
@@ -52,7 +51,10 @@ fn each_fan_out_of_an_immediate_route_is_its_own_batch() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
 
     let items = [item(1, "a"), item(1, "b"), item(2, "a")];
-    let added = accumulator.join(&items, at(0), &policy(0), &mut ids);
+    let of_fanouts = items.chunk_by(|a, b| a.i == b.i);
+    let added: u64 = of_fanouts
+        .map(|items| accumulator.join(items, at(0), &policy(0), &mut ids))
+        .sum();
 
     let counts: Vec<u64> = accumulator
         .ended
@@ -70,7 +72,7 @@ fn each_fan_out_of_an_immediate_route_is_its_own_batch() {
 fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
-    assert!(accumulator.advance(at(300), &mut ids));
+    assert!(accumulator.advance(at(300)));
     let handed = accumulator.ended[0].clone();
     assert!(accumulator.forget_filed(&[handed], at(301)));
 
@@ -83,8 +85,8 @@ fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
         (&None, Some(at(301) + MEMORY))
     );
 
-    assert!(!accumulator.advance(at(302), &mut ids) && !accumulator.is_empty());
-    assert!(accumulator.advance(at(301) + MEMORY, &mut ids) && accumulator.is_empty());
+    assert!(!accumulator.advance(at(302)) && !accumulator.is_empty());
+    assert!(accumulator.advance(at(301) + MEMORY) && accumulator.is_empty());
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn a_batch_that_was_filed_with_other_events_stays() {
     accumulator.join(&[item(1, "a")], at(0), &policy(60), &mut ids);
     let mut older = accumulator.clone();
     accumulator.join(&[item(2, "b")], at(30), &policy(60), &mut ids);
-    assert!(older.advance(at(60), &mut ids) && accumulator.advance(at(60), &mut ids));
+    assert!(older.advance(at(60)) && accumulator.advance(at(60)));
 
     assert!(!accumulator.forget_filed(&older.ended, at(61)));
 
@@ -104,7 +106,7 @@ fn a_batch_that_was_filed_with_other_events_stays() {
 fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
-    accumulator.advance(at(300), &mut ids);
+    accumulator.advance(at(300));
 
     accumulator.join(&[item(2, "b")], at(300), &policy(300), &mut ids);
 
@@ -123,7 +125,6 @@ fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
     assert_eq!(accumulator.due(), Some(at(0)));
 
     accumulator.join(&[item(2, "b")], at(1), &leading, &mut ids);
-    assert!(accumulator.advance(at(2), &mut ids));
 
     let lead = &accumulator.ended[0];
     assert_eq!((lead.contents.count, &lead.joined[..]), (1, &[id(1)][..]));
@@ -134,9 +135,11 @@ fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
         0
     );
 
-    let objects = [ObjectId::stored("b")];
-    accumulator.remove_events(&EventType::stored("T"), &objects, at(4), None);
-    accumulator.advance(at(300), &mut ids);
+    let objects = [ObjectId::stored("a"), ObjectId::stored("b")];
+    let out = accumulator.remove_events(&EventType::stored("T"), &objects, at(4), None);
+    assert_eq!(out.removed, 1, "the lead may be on its way");
+    assert!(!accumulator.advance(at(299)));
+    accumulator.advance(at(300));
     let rest = accumulator.ended.last().unwrap();
     assert_eq!(
         (rest.id, rest.state, rest.settled),
@@ -145,7 +148,7 @@ fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
 }
 
 #[test]
-fn an_unsent_lead_is_emailed_however_its_batch_ends() {
+fn a_lead_is_emailed_however_its_batch_ends() {
     let leading = BatchPolicy {
         leading: true,
         close_at: std::num::NonZeroU64::new(2),
@@ -161,9 +164,8 @@ fn an_unsent_lead_is_emailed_however_its_batch_ends() {
             let open = accumulator.open.as_ref().unwrap().id;
             accumulator.end(open, End::Close, at(2)).unwrap();
         }
-        assert!(accumulator.advance(at(3), &mut ids));
-        assert!(!accumulator.advance(at(3), &mut ids), "once");
-        let summary = |batch: &Batch| (batch.state, batch.contents.count, batch.is_leading());
+        assert!(!accumulator.advance(at(3)), "it has ended");
+        let summary = |batch: &Batch| (batch.state, batch.contents.count);
         accumulator.ended.iter().map(summary).collect::<Vec<_>>()
     };
     let (closing, canceled) = (BatchState::Closing, BatchState::Canceled);
@@ -172,9 +174,32 @@ fn an_unsent_lead_is_emailed_however_its_batch_ends() {
     let by_hand = led(&[2], true);
     let alone = led(&[], true);
 
-    assert_eq!(full, [(closing, 1, false), (closing, 2, false)]);
-    assert_eq!(by_hand, [(closing, 1, false), (closing, 1, false)]);
-    assert_eq!(alone, [(closing, 1, false), (canceled, 0, false)]);
+    assert_eq!(full, [(closing, 1), (closing, 2)]);
+    assert_eq!(by_hand, [(closing, 1), (closing, 1)]);
+    assert_eq!(alone, [(closing, 1), (canceled, 0)]);
+}
+
+#[test]
+fn a_leading_batch_closes_at_the_same_time_as_any_other() {
+    let open = |leading: bool| {
+        let (mut accumulator, mut ids) = (accumulator(), ids());
+        let policy = BatchPolicy {
+            leading,
+            cooldown: TimeDelta::seconds(60),
+            ..policy(300)
+        };
+        for (fanout, second) in [(1, 0), (2, 100), (3, 280)] {
+            accumulator.join(&[item(fanout, "a")], at(second), &policy, &mut ids);
+        }
+        accumulator.open.unwrap()
+    };
+
+    let (all, rest) = (open(false), open(true));
+
+    assert_eq!((all.closes_at, rest.closes_at), (at(340), at(340)));
+    assert_eq!((all.contents.count, rest.contents.count), (3, 2));
+    let own: Vec<Id> = rest.own_fanouts().collect();
+    assert_eq!(own, [id(2), id(3)]);
 }
 
 #[test]
@@ -238,9 +263,9 @@ fn only_the_open_batch_can_be_closed_or_canceled_manually() {
 #[test]
 fn emails_of_one_accumulator_get_successive_queue_positions() {
     let mut accumulator = accumulator();
-    let turns = [0, 0, 1, 60].map(|second| accumulator.next_turn(at(second)));
+    let positions = [0, 0, 1, 60].map(|second| accumulator.next_queue_position(at(second)));
 
-    assert_eq!(turns, [0, 1, 2, 60].map(at));
+    assert_eq!(positions, [0, 1, 2, 60].map(at));
 }
 
 #[test]
@@ -330,11 +355,8 @@ proptest! {
                 }
                 Step::Wait(seconds) => now += i64::from(seconds),
                 Step::Advance => {
-                    accumulator.advance(at(now), &mut ids);
+                    accumulator.advance(at(now));
                     prop_assert!(accumulator.open.as_ref().is_none_or(|open| !open.is_due(at(now))));
-                    // No closing batch still has a waiting lead.
-                    let waits = |batch: &Batch| batch.state == BatchState::Closing && batch.is_leading();
-                    prop_assert!(!accumulator.ended.iter().any(waits));
                 }
                 Step::HandOn => {
                     let handed = accumulator.ended.clone();
@@ -358,8 +380,57 @@ proptest! {
             prop_assert!(open.clone().all(|open| open.state == BatchState::Open));
             prop_assert!(accumulator.ended.iter().all(|ended| ended.state != BatchState::Open));
             let all = left.iter().chain(&accumulator.ended).chain(open);
-            let counted: u64 = all.map(Batch::joined_events).sum();
+            let counted: u64 = all.map(|batch| batch.contents.count).sum();
             prop_assert_eq!(counted + withdrawn, joined);
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_addition_that_fits_has_the_same_effect_as_a_join(
+        (window, longest) in (0..100_i64, prop::option::of(1..200_i64)),
+        cooldown in prop_oneof![Just(0), 0..100_i64],
+        (full, kept) in (prop::option::of(1..9_u64), 1..5_usize),
+        before in prop::collection::vec((1..20_u8, 0..60_i64), 0..9),
+        (fanouts, second) in (prop::collection::btree_set(1..30_u8, 1..3), 0..200_i64),
+    ) {
+        let policy = BatchPolicy {
+            window: TimeDelta::seconds(window),
+            cooldown: TimeDelta::seconds(cooldown),
+            max_wait: longest.map(TimeDelta::seconds),
+            close_at: full.and_then(std::num::NonZeroU64::new),
+            keep: Keep::Last(kept),
+            leading: false,
+            held_until: None,
+        };
+        let (mut accumulator, mut next) = (accumulator(), ids());
+        for (fanout, second) in before {
+            accumulator.join(&[item(fanout.into(), "a")], at(second), &policy, &mut next);
+        }
+        let items: Vec<Item> = fanouts.into_iter().map(|fanout| item(fanout.into(), "a")).collect();
+        let Some(addition) = Addition::new(items.clone(), at(second), &policy) else {
+            prop_assert!(policy.is_immediate() || full.is_some());
+            return Ok(());
+        };
+        if !addition.fits(&accumulator) {
+            return Ok(());
+        }
+
+        let mut joined = accumulator.clone();
+        for item in items.chunks(1) {
+            joined.join(item, at(second), &policy, &mut next);
+        }
+
+        let open = accumulator.open.as_mut().unwrap();
+        open.contents.count += items.len() as u64;
+        open.contents.items.extend(items);
+        let over = open.contents.items.len().saturating_sub(kept);
+        open.contents.items.drain(..over);
+        open.joined.extend(addition.fanouts);
+        open.joined.sort_unstable();
+        open.last_event_at = open.last_event_at.max(at(second));
+        open.closes_at = open.closes_at.max(addition.closes_from);
+        prop_assert_eq!(joined, accumulator);
     }
 }

@@ -114,22 +114,6 @@ proptest! {
     }
 
     #[test]
-    fn a_leading_batch_closes_at_the_same_time_with_one_event_less(
-        window in 1..600i64, cooldown in 0..200i64, seconds in seconds()
-    ) {
-        let gathering = policy(window, cooldown, Some(1_000));
-        let leading = BatchPolicy { leading: true, ..gathering };
-
-        let (all, closes) = gather(&gathering, &seconds);
-        let (mut rest, closes_too) = gather(&leading, &seconds);
-
-        prop_assert_eq!(closes, closes_too);
-        let lead = rest.split_lead(|| comment(0, "lead").i, at(0));
-        prop_assert_eq!(lead.map(|lead| lead.contents.count), Some(1));
-        prop_assert_eq!(all.contents.count, rest.contents.count + 1);
-    }
-
-    #[test]
     fn all_zero_durations_close_at_once_with_any_other_options(
         longest in prop::option::of(1..900i64), leading in any::<bool>(), seconds in seconds()
     ) {

@@ -49,7 +49,7 @@ fn joining_a_fan_out_again_changes_nothing_in_any_state() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(1, "a")], at(0), &policy);
     let added = batch.join(&[comment(2, "b"), comment(2, "c")], at(9), &policy);
-    assert_eq!(added, Joined::Added(2));
+    assert_eq!(added, Some(2));
 
     for ending in [BatchState::Open, BatchState::Closing, BatchState::Closed] {
         let mut batch = Batch {
@@ -58,7 +58,7 @@ fn joining_a_fan_out_again_changes_nothing_in_any_state() {
         };
         let before = batch.clone();
         let again = batch.join(&[comment(2, "b"), comment(2, "c")], at(99), &policy);
-        assert_eq!((again, &batch), (Joined::Already, &before));
+        assert_eq!((again, &batch), (Some(0), &before));
     }
 }
 
@@ -69,22 +69,10 @@ fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
     batch.end(End::Close, at(60)).unwrap();
     let before = batch.clone();
 
-    let refused = batch.join(&[comment(1, "a"), comment(2, "b")], at(61), &policy);
+    let refused = batch.join(&[comment(2, "b")], at(61), &policy);
 
-    assert_eq!((refused, &batch), (Joined::Refused, &before));
+    assert_eq!((refused, &batch), (None, &before));
     assert!(batch.has_joined(comment(1, "a").i) && !batch.has_joined(comment(2, "b").i));
-}
-
-#[test]
-fn a_fan_out_contains_each_object_once() {
-    let items = [comment(1, "a"), comment(1, "b"), comment(1, "a")];
-
-    let batch = opened(&items, at(0), &five_minutes());
-
-    assert_eq!(
-        (batch.contents.count, objects(&batch.contents)),
-        (2, vec!["a", "b"])
-    );
 }
 
 #[test]
@@ -137,60 +125,7 @@ fn a_batch_whose_items_are_all_withdrawn_is_canceled() {
 
     assert_eq!(batch.state, BatchState::Canceled);
     assert!(!batch.is_due(at(9_999)));
-    assert_eq!(
-        batch.join(&[comment(2, "b")], at(9), &five_minutes()),
-        Joined::Refused
-    );
-}
-
-#[test]
-fn a_leading_batch_emails_its_first_event_once() {
-    let policy = BatchPolicy {
-        leading: true,
-        ..five_minutes()
-    };
-    let mut batch = opened(&[comment(1, "a")], at(0), &policy);
-    assert!(batch.is_due(at(0)) && batch.contents.is_empty());
-
-    let lead = batch.split_lead(|| fanout_id(9), at(0)).unwrap();
-    assert_eq!(objects(&lead.contents), ["a"]);
-    assert!(!batch.is_leading() && !batch.is_due(at(299)));
-
-    batch.join(&[comment(2, "b")], at(20), &policy);
-    batch.end(End::Close, at(300)).unwrap();
-    let (state, count) = (batch.state, batch.contents.count);
-    assert_eq!((state, count), (BatchState::Closing, 1));
-}
-
-#[test]
-fn a_lead_can_be_withdrawn_until_it_is_emailed() {
-    let policy = BatchPolicy {
-        leading: true,
-        ..five_minutes()
-    };
-    let (kind, a) = (EventType::stored("Comment"), [ObjectId::stored("a")]);
-    let fresh = opened(&[comment(1, "a")], at(0), &policy);
-
-    let mut alone = fresh.clone();
-    assert_eq!(alone.remove_events(&kind, &a, None).removed, 1);
-    assert_eq!(alone.state, BatchState::Canceled);
-
-    let mut followed = fresh.clone();
-    followed.join(&[comment(2, "b")], at(1), &policy);
-    followed.remove_events(&kind, &a, None);
-    assert_eq!(
-        (followed.state, followed.contents.count),
-        (BatchState::Open, 1)
-    );
-    assert!(!followed.is_leading());
-
-    let mut mailed = fresh;
-    mailed.split_lead(|| fanout_id(9), at(0)).unwrap();
-    assert_eq!(
-        mailed.remove_events(&kind, &a, None),
-        RemovedEvents::default()
-    );
-    assert_eq!(mailed.state, BatchState::Open);
+    assert_eq!(batch.join(&[comment(2, "b")], at(9), &five_minutes()), None);
 }
 
 #[test]
@@ -215,23 +150,17 @@ fn a_fan_out_beyond_the_capacity_closes_the_batch_and_opens_the_next() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(0, "a")], at(0), &policy);
     for n in 1..ROOM as u32 {
-        assert_eq!(
-            batch.join(&[comment(n, "a")], at(1), &policy),
-            Joined::Added(1)
-        );
+        assert_eq!(batch.join(&[comment(n, "a")], at(1), &policy), Some(1));
     }
 
     let last = batch.join(&[comment(ROOM as u32, "a")], at(2), &policy);
 
-    assert_eq!((last, batch.state), (Joined::Refused, BatchState::Closing));
+    assert_eq!((last, batch.state), (None, BatchState::Closing));
     assert_eq!(
         (batch.contents.count, batch.joined.len()),
         (ROOM as u64, ROOM)
     );
-    assert_eq!(
-        batch.join(&[comment(7, "a")], at(3), &policy),
-        Joined::Already
-    );
+    assert_eq!(batch.join(&[comment(7, "a")], at(3), &policy), Some(0));
 }
 
 #[test]
@@ -288,18 +217,18 @@ proptest! {
             let before = batch.clone();
             match act {
                 Act::Join { fanout, at: then } => match batch.join(&[item(fanout)], at(then), &policy) {
-                    Joined::Added(n) => {
-                        prop_assert_eq!(n, 1);
+                    Some(1) => {
                         prop_assert!(joined.insert(fanout) && before.state == BatchState::Open);
                         if batch.state == BatchState::Open {
                             prop_assert!(batch.closes_at >= before.closes_at);
                         }
                     }
-                    Joined::Already => {
+                    Some(new) => {
+                        prop_assert_eq!(new, 0);
                         prop_assert!(joined.contains(&fanout));
                         prop_assert_eq!(&batch, &before);
                     }
-                    Joined::Refused => {
+                    None => {
                         prop_assert!(!joined.contains(&fanout) && before.state != BatchState::Open);
                         prop_assert_eq!(&batch, &before);
                     }

@@ -18,11 +18,11 @@ use crate::domain::{
     Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, PendingCounts, PersonStacks, User,
     UserId, Window,
 };
-use crate::engine::Result;
 use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::store::{self, DeliveryFilter, NoteFilter};
+use crate::engine::{Error, Result};
+use crate::store::{self, DeliveryFilter, NewMarker, NoteFilter};
 use crate::wire::status::OlderDays;
 
 /// Finds and notes the backlog of days that have left the window.
@@ -54,13 +54,11 @@ pub struct Expired {
 impl OldDay {
     /// Returns the events of this day that have expired already.
     pub fn expired(&self) -> Expired {
-        let note = self.note.as_ref();
-        Expired {
-            all: note.and_then(|note| note.given_up).unwrap_or_default(),
-            blocked: note
-                .and_then(|note| note.given_up_blocked)
-                .unwrap_or_default(),
-        }
+        let expired = |note: &DayNote| Expired {
+            all: note.given_up,
+            blocked: note.given_up_blocked,
+        };
+        self.note.as_ref().map(expired).unwrap_or_default()
     }
 }
 
@@ -139,7 +137,10 @@ impl BacklogDays {
             let note = read.as_deref().and_then(DayNote::read);
             let is = |holds: fn(&DayNote) -> bool| note.as_ref().is_some_and(holds);
             let (clear, blocked) = (is(DayNote::is_clear), is(DayNote::is_blocked));
-            let (settled, expired) = (is(DayNote::is_settled), is(|note| note.given_up.is_some()));
+            let (settled, expired) = (
+                is(DayNote::is_settled),
+                is(|note| !note.given_up.is_nothing()),
+            );
             let old = OldDay { day, read, note };
             if days.is_older(day) && !clear {
                 found.older.push(old);
@@ -182,10 +183,10 @@ impl BacklogDays {
                 summary.events += note.mailable.unwrap_or_default().events;
                 summary.blocked_events += note.blocked.unwrap_or_default().events;
             }
-            summary.given_up_blocked += note.given_up_blocked.unwrap_or_default();
-            summary
-                .given_up
-                .extend(note.given_up.map(|events| (day, events)));
+            summary.given_up_blocked += note.given_up_blocked;
+            if !note.given_up.is_nothing() {
+                summary.given_up.insert(day, note.given_up);
+            }
         }
         Ok(summary)
     }
@@ -310,6 +311,40 @@ impl BacklogDays {
         Ok(found)
     }
 
+    /// Covers all pending events of a user with markers, without an email, in the window and on
+    /// all older days. An event that arrives meanwhile stays pending (P3). Returns the number of
+    /// pending events, without those that no email may include (retracted, muted or seen ones).
+    pub async fn flush(&self, user: &UserId) -> Result<u64> {
+        let now = self.context.clock.now();
+        self.context.store.catch_up().await?;
+        let days = self.days_read(now);
+        let existing = self.context.store.days().await?.into_iter();
+        let older = existing.filter(|day| *day < days.window.first());
+        let window = days.window.with(older);
+        let people = std::slice::from_ref(user);
+        let mut found = self.context.store.windows(window, people).await?;
+        let covers = found.first().map(PersonStacks::covers);
+        let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
+            return Ok(0);
+        };
+        let mut catalog = self.catalog.of_mails();
+        eligibility::exclude_ineligible(&mut found, &mut catalog).await?;
+        let pending = found.iter().map(|person| person.pending().len() as u64);
+        let flushed = pending.sum();
+        let marker = NewMarker::Flushed {
+            user: user.clone(),
+            marker: self.context.ids.next(now),
+            watermarks,
+        };
+        let bad = self.context.store.write_markers(&[marker]).await?;
+        match bad.first() {
+            None => Ok(flushed),
+            Some(bad) => {
+                let why = format!("{bad}. It cannot be marked, and digests leave it out");
+                Err(Error::Conflict(why))
+            }
+        }
+    }
     async fn swap(
         &self,
         old: &OldDay,
@@ -317,14 +352,13 @@ impl BacklogDays {
         expired: Expired,
         at: DateTime<Utc>,
     ) -> store::Result<bool> {
-        let noted = |amount: PendingCounts| (!amount.is_nothing()).then_some(amount);
         let note = DayNote {
             id: self.context.ids.next(at),
             at,
             mailable: found.map(|found| found.mailable),
             blocked: found.map(|found| found.blocked),
-            given_up: noted(expired.all),
-            given_up_blocked: noted(expired.blocked),
+            given_up: expired.all,
+            given_up_blocked: expired.blocked,
         };
         let text = serde_json::to_string(&note).unwrap_or_default();
         let name = DayNote::name(old.day);

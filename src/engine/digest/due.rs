@@ -7,12 +7,11 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::run::{Digests, Request, Run};
-use super::send::existing;
+use super::{Digests, Request, Run};
 use crate::context::Context;
-use crate::domain::digest::{Place, Rows, tried_again};
+use crate::domain::digest::tried_again;
 use crate::domain::schedule::{Common, DueChoices, TICK, Ticks};
-use crate::domain::{DeliveryState, Due, Occasion, Schedule, User, UserId};
+use crate::domain::{DeliveryId, DeliveryState, Due, Occasion, Schedule, User, UserId};
 use crate::engine::{Result, Watcher};
 use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, Span, UserField};
 use crate::wire::digest::{Ended, Report};
@@ -174,19 +173,15 @@ pub async fn next(
     let last = schedule.last_due(now);
     let last = last.filter(|due| oldest.is_some_and(|oldest| oldest < due.at));
     let dues: Vec<Due> = last.into_iter().chain(schedule.dues_after(now)).collect();
-    let rows_of = |due: &Due| Rows::of(user, schedule.cadence, due);
-    let rows: Vec<Rows> = dues.iter().map(rows_of).collect();
-    let existing = existing(deliveries, &rows).await?;
-    for (due, rows) in dues.iter().zip(rows) {
-        match rows.place(due, |id| existing.get(id)) {
-            Place::Free(_) => return Ok(Some(due.at)),
-            Place::Existing(row) => {
-                let again = tried_again(row).filter(|_| due.at <= now);
-                if let Some(again) = again {
-                    let next = schedule.next_due(now).map(|due| due.at);
-                    return Ok([Some(again), next].into_iter().flatten().min());
-                }
-            }
+    let id = |due: &Due| DeliveryId::digest(user, schedule.cadence, due.period);
+    let ids: Vec<DeliveryId> = dues.iter().map(id).collect();
+    for (due, row) in dues.iter().zip(deliveries.deliveries(&ids).await?) {
+        let Some(row) = row else {
+            return Ok(Some(due.at));
+        };
+        if let Some(again) = tried_again(&row).filter(|_| due.at <= now) {
+            let next = schedule.next_due(now).map(|due| due.at);
+            return Ok([Some(again), next].into_iter().flatten().min());
         }
     }
     Ok(None)

@@ -14,8 +14,8 @@ use super::people::PeopleService;
 use crate::domain::{Invalid, Object};
 use crate::engine::archive::BoundedLines;
 use crate::engine::feedback::suppressions::SuppressionService;
-use crate::engine::ingest::notify::{Notify, Request};
 use crate::engine::ingest::objects::ObjectService;
+use crate::engine::ingest::{Notify, Request};
 use crate::engine::{Error, Result, Watcher};
 use crate::wire::transfer::{BadLine, ImportReport, WithoutModel};
 

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::domain::{Event, Policies, UserId};
+use crate::domain::{Event, ObjectKey, Policies, Selector, UserId};
 use crate::engine::Result;
 use crate::engine::coalescer::{self, Coalescer};
 use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
-use crate::engine::ingest::notify::{FEW_OBJECTS, Request};
-use crate::store;
+use crate::engine::ingest::{FEW_OBJECTS, Request};
+use crate::store::{self, PeopleFilter};
 use crate::wire::event::{NAMED, Unknown};
 
 /// The most objects, and the most users, of one call that are looked up.
@@ -80,6 +80,39 @@ impl NameLookup {
         Ok(vec![self.coalescer.call(one.clone(), look_up).await?])
     }
 
+    /// Returns a sentence for each reason why users will not see an accepted event, with what to do
+    /// about it. Records, objects and followers may still come later.
+    pub async fn warnings(&self, request: &Request) -> Result<Vec<String>> {
+        let unknown = self.of(&[RequestNames::from(request)]).await?;
+        let found = unknown
+            .iter()
+            .flat_map(|unknown| unknown.warnings(&self.context.policies));
+        let mut warnings: Vec<String> = found.collect();
+        let model = self.context.policies.of(&request.kind).model.as_ref();
+        let keys: Vec<ObjectKey> = request
+            .objects
+            .iter()
+            .map(|object| ObjectKey::of(model, object))
+            .collect();
+        let store = &self.context.store;
+        let withdrawn = store.objects(&keys).await?.into_iter().flatten();
+        for object in withdrawn.filter(|object| !object.notifiable) {
+            warnings.push(format!(
+                "{:?} is withdrawn: no feed and no email includes it",
+                object.key
+            ));
+        }
+        if let Selector::FollowersOf(keys) = &request.audience.to
+            && let [key] = &keys[..]
+        {
+            let following = PeopleFilter::Follow(key);
+            let found = self.context.store.find_people(&following, None, 1).await?;
+            if found.is_empty() {
+                warnings.push(format!("no user follows {key}"));
+            }
+        }
+        Ok(warnings)
+    }
     async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<Unknown>> {
         let mut catalog = self.catalog.of_mails();
         let events = requests.iter().flat_map(|one| &one.events);

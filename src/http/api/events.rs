@@ -15,7 +15,7 @@ use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, Invalid, ObjectId};
 use crate::engine::directory::unknown::RequestNames;
-use crate::engine::ingest::notify::{EventInput, Notify, Request, ids};
+use crate::engine::ingest::{EventInput, Notify, Request, ids};
 use crate::wire::event::{Accepted, AllAccepted, Progress};
 
 routes! {ROUTES under "/v1":

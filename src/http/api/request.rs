@@ -27,7 +27,7 @@ use super::problem::{Code, Problem};
 use super::route::{decode, matched, segment};
 use crate::app::App;
 use crate::domain::{Invalid, Kind};
-use crate::engine::ingest::notify::MAX_REQUESTS;
+use crate::engine::ingest::MAX_REQUESTS;
 
 /// The maximum number of records in one request.
 const MAX_RECORDS: usize = MAX_REQUESTS;

@@ -240,8 +240,13 @@ impl Loaded<'_> {
         };
         let email = sent.email.as_ref().ok().filter(included);
         if let Some(email) = email {
-            let is_kept =
-                |batch: &Batch| batch.kept().any(|item| Event::from(item.clone()) == *event);
+            let is_kept = |batch: &Batch| {
+                batch
+                    .contents
+                    .items
+                    .iter()
+                    .any(|item| Event::from(item.clone()) == *event)
+            };
             let is_it =
                 |(kind, item): (&EventType, &content::Item)| *kind == event.t && item.id == event.o;
             if email.included.contains(event) {
@@ -365,18 +370,15 @@ impl Batches {
         book: &BatchService,
         now: DateTime<Utc>,
     ) -> Result<HashMap<Id, DateTime<Utc>>> {
-        let held = quiet_until(&book.context, &self.all, now).await?;
-        let pairs = self.all.iter().zip(held);
-        Ok(pairs
-            .filter_map(|(batch, until)| Some((batch.id, until?)))
-            .collect())
+        let all = self.all.iter().cloned();
+        Ok(quiet_until(&book.context, all, now).await?)
     }
 
     /// Returns the batch that the event joined, if it is known.
     fn holding(&self, event: &Event) -> Option<&Batch> {
         let i = event.i?;
         let is_it = |item: &batch::Item| item.i == i && item.t == event.t && item.o == event.o;
-        let keeps = |batch: &&Batch| batch.kept().chain(&batch.removed).any(is_it);
+        let keeps = |batch: &&Batch| batch.contents.items.iter().chain(&batch.removed).any(is_it);
         let own = |batch: &&Batch| batch.own_fanouts().any(|own| own == i);
         let of_lead = |batch: &&Batch| batch.has_joined(i);
         let all = || self.all.iter();
@@ -386,7 +388,7 @@ impl Batches {
 
     /// Returns the events that these batches keep.
     pub(super) fn kept(&self) -> Vec<Event> {
-        let kept = self.all.iter().flat_map(Batch::kept);
+        let kept = self.all.iter().flat_map(|batch| &batch.contents.items);
         kept.cloned().map(Event::from).collect()
     }
 

@@ -199,7 +199,7 @@ impl Samples<'_> {
                     content,
                     occasion: Occasion::Batch {
                         batch: Id::at(self.now, [0; 8]),
-                        turn: self.now,
+                        queue_position: self.now,
                     },
                 });
             }

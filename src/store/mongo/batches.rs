@@ -193,21 +193,15 @@ impl Batches for Mongo {
     }
 }
 
-/// Selects accumulators with such an event. Checking `part` makes the partial indexes usable.
+/// Selects accumulators with such an event. Checking `open.id` makes the partial index usable.
 fn holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>) -> Document {
     let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
-    let holding = |items: &str, part: &str| {
-        let mut holding = doc! {
-            part: {"$exists": true},
-            format!("{items}.o"): {"$in": &names},
-            items: {"$elemMatch": {"t": kind.as_str(), "o": {"$in": &names}}},
-        };
-        if let Some(after) = after {
-            holding.insert("_id", doc! {"$gt": accumulator_id(after)});
-        }
-        holding
-    };
-    doc! {"$or": [holding("open.items", "open.id"), holding("open.lead.items", "open.lead")]}
+    given(doc! {
+        "open.id": {"$exists": true},
+        "open.items.o": {"$in": &names},
+        "open.items": {"$elemMatch": {"t": kind.as_str(), "o": {"$in": names}}},
+        "_id": after.map(|after| doc! {"$gt": accumulator_id(after)}),
+    })
 }
 
 impl Mongo {
@@ -252,7 +246,6 @@ fn fits(addition: &Addition) -> Document {
     given(doc! {
         "open.policy": &addition.policy,
         "open.joined": {"$nin": &fanouts},
-        "open.lead": {"$exists": false},
         "open.deferred": {"$exists": false},
         "ended": {"$exists": false},
         "memories.joined": {"$nin": fanouts},

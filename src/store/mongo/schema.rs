@@ -269,7 +269,6 @@ const INDEXES: &[Index] = &[
     (ACCUMULATORS, "-ended.id", Sparse),
     (ACCUMULATORS, "_id.k -open.id", Plain),
     (ACCUMULATORS, "open.items.o _id", Having("open.id")),
-    (ACCUMULATORS, "open.lead.items.o _id", Having("open.lead")),
     (BATCHES, "user -_id", Plain),
     (BATCHES, "key -_id", Plain),
     (BATCHES, "state -_id", Plain),

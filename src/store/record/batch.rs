@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::{As, Count, LeaseRecord, Oid, Oids, Text, Time};
 use super::{Record, needs, of};
-use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Lead, Memory};
+use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Memory};
 use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};
 
 record! {
@@ -28,22 +28,12 @@ record! {
     odd(record) {}
 }
 
-/// The events of a batch, or of its lead.
+/// The events of a batch in JSON of older versions.
 #[derive(Serialize, Deserialize)]
 pub(in crate::store) struct BatchContents {
     count: Count<u64>,
     items: Option<Vec<ItemRecord>>,
     joined: Oids,
-}
-
-impl BatchContents {
-    fn of(contents: &Contents, joined: &Vec<Id>) -> Self {
-        Self {
-            count: Count(contents.count),
-            items: Some(As::from_value(&contents.items)),
-            joined: As::from_value(joined),
-        }
-    }
 }
 
 /// Converts a list; `None` if it is empty.
@@ -72,15 +62,9 @@ record! {
         joined: Oids = Some(As::from_value(&batch.joined)),
         // Older versions wrote it to JSON, in place of the three fields above.
         contents: BatchContents = None,
-        lead: BatchContents = match &batch.lead {
-            Lead::Waiting { contents, joined } => Some(BatchContents::of(contents, joined)),
-            Lead::None | Lead::Mailed { .. } => None,
-        },
-        // Fan-outs of a lead that has become a batch of its own.
-        led: Oids = match &batch.lead {
-            Lead::Mailed { joined } => Some(As::from_value(joined)),
-            Lead::None | Lead::Waiting { .. } => None,
-        },
+        // Older versions stored the first events of a leading batch here until they were emailed.
+        lead: BatchContents = None,
+        led: Oids = (!batch.led.is_empty()).then(|| As::from_value(&batch.led)),
         taken: Vec<ItemRecord> = filled(&batch.removed),
     }
     odd(record) {
@@ -90,20 +74,15 @@ record! {
         state: needs("state", record.state)?,
         // Older writers omit it.
         deferred: record.deferred.unwrap_or(false),
-        lead: match (record.lead, record.led) {
-            (Some(lead), _) => Lead::Waiting {
-                contents: Contents {
-                    count: lead.count.0,
-                    items: lead.items.unwrap_or_default().into_value()?,
-                },
-                joined: lead.joined.0,
-            },
-            (None, Some(joined)) => Lead::Mailed { joined: joined.0 },
-            (None, None) => Lead::None,
-        },
-        contents: Contents {
-            count: needs("count", record.count)?.0,
-            items: record.items.unwrap_or_default().into_value()?,
+        led: record.led.map(|led| led.0).unwrap_or_default(),
+        contents: {
+            let (mut count, mut items) = (needs("count", record.count)?.0, Vec::new());
+            if let Some(lead) = record.lead {
+                count += lead.count.0;
+                items = lead.items.unwrap_or_default();
+            }
+            items.extend(record.items.unwrap_or_default());
+            Contents { count, items: items.into_value()? }
         },
         joined: {
             // Additions to an open batch are appended, so the stored list may be unsorted.
@@ -152,7 +131,7 @@ impl Record for BatchRecord {
 record! {
     /// See [`Accumulator`].
     AccumulatorRecord of Accumulator as "accumulator" {
-        ; turn: Time
+        ; queue_position = "turn": Time
     }
     extra(accumulator) {
         id = "_id": AccumulatorIdRecord = None,

@@ -3,7 +3,7 @@
 //! A lease without an owner means that the row is deferred until it ends; one that ends in 1970
 //! means that the row is free. Each store has its own way to keep the slots of open rows unique.
 
-use chrono::{DateTime, NaiveDate};
+use chrono::DateTime;
 use compact_str::CompactString;
 
 use super::fields::{As, Count, LeaseRecord, Oid, Text, Time};
@@ -16,7 +16,6 @@ record! {
     DeliveryRecord of Delivery as "delivery" {
         id = "_id": String, user: CompactString, state: DeliveryState,
         watermarks = "covers": Vec<CoverRecord>, marker: Oid, created: Time;
-        due_on: NaiveDate
     }
     extra(delivery) {
         tag: String = Some(delivery.id.tag().to_string()),
@@ -34,7 +33,7 @@ record! {
         },
         turn: Time = match &delivery.occasion {
             Occasion::Digest { .. } => None,
-            Occasion::Batch { turn, .. } => Some(Time(*turn)),
+            Occasion::Batch { queue_position, .. } => Some(Time(*queue_position)),
         },
         slot: String = None,
         open: bool = None,
@@ -48,7 +47,7 @@ record! {
         occasion: match record.batch {
             Some(batch) => Occasion::Batch {
                 batch: batch.0,
-                turn: needs("turn", record.turn)?.0,
+                queue_position: needs("turn", record.turn)?.0,
             },
             None => Occasion::Digest {
                 cadence: needs("cadence", record.cadence)?,

@@ -35,7 +35,6 @@ fn row() -> Delivery {
             owner: "me".into(),
             until: created,
         }),
-        due_on: Some(created.date_naive()),
         ..Delivery::new(id, user, occasion, Id::from_bytes([1; 12]), created)
     }
 }
@@ -79,7 +78,7 @@ fn a_delivery_round_trips() {
     let of_batch = Delivery {
         occasion: Occasion::Batch {
             batch: Id::from_bytes([7; 12]),
-            turn: row().created,
+            queue_position: row().created,
         },
         ..row()
     };
@@ -120,7 +119,7 @@ fn the_stored_form_of_a_delivery_is_unchanged() {
         ],
         "marker": bson::oid::ObjectId::from_bytes([1; 12]), "attempts": 0_i64, "refusals": 0_i64, "reopened": 0_i64,
         "items": 0_i64, "created": date, "cadence": "daily", "period": "2014-04-22", "slot": "digest:a.b",
-        "lease": {"owner": "me", "until": date}, "due_on": "2014-04-22", "feedback": {"news": "bounced", "at": date},
+        "lease": {"owner": "me", "until": date}, "feedback": {"news": "bounced", "at": date},
     };
     for (field, value) in &expected {
         assert_eq!(document.get(field), Some(value), "{field}");

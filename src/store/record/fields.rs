@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use bson::oid;
 use bson::{Bson, RawBsonRef};
-use chrono::{DateTime, NaiveDate, Utc, Weekday};
+use chrono::{DateTime, Utc, Weekday};
 use chrono_tz::Tz;
 use compact_str::CompactString;
 use serde::de::Error as _;
@@ -372,7 +372,7 @@ macro_rules! own_forms {
 }
 
 own_forms! {
-    Cadence, DeliveryState, FanoutState, BatchState, ReportKind, Reason, Route, Day, NaiveDate, Tz,
+    Cadence, DeliveryState, FanoutState, BatchState, ReportKind, Reason, Route, Day, Tz,
     Quiet, Start
 }
 

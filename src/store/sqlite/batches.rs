@@ -177,7 +177,11 @@ pub(super) fn write(
         let open = batch.state == BatchState::Open;
         transaction.run(sql, (batch.id.to_string(), &user, &key, open))?;
     }
-    for item in accumulator.open.iter().flat_map(Batch::kept) {
+    for item in accumulator
+        .open
+        .iter()
+        .flat_map(|open| &open.contents.items)
+    {
         let sql = "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
         transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
     }

@@ -22,7 +22,7 @@ pub(super) const DELIVERIES: Table = Table {
     name: "deliveries",
     columns: "id=_id user cadence period batch turn state open:flag slot covers:json marker
         owner=lease.owner until=lease.until attempts items created settled provider_id reason call
-        tried tag feedback=feedback.news feedback_at=feedback.at due_on refusals reopened",
+        tried tag feedback=feedback.news feedback_at=feedback.at refusals reopened",
 };
 
 /// Selects claimable rows. Their lease or wait has expired at `?1`, or ends later than any valid

@@ -178,7 +178,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
     tag         TEXT NOT NULL DEFAULT '', -- identifies the email in reports of providers
     feedback    TEXT,
     feedback_at INTEGER,
-    due_on      TEXT,               -- the local date on which a digest fell due
+    due_on      TEXT,               -- written by earlier versions
     refusals    INTEGER NOT NULL DEFAULT 0,
     reopened    INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;

@@ -46,7 +46,7 @@ async fn post_event(api: &Api, kind: &str, object: &str) {
 async fn sent_at(api: &Api, at: DateTime<Utc>) -> Vec<Message> {
     api.fan_out().await;
     api.town.clock.set(at.max(api.town.clock.now()));
-    api.app.closer().drain(&Silent).await.unwrap();
+    api.app.batches().drain(&Silent).await.unwrap();
     let before = api.town.mails().len();
     api.town.digests_at(at).await;
     api.town.mails().split_off(before)
@@ -66,7 +66,7 @@ async fn create_history(api: &Api) {
     post_event(api, "Comment", "a5").await;
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
-    api.app.closer().drain(&Silent).await.unwrap();
+    api.app.batches().drain(&Silent).await.unwrap();
     post_event(api, "ArtworkPublished", "a1").await;
     post_event(api, "Comment", "a2").await;
     api.fan_out().await;
@@ -193,7 +193,7 @@ async fn batches_and_deliveries_of_a_deleted_user_are_canceled(fresh: Fresh) {
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
     // This batch has a delivery, the next one is open.
-    api.app.closer().drain(&Silent).await.unwrap();
+    api.app.batches().drain(&Silent).await.unwrap();
     post_event(&api, "Comment", "a2").await;
     api.fan_out().await;
 
@@ -221,7 +221,7 @@ async fn a_batch_whose_email_is_being_sent_is_not_canceled(fresh: Fresh) {
     post_event(&api, "Comment", "a1").await;
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::minutes(10));
-    api.app.closer().drain(&Silent).await.unwrap();
+    api.app.batches().drain(&Silent).await.unwrap();
     let (inner, now) = (api.town.store.clone(), api.town.clock.now());
     let until = now + TimeDelta::minutes(5);
     let leaves = async move {

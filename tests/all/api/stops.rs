@@ -6,7 +6,7 @@
 use chrono::TimeDelta;
 use tidings::domain::{Cadence, Route, User};
 use tidings::email::Message;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 
 use super::pages::{CLICK, PUBLIC, Shown, path};
 use super::{Api, pages};

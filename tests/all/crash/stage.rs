@@ -20,7 +20,7 @@ use tidings::engine::Silent;
 use tidings::engine::crash::POINTS;
 use tidings::engine::delivery::identity::mailer;
 use tidings::engine::digest::Request;
-use tidings::engine::ingest::notify::{self, Notify};
+use tidings::engine::ingest::{self, Notify};
 use tokio::time::{Instant, interval};
 
 pub use super::work::{Kind, Work};
@@ -193,7 +193,7 @@ impl<'a> Stage<'a> {
         self.fresh.put_objects(&[object]).await.unwrap();
         let people: BTreeSet<String> = people.into_iter().map(|n| format!("p{n:02}")).collect();
         let at = self.midnight() + TimeDelta::hours(12);
-        let request = notify::Request {
+        let request = ingest::Request {
             kind: kind(route.name()),
             objects: vec![ObjectId::stored(&work)],
             audience: Audience::users(people.iter().map(|person| user(person))).unwrap(),
@@ -400,7 +400,7 @@ impl<'a> Stage<'a> {
         app.fanouts().drain(&Silent).await.unwrap();
         clock.advance(WINDOW);
         self.ahead += WINDOW;
-        app.closer().drain(&Silent).await.unwrap();
+        app.batches().drain(&Silent).await.unwrap();
         self.day += 1;
         let request = Request {
             at: Some(self.digest_time()),

@@ -11,7 +11,7 @@ use tidings::context::Context;
 use tidings::domain::{Day, Entry};
 use tidings::engine::Silent;
 use tidings::engine::archive::Request;
-use tidings::engine::ingest::notify;
+use tidings::engine::ingest;
 use tidings::store::{DaySum, Meeting, Summing};
 use tidings::wire::transfer::{DayFate, DayReport};
 
@@ -55,14 +55,14 @@ pub async fn days(town: &Town) -> Vec<Day> {
 
 /// Accepts an event of a day before the window, as if it had been accepted in time. Does not fan it
 /// out.
-pub async fn accept_late(app: &App, event: notify::Request) {
+pub async fn accept_late(app: &App, event: ingest::Request) {
     let mut config = (*app.config).clone();
     config.window_back = 60;
     let context = Context {
         config: Arc::new(config),
         ..(*app.context).clone()
     };
-    let then = notify::Notify {
+    let then = ingest::Notify {
         context: Arc::new(context),
         ..app.notify()
     };

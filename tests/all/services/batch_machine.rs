@@ -18,7 +18,7 @@ use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
 };
 use tidings::engine::Silent;
-use tidings::engine::batches::{BatchService, Closer, End, Join, Joiner};
+use tidings::engine::batches::{BatchService, End, Join};
 use tidings::engine::eligibility::catalog::CatalogSource;
 use tidings::metrics::{Build, Metrics};
 use tidings::store::{BatchFilter, Store};
@@ -72,14 +72,14 @@ fn policies() -> Vec<BatchPolicy> {
     ]
 }
 
-/// Creates a closer without quiet hours.
-fn closer(
+/// Creates the service of a process without quiet hours.
+fn service(
     store: Arc<dyn Store>,
     clock: &Arc<ManualClock>,
     ids: &Arc<Ids>,
     owner: String,
     lease: TimeDelta,
-) -> Closer {
+) -> BatchService {
     let mut config = Config::standard();
     config.fanout.lease = lease;
     let context = Arc::new(Context {
@@ -92,7 +92,11 @@ fn closer(
             Metrics::new(Build::default()),
         )
     });
-    Closer { context }
+    let catalog = CatalogSource {
+        context: context.clone(),
+        cache: None,
+    };
+    BatchService { context, catalog }
 }
 
 /// Returns the policy of the key. Every fourth fan-out has another type that shares the key.
@@ -242,9 +246,7 @@ impl<'a> Machine<'a> {
             (self.fresh.handle(), &self.clock, &self.ids[0], self.now)
         };
         let owner = format!("joiner {second}");
-        let joiner = Joiner {
-            closer: closer(store, clock, ids, owner, TimeDelta::minutes(1)),
-        };
+        let joiner = service(store, clock, ids, owner, TimeDelta::minutes(1));
         let mut joins = Vec::new();
         for (choice, people) in fanouts {
             let number = match choice {
@@ -282,11 +284,11 @@ impl<'a> Machine<'a> {
         joiner.join(joins).await.unwrap();
     }
 
-    fn closer(&mut self, store: &Arc<impl Store + 'static>) -> Closer {
+    fn closer(&mut self, store: &Arc<impl Store + 'static>) -> BatchService {
         self.closers += 1;
         let owner = format!("closer {}", self.closers);
         let lease = TimeDelta::seconds(LEASE);
-        closer(store.clone(), &self.clock, &self.ids[2], owner, lease)
+        service(store.clone(), &self.clock, &self.ids[2], owner, lease)
     }
 
     async fn run_closer(&mut self) {
@@ -322,12 +324,7 @@ impl<'a> Machine<'a> {
     fn book(&self) -> BatchService {
         let store = self.fresh.second().handle();
         let (owner, lease) = ("book".to_owned(), TimeDelta::minutes(1));
-        let context = closer(store, &self.clock, &self.ids[2], owner, lease).context;
-        let catalog = CatalogSource {
-            context: context.clone(),
-            cache: None,
-        };
-        BatchService { context, catalog }
+        service(store, &self.clock, &self.ids[2], owner, lease)
     }
 
     async fn end_open_batch(&mut self, slot: Slot, how: End) {
@@ -432,12 +429,6 @@ fn view_of(batch: &Batch) -> BatchView {
         let item = |item: &Item| (number(&item.i), item.o.as_str().parse().unwrap());
         items.iter().map(item).collect()
     };
-    let lead = match &batch.lead {
-        tidings::domain::batch::Lead::Waiting { contents, .. } => {
-            Some((contents.count, items(&contents.items)))
-        }
-        _ => None,
-    };
     let person = PEOPLE.iter().position(|one| user(one) == batch.user);
     let key = |key: &&str| {
         let chosen = ChosenKey::new(*key).unwrap();
@@ -449,7 +440,7 @@ fn view_of(batch: &Batch) -> BatchView {
         count: batch.contents.count,
         kept: items(&batch.contents.items),
         joined: batch.joined.iter().map(number).collect(),
-        lead,
+        has_led: !batch.led.is_empty(),
         closes_at: (batch.closes_at - noon()).num_seconds(),
     }
 }

@@ -80,7 +80,7 @@ async fn sixty_four_concurrent_writers_open_one_batch_per_key(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let tasks: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let joiner = town.process_on(&fresh.second().handle()).fanouts().joiner;
+            let joiner = town.process_on(&fresh.second().handle()).batches();
             let joins = joins(KEYS, writer, policy(300));
             tokio::spawn(async move { joiner.join(joins).await.unwrap() })
         })
@@ -115,13 +115,13 @@ async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
         tokio::spawn(async move {
             for event in 0..EVENTS {
                 let fanout = event * 4 + writer;
-                let joiner = first.fanouts().joiner;
+                let joiner = first.batches();
                 joiner
                     .join(joins(ACCUMULATORS, fanout, full))
                     .await
                     .unwrap();
                 // A repeated fan-out changes nothing.
-                let joiner = again.fanouts().joiner;
+                let joiner = again.batches();
                 joiner
                     .join(joins(ACCUMULATORS, fanout, full))
                     .await
@@ -132,7 +132,7 @@ async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
     });
     let writers: Vec<_> = writers.collect();
     let closers = (0..3).map(|_| {
-        let closer = town.process().closer();
+        let closer = town.process().batches();
         let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             while stopped.try_recv().is_err() {
@@ -151,7 +151,7 @@ async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
         task.await.unwrap();
     }
     town.clock.advance(TimeDelta::hours(1));
-    town.process().closer().drain(&Silent).await.unwrap();
+    town.process().batches().drain(&Silent).await.unwrap();
 
     let mut joined: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
     for batch in all_batches(&town).await {
@@ -180,7 +180,7 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
         keep: Keep::Last(10),
         ..policy(60)
     };
-    let joiner = town.process().fanouts().joiner;
+    let joiner = town.process().batches();
     joiner.join(joins(4, 1, cooling)).await.unwrap();
     let ids: Vec<AccumulatorId> = accumulators(4).collect();
     let before = town.store.accumulators(&ids).await.unwrap();
@@ -193,8 +193,8 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     let before = before.into_iter().flatten().collect();
     let store = FailingStore::finding_stale_first(town.store.clone(), before);
     let process = town.process_on(&(store as _));
-    process.closer().drain(&Silent).await.unwrap();
-    town.process().closer().drain(&Silent).await.unwrap();
+    process.batches().drain(&Silent).await.unwrap();
+    town.process().batches().drain(&Silent).await.unwrap();
 
     let mut filed: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
     for batch in all_batches(&town).await {
@@ -210,17 +210,17 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
 
 async fn a_batch_filed_with_other_events_gets_a_delivery(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    let joiner = town.process().fanouts().joiner;
+    let joiner = town.process().batches();
     joiner.join(joins(1, 1, policy(60))).await.unwrap();
     let ids: Vec<AccumulatorId> = accumulators(1).collect();
     let mut older = town.store.accumulators(&ids).await.unwrap().remove(0);
     joiner.join(joins(1, 2, policy(60))).await.unwrap();
     town.clock.advance(TimeDelta::minutes(5));
     let older = older.as_mut().unwrap();
-    older.advance(town.clock.now(), || id(7));
+    older.advance(town.clock.now());
     town.store.file_batches(&older.ended).await.unwrap();
 
-    town.process().closer().drain(&Silent).await.unwrap();
+    town.process().batches().drain(&Silent).await.unwrap();
 
     let rows = town.store.deliveries_in(DeliveryState::Pending, 10).await;
     assert_eq!(rows.len(), 1);

@@ -56,7 +56,7 @@ async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
             app.retract().events(&kind, &retracted).await.unwrap();
         }
         town.clock.advance(TimeDelta::minutes(5));
-        app.closer().drain(&Silent).await.unwrap();
+        app.batches().drain(&Silent).await.unwrap();
         let sender = app.sender();
         sender.drain().await.unwrap();
         let mail = town.mails().pop().unwrap().filled();

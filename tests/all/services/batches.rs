@@ -445,7 +445,7 @@ async fn users_take_turns_even_if_their_batches_close_separately(fresh: Fresh) {
     let app = town.process();
     for work in ["a1", "a2", "a3"] {
         town.happens(&[work], to(&["ada"])).await;
-        app.closer().drain(&Silent).await.unwrap();
+        app.batches().drain(&Silent).await.unwrap();
     }
     town.happens(&["a4"], to(&["ben"])).await;
 

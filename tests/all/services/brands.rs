@@ -14,7 +14,7 @@ use tidings::domain::{BrandName, DeliveryState, EventType, ObjectId};
 use tidings::email::Certainty;
 use tidings::engine::Silent;
 use tidings::engine::digest::Request as Run;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tokio::time::timeout;
 
 use crate::mail::provider::{Dialect, Provider};
@@ -122,7 +122,7 @@ pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> R
 pub(super) async fn happens(app: &App, requests: Vec<Request>) {
     app.notify().accept(requests).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
 }
 
 /// Returns the brand words in the headers and the body of a request.
@@ -231,7 +231,7 @@ async fn a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest(fresh: Fres
     .await;
 
     town.clock.advance(TimeDelta::minutes(10));
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
     town.clock.set(monday(0));
     app.digests().run(&Run::default(), &Silent).await.unwrap();
 

@@ -44,7 +44,7 @@ async fn a_dry_run_shows_when_batches_close(fresh: Fresh) {
     let of_cem = town.store.find_batches(&theirs, None, 1).await.unwrap();
     let end = tidings::engine::batches::End::Close;
     app.batches().end(of_cem[0].id, end).await.unwrap();
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
     town.clock.set(after(5));
 
     let (now, page) = ahead(&town).await;
@@ -122,8 +122,8 @@ async fn a_pending_lead_is_a_separate_email(fresh: Fresh) {
     town.send_due_at(after(61)).await;
 
     assert_eq!((alone.batches, alone.mails, alone.events), (1, 1, 1));
-    assert_eq!((both.batches, both.mails, both.events), (1, 2, 3));
-    assert_eq!((both.due, both.later), (1, 1));
+    assert_eq!((both.batches, both.mails, both.events), (2, 2, 3));
+    assert_eq!((both.closing, both.later), (1, 1));
     assert_eq!((rest.mails, rest.events, rest.later), (1, 2, 1));
     let subjects: BTreeSet<String> = town
         .mails()
@@ -150,7 +150,7 @@ async fn settled_emails_and_empty_batches_are_not_counted(fresh: Fresh) {
     happens(&town, "Lead", &["a1"], to(&["ada"])).await;
     happens(&town, "Alarm", &["a2"], to(&["ben", "cem"])).await;
     let app = town.process();
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
     let (waiting, _) = ahead(&town).await;
 
     // Ada's lead is settled. A worker crashes after it settles Ben's email and before his batch.
@@ -199,7 +199,7 @@ async fn quiet_hours_defer_the_batch_after_a_mandatory_lead(fresh: Fresh) {
     town.send_due_at(after(180)).await;
 
     assert_eq!(
-        (counts.mails, counts.due, counts.held, counts.next),
+        (counts.mails, counts.closing, counts.held, counts.next),
         (2, 1, 1, Some(after(180))),
         "{counts:?}"
     );

@@ -15,7 +15,7 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, Cadence, Day, Object, Reason, Route, Subject, Suppression, User};
 use tidings::engine::Silent;
 use tidings::engine::directory::input::MuteInput;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::wire::explanation::Why;
 use tidings::wire::feed::Page;
 
@@ -488,7 +488,7 @@ async fn random_worlds_agree_with_the_model(fresh: Fresh) {
             );
         }
         town.clock.set(monday(0));
-        app.closer().drain(&Silent).await.unwrap();
+        app.batches().drain(&Silent).await.unwrap();
         app.sender().drain().await.unwrap();
         app.digests()
             .run(&Default::default(), &Silent)

@@ -9,7 +9,7 @@ use tidings::domain::{DeliveryState, ObjectId, Route};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::batches::{BatchFilter, End};
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::wire::explanation::{By, Fate, Place, Why};
 
 use super::retracting::retract;

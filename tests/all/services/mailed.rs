@@ -146,7 +146,7 @@ async fn a_flush_flags_items_as_mailed(fresh: Fresh) {
     town.digests_at(monday(0)).await;
     town.happens(&["a2"], to(&["ada"])).await;
 
-    town.process().flush().user(&user("ada")).await.unwrap();
+    town.process().backlog().flush(&user("ada")).await.unwrap();
 
     let expected = each([("a1", true), ("a2", true)]);
     assert_eq!(mailed(&town, "ada").await, expected);

@@ -12,7 +12,7 @@ use tidings::email::Message;
 use tidings::engine::Silent;
 use tidings::engine::archive::Request as Archive;
 use tidings::engine::digest::{Effect as DigestEffect, Request as DigestRequest};
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::wire::explanation::{By, Place, Why};
 use tidings::wire::transfer::DayFate;
 

@@ -239,7 +239,7 @@ async fn muted_events_are_in_neither_the_backlog_nor_the_flush_count(fresh: Fres
     let day = Day::of(town.clock.now());
 
     let backlog = town.mailable_backlog(day).await;
-    let flushed = town.process().flush().user(&user("ada")).await.unwrap();
+    let flushed = town.process().backlog().flush(&user("ada")).await.unwrap();
     town.clock.advance(TimeDelta::days(9));
     let later = town.mailable_backlog(day).await;
     let report = town.digests_at(monday(2)).await;

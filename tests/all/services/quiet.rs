@@ -267,7 +267,7 @@ async fn batches_and_explanations_report_the_deferral(fresh: Fresh) {
     };
 
     let before = deferrals().await;
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
     let after = deferrals().await;
     let explained = app.explain().user(&user("ada"), None).await.unwrap();
 

@@ -286,9 +286,12 @@ async fn retracted_events_are_flushed_but_not_counted(fresh: Fresh) {
     retract(&app, &["a1"]).await;
 
     let (ada, ben) = (user("ada"), user("ben"));
-    let flushed = (app.flush().user(&ada).await, app.flush().user(&ben).await);
+    let flushed = (
+        app.backlog().flush(&ada).await,
+        app.backlog().flush(&ben).await,
+    );
 
     assert_eq!((flushed.0.unwrap(), flushed.1.unwrap()), (2, 0));
-    assert_eq!(app.flush().user(&ada).await.unwrap(), 0);
+    assert_eq!(app.backlog().flush(&ada).await.unwrap(), 0);
     assert_eq!(town.digests_at(monday(0)).await.due.users, 0);
 }

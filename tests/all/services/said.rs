@@ -4,7 +4,7 @@ use tidings::domain::details::Actor;
 use tidings::domain::{Details, EventType};
 use tidings::engine::Silent;
 use tidings::engine::feed;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};
 use crate::support::{FailingStore, Fresh, user};

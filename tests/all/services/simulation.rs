@@ -14,7 +14,7 @@ use tidings::domain::{
     Address, Audience, Batch, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId, User,
 };
 use tidings::engine::Silent;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::operate::simulate::{RecordedEvent, simulate};
 use tidings::store::BatchFilter;
 
@@ -172,7 +172,7 @@ async fn work_until(town: &Town, app: &App, until: DateTime<Utc>) {
 }
 
 async fn work(app: &App) {
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 }
 

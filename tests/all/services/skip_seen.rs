@@ -236,7 +236,7 @@ async fn a_flush_counts_seen_events_only_without_skip_seen(fresh: Fresh) {
         see_all(&town, person).await;
         town.happens(&["a2"], to(&[person])).await;
 
-        let flushed = town.process().flush().user(&user(person)).await.unwrap();
+        let flushed = town.process().backlog().flush(&user(person)).await.unwrap();
 
         assert_eq!(flushed, counted, "{config}");
     }

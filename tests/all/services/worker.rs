@@ -8,7 +8,7 @@ use futures::FutureExt;
 use tidings::clock::ManualClock;
 use tidings::email::Certainty;
 use tidings::engine::Silent;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::store::Store;
 use tokio::sync::watch;
 

@@ -20,7 +20,7 @@ use tidings::email::Outcome;
 use tidings::engine::digest::Request as Run;
 use tidings::engine::directory::input::{DigestChange, PreferencesChange, UserInput};
 use tidings::engine::feedback::suppressions::SuppressionInput;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::engine::{Error, Silent};
 use tidings::store::{BatchFilter, Store};
 
@@ -459,7 +459,7 @@ impl Year {
         self.app.deliveries().resume().await.unwrap();
         let process = self.process(calm);
         let ended: Result<(), Error> = async {
-            process.closer().drain(&Silent).await?;
+            process.batches().drain(&Silent).await?;
             process.digests().run(&Run::default(), &Silent).await?;
             Ok(())
         }

@@ -2,7 +2,7 @@
 //! found.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Accumulator, AccumulatorId, Contents, End, Lead, Memory};
+use tidings::domain::batch::{Accumulator, AccumulatorId, End, Memory};
 use tidings::domain::{BatchKey, BatchPolicy, BatchState, ObjectId};
 use tidings::store::AccumulatorFilter;
 
@@ -15,19 +15,11 @@ pub async fn an_accumulator_is_read_back_with_every_field(store: Fresh) {
     let open = full.open.as_mut().unwrap();
     open.last_event_at = noon() + minutes(2);
     open.removed = vec![item("gone", 6)];
-    open.lead = Lead::Waiting {
-        contents: Contents {
-            count: 7,
-            items: vec![item("$odd.é", 3)],
-        },
-        joined: vec![id(3), id(4)],
-    };
+    open.led = vec![id(3), id(4)];
     full.ended = vec![closing("ada", "k", 2), {
         let mut canceled = closing("ada", "k", 5);
         (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
-        canceled.lead = Lead::Mailed {
-            joined: vec![id(2)],
-        };
+        canceled.led = vec![id(2)];
         canceled
     }];
     full.memories = vec![
@@ -40,7 +32,7 @@ pub async fn an_accumulator_is_read_back_with_every_field(store: Fresh) {
             joined: vec![],
         },
     ];
-    full.turn = Some(noon() + TimeDelta::milliseconds(1));
+    full.queue_position = Some(noon() + TimeDelta::milliseconds(1));
     full.lease = Some(lease("me", noon() + minutes(3)));
     let plain = opened("ben", "k", 9, 0);
 
@@ -70,7 +62,7 @@ pub async fn an_accumulator_replaces_only_the_revision_that_was_read(store: Fres
     assert!(put(&store, &first, 50).await);
     let mine = read(&store, &first.id).await.unwrap();
     let mut theirs = mine.clone();
-    theirs.turn = Some(noon());
+    theirs.queue_position = Some(noon());
     assert!(put(&store, &theirs, 51).await);
 
     assert!(!put(&store, &mine, 52).await);
@@ -78,7 +70,7 @@ pub async fn an_accumulator_replaces_only_the_revision_that_was_read(store: Fres
 
     let current = read(&store, &first.id).await.unwrap();
     assert_eq!(
-        (current.revision, current.turn),
+        (current.revision, current.queue_position),
         (Some(id(51)), Some(noon()))
     );
     let gone = Accumulator {
@@ -283,7 +275,11 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
         leading: true,
         ..WINDOW
     };
-    leading.join(&[item("a1", 7)], noon(), &policy, || id(1_007));
+    let mut ids = (1_007..).map(id);
+    for (object, fanout) in [("a0", 6), ("a1", 7)] {
+        let items = [item(object, fanout)];
+        leading.join(&items, noon(), &policy, || ids.next().unwrap());
+    }
     let mut other = opened("other", "k", 8, 0);
     let items = &mut other.open.as_mut().unwrap().contents.items;
     items.iter_mut().for_each(|item| item.t = kind("Other"));

@@ -94,7 +94,9 @@ pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
                 accumulator.id
             );
             if added {
-                joined.join(&items, at, &cooling, || unreachable!("it is open"));
+                for item in items.chunks(1) {
+                    joined.join(item, at, &cooling, || unreachable!("it is open"));
+                }
                 joined.revision = Some(revision);
                 assert_eq!(after, Some(joined));
                 done.push(accumulator.id.user.to_string());
@@ -153,7 +155,9 @@ pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
     if added {
         for (n, accumulator) in accumulators.iter_mut().enumerate() {
             let unopened = || unreachable!("it is open");
-            accumulator.join(&new_items(n), at, policy(n), unopened);
+            for item in new_items(n).chunks(1) {
+                accumulator.join(item, at, policy(n), unopened);
+            }
             accumulator.revision = Some(id(70));
         }
     }

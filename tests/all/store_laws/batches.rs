@@ -2,7 +2,7 @@
 //! once, and found newest first.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Accumulator, AccumulatorId, End, Item, Keep, Lead};
+use tidings::domain::batch::{Accumulator, AccumulatorId, End, Item, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Id};
 use tidings::store::{BatchFilter, Forgettable};
 
@@ -70,9 +70,7 @@ pub async fn a_batch_is_filed_once_and_read_back_with_every_field(store: Fresh) 
     let batch = closing("ada", "k", 1);
     let mut canceled = closing("ben", "k", 2);
     (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
-    canceled.lead = Lead::Mailed {
-        joined: vec![id(2)],
-    };
+    canceled.led = vec![id(2)];
     let filed = [batch.clone(), canceled.clone()];
     assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);
     assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);

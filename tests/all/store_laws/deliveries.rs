@@ -74,7 +74,7 @@ pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     let mut odd = Delivery {
         occasion: Occasion::Batch {
             batch: id(77),
-            turn: noon() + TimeDelta::milliseconds(5),
+            queue_position: noon() + TimeDelta::milliseconds(5),
         },
         watermarks: vec![
             (

@@ -23,7 +23,7 @@ use tidings::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, QueryAnswer, Silence,
 };
 use tidings::engine::Silent;
-use tidings::engine::ingest::notify::Request;
+use tidings::engine::ingest::Request;
 use tidings::metrics::Metrics;
 use tidings::store::Store;
 use tidings::wire::digest::{Report, Tally};
@@ -412,7 +412,7 @@ impl Town {
     /// Closes due batches, and sends pending emails.
     pub async fn send_due(&self) -> Tally {
         let app = self.process();
-        app.closer().drain(&Silent).await.unwrap();
+        app.batches().drain(&Silent).await.unwrap();
         let sender = app.sender();
         sender.drain().await.unwrap();
         sender.ledger.tally.so_far()

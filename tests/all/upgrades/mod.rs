@@ -42,7 +42,7 @@ async fn assert_usable(store: Arc<dyn Store>, story: Story) {
 
     let app = town.process();
     app.fanouts().drain(&Silent).await.unwrap();
-    app.closer().drain(&Silent).await.unwrap();
+    app.batches().drain(&Silent).await.unwrap();
     let report = town.digests_at(monday(0)).await;
 
     // The call of fay's first email is not known, so its delivery stays `unknown` and is not

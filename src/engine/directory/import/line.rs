@@ -14,7 +14,7 @@ use crate::domain::{
 };
 use crate::engine::directory::input::{FollowInput, UserInput};
 use crate::engine::feedback::suppressions::SuppressionInput;
-use crate::engine::ingest::notify::{EventInput, Request};
+use crate::engine::ingest::{EventInput, Request};
 
 /// The kind of data in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

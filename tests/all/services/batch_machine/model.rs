@@ -22,8 +22,7 @@ pub struct BatchView {
     pub count: u64,
     pub kept: Vec<Item>,
     pub joined: Vec<u32>,
-    /// The count and the kept items of a lead that was not emailed yet.
-    pub lead: Option<(u64, Vec<Item>)>,
+    pub has_led: bool,
     pub closes_at: i64,
 }
 
@@ -58,13 +57,6 @@ impl Contents {
 }
 
 #[derive(Debug, Clone)]
-enum Lead {
-    None,
-    Waiting(Contents, BTreeSet<u32>),
-    Emailed,
-}
-
-#[derive(Debug, Clone)]
 struct ModelBatch {
     slot: Slot,
     state: BatchState,
@@ -73,7 +65,8 @@ struct ModelBatch {
     last: i64,
     contents: Contents,
     joined: BTreeSet<u32>,
-    lead: Lead,
+    /// Whether the events that opened it became a batch of their own.
+    has_led: bool,
     /// Whether a closer has removed it from its accumulator.
     finished: bool,
 }
@@ -86,24 +79,19 @@ impl ModelBatch {
     }
 
     fn cancel_if_empty(&mut self) {
-        let waits = matches!(self.lead, Lead::Waiting(..));
-        if self.state == Closing && self.contents.count == 0 && !waits {
+        if self.state == Closing && self.contents.count == 0 {
             self.state = Canceled;
         }
     }
 
     fn view(&self) -> BatchView {
-        let lead = match &self.lead {
-            Lead::Waiting(contents, _) => Some((contents.count, contents.kept.clone())),
-            Lead::None | Lead::Emailed => None,
-        };
         BatchView {
             slot: self.slot,
             state: self.state.as_str(),
             count: self.contents.count,
             kept: self.contents.kept.clone(),
             joined: self.joined.iter().copied().collect(),
-            lead,
+            has_led: self.has_led,
             closes_at: self.closes_at,
         }
     }
@@ -166,7 +154,7 @@ impl Model {
             last: at,
             contents: Contents::default(),
             joined: BTreeSet::new(),
-            lead: Lead::None,
+            has_led: false,
             finished: false,
         };
         let batch = open.unwrap_or(&mut new);
@@ -181,8 +169,14 @@ impl Model {
         if immediate || batch.contents.count >= full {
             batch.end(Closing, at);
         } else if opens && policy.leading {
-            let lead = std::mem::take(&mut batch.contents);
-            batch.lead = Lead::Waiting(lead, batch.joined.clone());
+            let lead = ModelBatch {
+                state: Closing,
+                closes_at: at,
+                contents: std::mem::take(&mut batch.contents),
+                ..batch.clone()
+            };
+            batch.has_led = true;
+            self.batches.push(lead);
         }
         if opens {
             self.batches.push(new);
@@ -193,14 +187,8 @@ impl Model {
     pub fn remove(&mut self, object: u32, at: i64) -> u64 {
         let mut all = 0;
         for batch in self.batches.iter_mut().filter(|batch| batch.state == Open) {
-            let mut removed = batch.contents.remove(object);
-            if let Lead::Waiting(lead, _) = &mut batch.lead {
-                removed += lead.remove(object);
-                if lead.count == 0 {
-                    batch.lead = Lead::None;
-                }
-            }
-            if removed > 0 && batch.contents.count == 0 && matches!(batch.lead, Lead::None) {
+            let removed = batch.contents.remove(object);
+            if removed > 0 && batch.contents.count == 0 && !batch.has_led {
                 batch.end(Canceled, at);
             }
             all += removed;
@@ -222,28 +210,13 @@ impl Model {
             return;
         }
         self.leased.retain(|_, until| *until > now);
-        let mut leads = Vec::new();
         let free = |batch: &&mut ModelBatch| !self.leased.contains_key(&batch.slot);
         for batch in self.batches.iter_mut().filter(free) {
-            if matches!(batch.state, Open | Closing)
-                && let Lead::Waiting(contents, joined) = batch.lead.clone()
-            {
-                batch.lead = Lead::Emailed;
-                leads.push(ModelBatch {
-                    state: Closing,
-                    closes_at: now,
-                    contents,
-                    joined,
-                    lead: Lead::None,
-                    ..batch.clone()
-                });
-            }
             if batch.state == Open && batch.closes_at <= now {
                 batch.end(Closing, now);
             }
             batch.cancel_if_empty();
         }
-        self.batches.extend(leads);
         let ended = |batch: &&mut ModelBatch| batch.state != Open && !batch.finished;
         let mut new_leases = Vec::new();
         for batch in self.batches.iter_mut().filter(ended) {
