@@ -24,7 +24,7 @@ mod server;
 mod sources;
 
 pub use brands::Brand;
-pub use mail::{Api, Login, Mail, SmtpServer, SmtpTls, Transport};
+pub use mail::{Api, Mail, Transport};
 pub use policies::{Candidate, Candidates};
 use reader::Reader;
 pub use reader::{Problem, Problems, Warning};
@@ -98,7 +98,7 @@ impl Config {
         let Transport::Api(api) = &self.mail.transport else {
             return None;
         };
-        let has_key = !self.hooks.keys.of(api.provider.name).is_empty();
+        let has_key = self.hooks.keys.of(api.provider.name).is_some();
         has_key.then_some(api.provider)
     }
 

@@ -205,7 +205,11 @@ impl App {
 
     /// Verifies and records the reports of providers.
     pub fn feedback(&self) -> FeedbackService {
-        FeedbackService::new(self.people(), self.pinned.clone())
+        FeedbackService {
+            context: self.context.clone(),
+            people: self.people(),
+            pinned: self.pinned.clone(),
+        }
     }
 
     /// Creates, lists and revokes server keys.

@@ -33,11 +33,7 @@ pub struct Brand {
 /// list, unset options of the second get their defaults instead of inherited values.
 const GROUPS: [(&str, &str, &str); 5] = [
     ("site", "name", "url logo feedback_id"),
-    (
-        "mail",
-        "from",
-        "reply_to list_domain dkim_domain dkim_selector dkim_key_file",
-    ),
+    ("mail", "from", "reply_to list_domain dkim_selector"),
     // The options that identify an account at a provider.
     (
         "mail",

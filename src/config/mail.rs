@@ -13,9 +13,9 @@ use url::Url;
 
 use super::reader::Reader;
 use super::server::{is_safe, is_this_machine};
-use crate::domain::name::named_enum;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
+use crate::email::{Relay, Security, Sender};
 
 /// The section `[mail]`, validated.
 #[derive(Debug, Clone)]
@@ -26,18 +26,13 @@ pub struct Mail {
     pub outbox: PathBuf,
     /// Whether the outbox also writes each email as a web page.
     pub outbox_pages: bool,
-    /// The address in `From`. With a provider it is never the default address.
-    pub from: Address,
-    /// The name in `From`; never empty.
-    pub from_name: String,
-    /// The Reply-To address; `None` for the sender's address.
-    pub reply_to: Option<Address>,
+    /// The sender of all emails. With a provider, its address is never the default one. Its name is
+    /// never empty.
+    pub sender: Sender,
     /// The domain of list and thread ids, in ASCII and lower case. By default the sender's domain.
     pub list_domain: String,
     /// A folder with the operator's own templates; `None` for the built-in ones only.
     pub templates: Option<PathBuf>,
-    /// Tags for all emails at the provider. The number is within its limit.
-    pub tags: Vec<String>,
     /// The longest duration of a call, 1 second to 5 minutes.
     pub timeout: TimeDelta,
     /// The most calls to start per second. By default the provider's usual limit.
@@ -46,9 +41,6 @@ pub struct Mail {
     pub per_call: Option<usize>,
     /// The DKIM selector: the name of the public key in the DNS.
     pub dkim_selector: Option<String>,
-    /// The key that signs email sent by SMTP. `None` if the server signs, or if email is not
-    /// signed.
-    pub dkim: Option<Signing>,
 }
 
 /// How emails are sent.
@@ -57,7 +49,7 @@ pub enum Transport {
     /// They are not sent, but written to a folder.
     Outbox,
     /// By an SMTP server.
-    Smtp(SmtpServer),
+    Smtp(Relay),
     /// By a provider's HTTP API.
     Api(Api),
 }
@@ -73,51 +65,6 @@ pub struct Api {
     pub url: String,
     /// The values of the provider's own options and of `mail.region`, by path.
     pub options: BTreeMap<&'static str, String>,
-}
-
-/// The SMTP server of the options `mail.smtp_…`.
-#[derive(Debug, Clone)]
-pub struct SmtpServer {
-    /// The host name or IP address. With TLS, the certificate must match it.
-    pub host: String,
-    /// The port, 1 to 65,535.
-    pub port: u16,
-    /// The encryption of the connection.
-    pub tls: SmtpTls,
-    /// The login; `None` if the server requires none.
-    pub login: Option<Login>,
-}
-
-/// A user and a password. Users are often email addresses, so they are secret too.
-#[derive(Debug, Clone)]
-pub struct Login {
-    /// The user name at the server.
-    pub user: Secret,
-    /// The password.
-    pub password: Secret,
-}
-
-named_enum! {
-    /// The encryption of a connection to an SMTP server.
-    SmtpTls("encryption") {
-        /// None. Allowed only for a server on this machine.
-        None = "none",
-        /// STARTTLS, required before any email is sent.
-        StartTls = "starttls",
-        /// TLS from the first byte.
-        Tls = "tls",
-    }
-}
-
-/// A key that signs email, and its name in the DNS.
-#[derive(Debug, Clone)]
-pub struct Signing {
-    /// The signing domain, in ASCII and lower case.
-    pub domain: String,
-    /// The selector: the name of the public key below the domain.
-    pub selector: String,
-    /// The private key, in PEM.
-    pub key: Secret,
 }
 
 /// The values of `mail.provider`.
@@ -183,34 +130,31 @@ impl Mail {
                 );
             }
         }
+        let from_name = r.optional("mail.from_name");
+        let sender = Sender {
+            from,
+            from_name: from_name.unwrap_or_else(|| r.string("site.name")),
+            reply_to: r.address("mail.reply_to"),
+        };
         let calls_per_second = NonZeroU32::new(r.number("mail.calls_per_second", 0..=1000));
         let usual = name.api().map_or(20, |provider| provider.calls_per_second);
         let usual = NonZeroU32::new(usual).unwrap_or(NonZeroU32::MIN);
         let per_call = r.number("mail.per_call", 0..=1000);
         let domains =
             "a domain such as art.example: letters, digits, hyphens and dots, 190 at most";
-        let list_domain = r.optional_with("mail.list_domain", domains, |text| {
-            to_domain(text, MOST_LIST_DOMAIN)
-        });
+        let list_domain = r.optional_with("mail.list_domain", domains, to_domain);
         let selectors = "a DKIM selector: letters, digits, -, _ and dots";
-        let dkim_selector = r.optional_with("mail.dkim_selector", selectors, selector);
         Self {
-            dkim: signing(r, &from, dkim_selector.as_ref()),
-            dkim_selector,
-            transport: transport(r, name),
+            dkim_selector: r.optional_with("mail.dkim_selector", selectors, selector),
+            transport: transport(r, name, timeout, sender.clone()),
             outbox: r.string("mail.outbox").into(),
             outbox_pages: r.flag("mail.outbox_pages"),
             // An IP address literal is no domain.
             list_domain: list_domain
-                .or_else(|| to_domain(from.domain(), MOST_LIST_DOMAIN))
+                .or_else(|| to_domain(sender.from.domain()))
                 .unwrap_or_else(|| "localhost".to_owned()),
-            from,
-            from_name: r
-                .optional("mail.from_name")
-                .unwrap_or_else(|| r.string("site.name")),
-            reply_to: r.address("mail.reply_to"),
+            sender,
             templates: r.optional("mail.templates").map(PathBuf::from),
-            tags: tags(r, name),
             timeout,
             calls_per_second: calls_per_second.unwrap_or(usual),
             per_call: (per_call > 0).then_some(per_call),
@@ -219,7 +163,7 @@ impl Mail {
 }
 
 /// Reads all options, including those that the provider does not use, to report invalid values.
-fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
+fn transport(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> Transport {
     let key = r.secret("mail.key", "mail.key_file");
     let wanted = "an address that begins with https://, or with http:// and a host of this machine";
     let url = r.optional_with("mail.url", wanted, |text| {
@@ -234,10 +178,10 @@ fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
         let read = || r.optional_with(option.path, option.wanted, option.parse);
         given.entry(option.path).or_insert_with(read);
     }
-    let server = smtp(r, name);
+    let relay = smtp(r, name, timeout, sender);
     let provider = match name {
         Name::Outbox => return Transport::Outbox,
-        Name::Smtp => return Transport::Smtp(server),
+        Name::Smtp => return Transport::Smtp(relay),
         Name::Api(provider) => provider,
     };
     let mut options = BTreeMap::from([("mail.region", region)]);
@@ -277,19 +221,19 @@ fn region(r: &mut Reader<'_>, provider: Option<&Provider>) -> (String, String) {
     (region, url.unwrap_or_default())
 }
 
-fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
+fn smtp(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> Relay {
     let host = r.optional("mail.smtp_host").unwrap_or_default();
     let port = r.number("mail.smtp_port", 1..=65_535);
-    let tls = r.optional_parse("mail.smtp_tls", "starttls, tls or none");
+    let security = r.optional_parse("mail.smtp_tls", "starttls, tls or none");
     let user = r.optional("mail.smtp_user");
     let password = r.secret("mail.smtp_password", "mail.smtp_password_file");
-    let tls = tls.unwrap_or(SmtpTls::StartTls);
+    let security = security.unwrap_or(Security::StartTls);
     if matches!(name, Name::Smtp) {
         if host.is_empty() {
             let what = "is needed with SMTP: the server that takes the mails";
             r.problem("mail.smtp_host", what);
         }
-        if tls == SmtpTls::None && !is_this_machine(&host) {
+        if security == Security::Plain && !is_this_machine(&host) {
             let what =
                 "can be \"none\" only for a server on this machine; use \"starttls\" or \"tls\"";
             r.problem("mail.smtp_tls", what);
@@ -300,78 +244,15 @@ fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
             _ => {}
         }
     }
-    let login = user.zip(password).map(|(user, password)| Login {
-        user: Secret::new(user),
-        password: Secret::new(password),
-    });
-    SmtpServer {
+    let login = user.zip(password);
+    Relay {
         host,
         port,
-        tls,
-        login,
+        security,
+        login: login.map(|(user, password)| (Secret::new(user), Secret::new(password))),
+        timeout: timeout.to_std().unwrap_or_default(),
+        sender,
     }
-}
-
-/// Reads the options `mail.dkim_…`, for email that is sent by SMTP; `None` if no key file is set.
-///
-/// DMARC ignores a signature whose domain is not aligned with the sender's (RFC 7489, section 3.1).
-/// Only the sender's domain and those above it are therefore accepted. Whether the key can sign is
-/// checked when the signer is created.
-fn signing(r: &mut Reader<'_>, from: &Address, selector: Option<&String>) -> Option<Signing> {
-    let own = idna::domain_to_ascii(from.domain()).unwrap_or_default();
-    let wanted = "a domain such as art.example: letters, digits, hyphens and dots";
-    let domain = r.optional_with("mail.dkim_domain", wanted, |text| {
-        to_domain(text, MOST_DOMAIN)
-    });
-    let Some(key) = r.secret_file("mail.dkim_key_file") else {
-        if domain.is_some() {
-            let what = "signs nothing without mail.dkim_key_file";
-            r.problem("mail.dkim_domain", what);
-        }
-        return None;
-    };
-    if selector.is_none() {
-        let what = "is needed with mail.dkim_key_file: the key's name in the DNS";
-        r.problem("mail.dkim_selector", what);
-    }
-    let domain = domain.unwrap_or_else(|| own.clone());
-    let is_above = domain.contains('.') && own.ends_with(&format!(".{domain}"));
-    if own != domain && !is_above {
-        let what = "must be the domain of mail.from, or one above it";
-        r.problem("mail.dkim_domain", what);
-    }
-    Some(Signing {
-        domain,
-        selector: selector?.clone(),
-        key: Secret::new(key),
-    })
-}
-
-/// The longest tag, in bytes. Every provider accepts it.
-const MOST_TAG_CHARS: usize = 64;
-/// The most tags with the outbox or SMTP. Each provider has its own limit.
-const MOST_TAGS: usize = 8;
-/// The tag that identifies our emails in providers' webhooks.
-const OWN_TAG: &str = "delivery";
-
-fn tags(r: &mut Reader<'_>, name: Name) -> Vec<String> {
-    let tags = r.list("mail.tags");
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    let fits = |tag: &&String| (1..=MOST_TAG_CHARS).contains(&tag.len()) && tag.bytes().all(known);
-    for tag in tags.iter().filter(|tag| !fits(tag)) {
-        let what = format!("{tag:?} is not 1 to {MOST_TAG_CHARS} letters, digits, - and _");
-        r.problem("mail.tags", what);
-    }
-    if tags.iter().any(|tag| tag == OWN_TAG) {
-        let what = format!("{OWN_TAG:?} is the name under which we find our mails again");
-        r.problem("mail.tags", what);
-    }
-    let most = name.api().map_or(MOST_TAGS, |provider| provider.tags);
-    if tags.len() > most {
-        let what = format!("are {}; {} takes at most {most}", tags.len(), name.title());
-        r.problem("mail.tags", what);
-    }
-    tags
 }
 
 fn selector(text: &str) -> Option<String> {
@@ -382,15 +263,13 @@ fn selector(text: &str) -> Option<String> {
 
 /// The longest domain, so that it fits into a List-Id of 255 bytes (RFC 2919, section 2).
 const MOST_LIST_DOMAIN: usize = 190;
-/// The longest domain, in bytes.
-const MOST_DOMAIN: usize = 253;
 
-/// Returns the domain in ASCII and lower case; `None` if it is invalid or longer than `most` bytes.
-fn to_domain(text: &str, most: usize) -> Option<String> {
+/// Returns the domain in ASCII and lower case; `None` if it is invalid or too long.
+fn to_domain(text: &str) -> Option<String> {
     let ascii = idna::domain_to_ascii(text).ok()?;
     let known = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
     let fits = |word: &str| !word.is_empty() && word.bytes().all(known);
-    let fits = ascii.len() <= most && ascii.split('.').all(fits);
+    let fits = ascii.len() <= MOST_LIST_DOMAIN && ascii.split('.').all(fits);
     fits.then_some(ascii)
 }
 

@@ -21,53 +21,6 @@ fn a_dkim_selector_is_a_dns_name() {
 }
 
 #[test]
-fn the_dkim_domain_is_the_senders_domain_and_a_key_needs_a_selector() {
-    let folder = tempfile::tempdir().unwrap();
-    let key = folder.path().join("dkim.pem");
-    std::fs::write(&key, "the key\n").unwrap();
-    let with = |more: &str| {
-        Config::parse(&format!(
-            "[mail]\nfrom = \"a@news.bücher.example\"\ndkim_key_file = {key:?}\n{more}"
-        ))
-    };
-    let domain = |more: &str| with(more).unwrap().mail.dkim.unwrap().domain;
-    let selector = "dkim_selector = \"k1\"\n";
-
-    assert_eq!(domain(selector), "news.xn--bcher-kva.example");
-    let above = format!("{selector}dkim_domain = \"Bücher.example\"");
-    assert_eq!(domain(&above), "xn--bcher-kva.example");
-    let config = with(selector).unwrap();
-    let signing = config.mail.dkim.as_ref().unwrap();
-    assert_eq!(signing.selector, "k1");
-    assert!(signing.key.expose() == "the key" && !format!("{config:?}").contains("the key"));
-    assert_eq!(config.secret_files, std::slice::from_ref(&key));
-    assert!(Config::standard().mail.dkim.is_none());
-
-    for (more, expected) in [
-        ("", "mail.dkim_selector: is needed with mail.dkim_key_file"),
-        (
-            "dkim_selector = \"k1\"\ndkim_domain = \"art.example\"",
-            "mail.dkim_domain: must be the domain of mail.from, or one above it",
-        ),
-        (
-            "dkim_selector = \"k1\"\ndkim_domain = \"art example\"",
-            "mail.dkim_domain",
-        ),
-        (
-            "dkim_selector = \"k1\"\ndkim_domain = \"example\"",
-            "mail.dkim_domain: must be the domain of mail.from, or one above it",
-        ),
-    ] {
-        let refused = with(more).unwrap_err().to_string();
-        assert!(refused.contains(expected), "{expected} in {refused}");
-    }
-    let alone = problems("mail.from = \"a@art.example\"\nmail.dkim_domain = \"art.example\"");
-    assert!(alone.contains("signs nothing without"), "{alone}");
-    let missing = problems("mail.dkim_key_file = \"/nowhere/at/all\"");
-    assert!(missing.contains("cannot be read"), "{missing}");
-}
-
-#[test]
 fn list_ids_end_in_a_domain() {
     let of = |more: &str| {
         let config = Config::parse(&format!("mail.from = \"a@Bücher.example\"\n{more}"));
@@ -157,15 +110,12 @@ fn options_that_the_provider_does_not_support_are_errors() {
         from = "a@b.org"
         region = "eu"
         stream = "a b"
-        tags = ["fine", "not fine"]
         calls_per_second = 5000
     "#;
     let problems = problems(text);
     for expected in [
         "mail.region: Postmark has one API for all regions",
         "mail.stream: \"a b\" is not letters, digits, - and _",
-        "mail.tags: \"not fine\" is not 1 to 64 letters, digits, - and _",
-        "mail.tags: are 2; Postmark takes at most 1",
         "mail.calls_per_second: 5000 is not a whole number from 0 to 1000",
     ] {
         assert!(problems.contains(expected), "{expected} in {problems}");
@@ -192,14 +142,16 @@ fn keys_passwords_and_user_names_are_not_printed() {
 }
 
 #[test]
-fn environment_variables_set_tags() {
-    let environment = vec![("TIDINGS_MAIL_TAGS".to_owned(), "digest, art".to_owned())];
+fn environment_variables_set_lists() {
+    let origins = "https://a.example, https://b.example".to_owned();
+    let environment = vec![("TIDINGS_SERVER_CORS_ORIGINS".to_owned(), origins)];
     let config = Config::load(&super::super::Sources {
         environment,
         ..Default::default()
     })
     .unwrap();
-    assert_eq!(config.mail.tags, ["digest", "art"]);
+    let expected = ["https://a.example", "https://b.example"];
+    assert_eq!(config.server.cors_origins, expected);
 }
 
 #[test]

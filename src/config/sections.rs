@@ -112,12 +112,10 @@ pub(super) fn delivery(r: &mut Reader<'_>) -> Sending {
         ask_after: r.duration("delivery.ask_after", SECOND..=HOUR),
         ask_until: r.duration("delivery.ask_until", SECOND..=DAY),
         resolve_within: r.duration("delivery.resolve_within", SECOND..=DAY * 7),
-        guarantee: r.parse("delivery.guarantee", "at-most-once or at-least-once"),
         stop_after: r.number("delivery.stop_after", 1..=1_000_000),
         stop_share: share(r, "delivery.stop_share"),
         stop_bounces: share(r, "delivery.stop_bounces"),
         stop_complaints: share(r, "delivery.stop_complaints"),
-        mails_per_hour: r.number("delivery.mails_per_hour", 0..=100_000_000),
         patience: r.duration("delivery.patience", SECOND..=DAY),
         keep: r.duration("delivery.keep", DAY * 14..=DAY * 3_650),
     };

@@ -70,16 +70,6 @@ pub enum Occasion {
     },
 }
 
-named_enum! {
-    /// How a delivery reaches its user.
-    #[derive(Default)]
-    Channel("channel") {
-        /// An email.
-        #[default]
-        Email = "email",
-    }
-}
-
 /// A delivery row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
@@ -87,8 +77,6 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// The recipient.
     pub user: UserId,
-    /// The channel, which never changes.
-    pub channel: Channel,
     /// The source of the events, read each time the email is built.
     pub occasion: Occasion,
     /// When the row was inserted, or reopened after a failure.
@@ -155,7 +143,6 @@ impl Delivery {
         Self {
             id,
             user,
-            channel: Channel::default(),
             occasion,
             created,
             watermarks: Watermarks::new(),
@@ -197,18 +184,6 @@ impl Delivery {
 /// Returns the slot of a user's digests.
 pub fn digest_slot(user: &UserId) -> String {
     format!("digest:{user}")
-}
-
-named_enum! {
-    /// The policy for emails whose outcome cannot be determined.
-    #[derive(Default)]
-    Guarantee("guarantee") {
-        /// Do not send them again.
-        #[default]
-        AtMostOnce = "at-most-once",
-        /// Send them again.
-        AtLeastOnce = "at-least-once",
-    }
 }
 
 /// A change of an open delivery by the worker that leases it.
@@ -270,9 +245,8 @@ pub struct Deferral {
     pub reason: Option<String>,
     /// Whether the last attempt counts toward `delivery.attempts`.
     ///
-    /// It counts if the provider rejected the email without naming a time to wait. It also counts
-    /// if the outcome is unknown and the email is sent again (`delivery.guarantee`). An attempt
-    /// that did not reach the provider does not count.
+    /// It counts if the provider rejected the email without naming a time to wait. An attempt that
+    /// did not reach the provider does not count.
     pub has_failed: bool,
 }
 

@@ -8,7 +8,6 @@ use std::str::FromStr;
 use chrono::TimeDelta;
 
 use super::coordination::fnv1a;
-use super::delivery::Guarantee;
 use super::name::{Invalid, UserId};
 
 /// The valid settings of the section `[delivery]`, except `soft_bounces`.
@@ -34,8 +33,6 @@ pub struct Sending {
     pub ask_until: TimeDelta,
     /// How long an unknown outcome is investigated.
     pub resolve_within: TimeDelta,
-    /// What to do with emails whose outcome cannot be determined.
-    pub guarantee: Guarantee,
     /// The fewest outcomes for which `stop_share` applies.
     pub stop_after: u32,
     /// The share of failures above which sending is paused.
@@ -44,8 +41,6 @@ pub struct Sending {
     pub stop_bounces: Share,
     /// The share of the last day's emails that may be reported as spam before sending is paused.
     pub stop_complaints: Share,
-    /// The most emails per hour in all processes together; 0 for no limit.
-    pub mails_per_hour: u32,
     /// How long a digest run waits for deferred emails without any progress.
     pub patience: TimeDelta,
     /// How long settled deliveries and batches are kept.

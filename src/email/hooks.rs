@@ -1,51 +1,48 @@
 //! Webhooks: verifies and reads the reports that providers post about sent emails.
 //!
 //! No report is trusted before its sender is verified (P8), over the original bytes and in constant
-//! time. These are pure functions: the key and the time are arguments, and nothing is stored.
-//! [`crate::engine::feedback`] acts on the reports. Each provider's scheme is in its file of
-//! [`super::providers`].
+//! time. The key and the time are arguments, and nothing is stored. `engine::feedback` acts on the
+//! reports. Each provider's scheme is in its file of [`super::providers`]. Only Amazon's needs a
+//! certificate, which [`Pinned`] fetches.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
+use moka::sync::Cache;
+use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
 
+use super::http::{build, chain, read};
 use crate::domain::{Address, EnhancedStatus, FailureKind, ReportKind, Tag};
 
-/// The verification keys of each provider that has a hook. `Debug` shows none of them.
+/// The verification key of each provider that has a hook. `Debug` shows none of them.
 #[derive(Clone, Default)]
-pub struct Keys(BTreeMap<&'static str, Vec<Vec<u8>>>);
+pub struct Keys(BTreeMap<&'static str, Vec<u8>>);
 
 impl Keys {
-    /// Returns the keys of the provider with this name, one for each account that has a key.
-    pub fn of(&self, provider: &str) -> &[Vec<u8>] {
-        self.0.get(provider).map_or(&[], Vec::as_slice)
+    /// Returns the key of the provider with this name.
+    pub fn of(&self, provider: &str) -> Option<&[u8]> {
+        self.0.get(provider).map(Vec::as_slice)
     }
 
-    /// Adds the keys of other accounts and skips duplicates.
+    /// Adds the keys of a brand. They replace the default's of the same providers.
     pub fn add(&mut self, others: &Self) {
-        for (provider, keys) in &others.0 {
-            let known = self.0.entry(provider).or_default();
-            for key in keys {
-                if !known.contains(key) {
-                    known.push(key.clone());
-                }
-            }
-        }
+        self.0.extend(others.0.clone());
     }
 }
 
 impl FromIterator<(&'static str, Vec<u8>)> for Keys {
     fn from_iter<T: IntoIterator<Item = (&'static str, Vec<u8>)>>(keys: T) -> Self {
-        let keys = keys.into_iter();
-        Self(keys.map(|(provider, key)| (provider, vec![key])).collect())
+        Self(keys.into_iter().collect())
     }
 }
 
@@ -99,6 +96,103 @@ pub struct PinnedUrl {
     pub host: String,
     /// Path and query, starting with the first slash.
     pub path: String,
+}
+
+/// The time limit of a request. The caller of the hook waits for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The size limit of an answer in bytes. A certificate has about 2,000.
+const MOST_BYTES: usize = 64 << 10;
+/// The maximum number of concurrent requests.
+const AT_ONCE: usize = 4;
+/// The maximum number of cached certificates. A provider has about one a year.
+const MOST_KEPT: u64 = 16;
+
+/// Fetches what webhooks need: a signing certificate, or the page that confirms a subscription.
+///
+/// Anyone can post to a hook, so requests go only to hosts that follow from our configuration
+/// ([`PinnedUrl`]). They use HTTPS, follow no redirects, and have limits on time, size and number.
+/// A certificate is cached only after it has verified a request, so a bad answer is never cached.
+pub struct Pinned {
+    client: OnceLock<Result<Client, String>>,
+    /// The base URL that replaces `https://HOST`.
+    stand_in: Option<String>,
+    kept: Cache<PinnedUrl, Arc<[u8]>>,
+    turns: Semaphore,
+}
+
+impl Default for Pinned {
+    fn default() -> Self {
+        Self {
+            client: OnceLock::new(),
+            stand_in: None,
+            kept: Cache::new(MOST_KEPT),
+            turns: Semaphore::new(AT_ONCE),
+        }
+    }
+}
+
+impl Pinned {
+    /// Creates a client for tests, in which a server on this machine, such as
+    /// `http://127.0.0.1:4010`, replaces all hosts. Returns `None` for any other address.
+    pub fn on_this_machine(base: &str) -> Option<Self> {
+        let url = Url::parse(base).ok()?;
+        let here = url.host_str()?.parse::<std::net::Ipv4Addr>().ok()?;
+        here.is_loopback().then(|| Self {
+            stand_in: Some(base.to_owned()),
+            ..Self::default()
+        })
+    }
+
+    /// Returns the certificate at this URL, from the cache or from the host.
+    pub async fn certificate(&self, place: &PinnedUrl) -> Result<Arc<[u8]>, Refused> {
+        match self.kept.get(place) {
+            Some(kept) => Ok(kept),
+            None => self.get(place).await.map(Arc::from),
+        }
+    }
+
+    /// Caches a certificate. Call this only after it has verified a request.
+    pub fn keep(&self, place: PinnedUrl, certificate: Arc<[u8]>) {
+        self.kept.insert(place, certificate);
+    }
+
+    /// Requests the URL for its effect. Every failure is [`Refused::Unreached`], because a later
+    /// attempt may succeed.
+    pub async fn visit(&self, place: &PinnedUrl) -> Result<(), Refused> {
+        match self.get(place).await {
+            Err(Refused::Unverified(_)) => {
+                let why = format!("{}: the page does not exist", place.host);
+                Err(Refused::Unreached(why))
+            }
+            answer => answer.map(|_| ()),
+        }
+    }
+
+    async fn get(&self, place: &PinnedUrl) -> Result<Vec<u8>, Refused> {
+        let unreached = |why: String| Refused::Unreached(format!("{}: {why}", place.host));
+        let Ok(_turn) = self.turns.try_acquire() else {
+            return Err(unreached(format!("{AT_ONCE} requests are under way")));
+        };
+        let client = self.client.get_or_init(|| self.client());
+        let client = client.as_ref().map_err(|why| unreached(why.clone()))?;
+        let host = match &self.stand_in {
+            Some(base) => base.clone(),
+            None => format!("https://{}", place.host),
+        };
+        let response = client.get(format!("{host}{}", place.path)).send().await;
+        let response = response.map_err(|error| unreached(chain(&error.without_url())))?;
+        match response.status().as_u16() {
+            200 => read(response, MOST_BYTES).await.map_err(unreached),
+            // The host of certificates answers 403 for one that does not exist.
+            403 | 404 | 410 => Err(Refused::unverified("the provider knows nothing of it")),
+            status => Err(unreached(format!("answered {status}"))),
+        }
+    }
+
+    fn client(&self) -> Result<Client, String> {
+        let is_https = self.stand_in.is_none();
+        build(Client::builder().https_only(is_https).timeout(PATIENCE))
+    }
 }
 
 /// The content of a verified body.
@@ -180,12 +274,18 @@ impl Report {
 }
 
 /// The reason why a request is rejected. It does not quote the body.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The request is not from the provider, or it is too old.
+    /// The request is not from the provider, it is too old, or its token was used for another one.
+    #[error("{0}")]
     Unverified(String),
     /// The provider sent the request, but not in the documented form.
+    #[error("{0}")]
     Unreadable(String),
+    /// The provider's certificate or confirmation page cannot be fetched now. The provider can post
+    /// the request again.
+    #[error("the provider cannot be reached, by whose certificate this is verified ({0})")]
+    Unreached(String),
 }
 
 impl Refused {
@@ -353,3 +453,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "pinned_tests.rs"]
+mod pinned_tests;

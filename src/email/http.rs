@@ -38,8 +38,6 @@ pub struct Account {
     pub timeout: Duration,
     /// The maximum number of messages in a call, if it is lower than the provider's own limit.
     pub per_call: Option<usize>,
-    /// The tags of all emails at the provider.
-    pub tags: Vec<String>,
     /// The sender of all emails.
     pub sender: Sender,
 }

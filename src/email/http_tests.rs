@@ -39,7 +39,6 @@ pub(crate) fn account() -> Account {
         now: || DateTime::UNIX_EPOCH,
         timeout: Duration::from_secs(5),
         per_call: None,
-        tags: vec!["digest".into()],
         sender: Sender {
             from: Address::new("digest@art.example").unwrap(),
             from_name: "Art & Co.".into(),

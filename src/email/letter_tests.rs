@@ -58,7 +58,7 @@ fn messages_with_different_headers_do_not_share_a_call() {
 #[test]
 fn an_invalid_message_is_rejected_alone() {
     let mut mails = mails(&[("a", "x"), ("b", "x"), ("c", "x")]);
-    mails[1].further.push(("Subject".into(), "another".into()));
+    mails[1].further.push(("X-A".into(), "a\nb".into()));
     mails[2].content = Arc::new(Content {
         subject: "x".into(),
         html: Text::default(),

@@ -177,20 +177,14 @@ fn extra_headers_are_written_unchanged() {
 }
 
 #[test]
-fn reserved_and_malformed_headers_are_rejected() {
-    let long = "x".repeat(1_000);
+fn malformed_headers_are_rejected() {
     for (name, value) in [
-        ("From", "eve@example.org"),
-        ("bCC", "eve@example.org"),
-        ("Content-Type", "text/plain"),
         ("X-A\r\nBcc", "eve@example.org"),
         ("X A", "b"),
         ("X:A", "b"),
-        ("", "b"),
         ("Ünicode", "b"),
         ("X-A", "b\r\nBcc: eve@example.org"),
         ("X-A", "b\nc"),
-        ("X-A", &long),
     ] {
         let mut message = message();
         message.further = vec![(name.into(), value.into())];

@@ -5,14 +5,12 @@
 //! limits are in `engine::delivery`. Start with [`Mailer`] and [`Outcome`].
 
 mod content;
-pub mod dkim;
 pub mod hooks;
 mod http;
 mod letter;
 mod mime;
 pub mod outbox;
 mod permit;
-mod pinned;
 pub mod providers;
 mod sign;
 pub mod smtp;
@@ -27,12 +25,11 @@ use chrono::{DateTime, Utc};
 use crate::domain::{Address, DeliveryId};
 
 pub use content::{Content, Filled, Personal, Place, Placeholders, Text};
-pub use dkim::Dkim;
+pub use hooks::Pinned;
 pub use http::Account;
 pub use mime::tag;
 pub use outbox::Outbox;
 pub use permit::{Permit, PermitState};
-pub use pinned::{Pinned, Unfetched};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
 
@@ -52,8 +49,8 @@ pub struct Message {
     /// The links that fill the content's placeholders. Without them the placeholders stay empty.
     pub personal: Option<Personal>,
     /// Additional headers that are the same for all recipients, such as `List-Id`. Do not add
-    /// `Auto-Submitted` or `List-Unsubscribe`: [`Message::headers`] adds them. A header that every
-    /// email already has, or an invalid one, makes the message [`Outcome::Unsendable`].
+    /// `Auto-Submitted` or `List-Unsubscribe`: [`Message::headers`] adds them. An invalid header
+    /// makes the message [`Outcome::Unsendable`].
     pub further: Vec<(String, String)>,
     /// The time in `Date`. It is the same for each attempt.
     pub at: DateTime<Utc>,
@@ -259,9 +256,6 @@ pub enum Checked {
     Ready {
         /// The finding, as text for the operator.
         found: String,
-        /// The DNS names of the DKIM keys that the provider signs with; empty if it does not list
-        /// them.
-        dkim: Vec<String>,
     },
     /// The mailer was reached and would not accept an email.
     Wrong {
@@ -278,11 +272,10 @@ pub enum Checked {
 }
 
 impl Checked {
-    /// Returns [`Self::Ready`] without DKIM names.
+    /// Returns [`Self::Ready`].
     pub fn ready(found: impl Into<String>) -> Self {
         Self::Ready {
             found: found.into(),
-            dkim: Vec::new(),
         }
     }
 

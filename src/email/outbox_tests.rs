@@ -96,14 +96,14 @@ async fn outcomes_have_the_order_of_the_messages() {
     let mut messages: Vec<Message> = (0..50).map(|n| message(&n.to_string())).collect();
     messages[20]
         .further
-        .push(("From".into(), "eve@example.org".into()));
+        .push(("X-A".into(), "b\nFrom: eve@example.org".into()));
 
     let outcomes = outbox.send("call", &messages, &Permit::always()).await;
 
     for (n, (message, outcome)) in messages.iter().zip(&outcomes).enumerate() {
         match outcome {
             Outcome::Unsendable { reason } if n == 20 => {
-                assert!(reason.contains("From"), "{reason}")
+                assert!(reason.contains("X-A"), "{reason}")
             }
             Outcome::Accepted { provider_id } => {
                 assert_eq!(*provider_id, file_name(&message.delivery));

@@ -7,7 +7,7 @@
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,8 +23,9 @@ use tokio::time::{Instant, timeout};
 use self::reply::Reply;
 use super::http::{is_of, is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
-use super::{Checked, Dkim, Mailer, Message, Outcome, Permit, Sender};
+use super::{Checked, Mailer, Message, Outcome, Permit, Sender};
 use crate::domain::Secret;
+use crate::domain::name::named_enum;
 
 mod reply;
 
@@ -37,7 +38,7 @@ pub struct Relay {
     pub port: u16,
     /// The encryption of the connection.
     pub security: Security,
-    /// User and password.
+    /// User and password. Users are often email addresses, so they are secret too.
     pub login: Option<(Secret, Secret)>,
     /// The time limit for opening a connection (up to the login), for each command, and for writing
     /// the content and reading its reply.
@@ -46,21 +47,21 @@ pub struct Relay {
     pub sender: Sender,
 }
 
-/// The encryption of an SMTP connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Security {
-    /// No encryption, for a server on the same machine.
-    Plain,
-    /// STARTTLS before login and emails. A server that does not support it is not used.
-    StartTls,
-    /// TLS from the first byte.
-    Tls,
+named_enum! {
+    /// The encryption of an SMTP connection.
+    Security("encryption") {
+        /// None. Allowed only for a server on the same machine.
+        Plain = "none",
+        /// STARTTLS before login and emails. A server that does not support it is not used.
+        StartTls = "starttls",
+        /// TLS from the first byte.
+        Tls = "tls",
+    }
 }
 
 /// A mailer for an SMTP server.
 pub struct Smtp {
     relay: Relay,
-    dkim: Option<Arc<Dkim>>,
     tls: Option<TlsParameters>,
     hello: ClientId,
     idle: Mutex<Vec<Connection>>,
@@ -69,7 +70,8 @@ pub struct Smtp {
 /// An open connection, after the login.
 struct Connection {
     connection: AsyncSmtpConnection,
-    mails: u32,
+    /// Whether it has sent an email.
+    is_used: bool,
     since: Instant,
 }
 
@@ -138,8 +140,6 @@ impl Failure {
 /// An unused connection is kept for this long. RFC 5321, section 4.5.3.2.7, asks servers to wait
 /// for at least five minutes, but many do not.
 const IDLE: Duration = Duration::from_secs(20);
-/// The maximum number of emails over a connection. Many servers have this limit.
-const MAILS: u32 = 100;
 
 impl Smtp {
     /// Creates a mailer without a connection. Fails if the host name cannot be in a certificate, or
@@ -154,25 +154,10 @@ impl Smtp {
         };
         Ok(Self {
             hello: ClientId::Domain(relay.sender.from.domain_in_ascii().into_owned()),
-            dkim: None,
             idle: Mutex::default(),
             tls,
             relay,
         })
-    }
-
-    /// Signs each email with this key, if there is one.
-    pub fn with_dkim(self, dkim: Option<Arc<Dkim>>) -> Self {
-        Self { dkim, ..self }
-    }
-
-    /// Writes the email and signs it, if there is a DKIM key.
-    fn mail(&self, message: &Message) -> Result<Vec<u8>, String> {
-        let mail = compose(message, &self.relay.sender)?;
-        match &self.dkim {
-            Some(dkim) => dkim.signed(&mail, message.at),
-            None => Ok(mail),
-        }
     }
 
     /// Returns a kept connection, or opens one. [`Failure::is_of_session`] replaces a kept one that
@@ -187,22 +172,17 @@ impl Smtp {
             Some(kept) => Ok(kept),
             None => Ok(Connection {
                 connection: self.within(self.introduce()).await?,
-                mails: 0,
+                is_used: false,
                 since: Instant::now(),
             }),
         }
     }
 
-    /// Keeps the connection for the next email, or closes it after [`MAILS`] emails.
-    async fn keep(&self, mut line: Connection) {
-        line.mails += 1;
-        line.since = Instant::now();
-        if line.mails < MAILS {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.push(line);
-        } else {
-            self.quit(line).await;
-        }
+    /// Keeps the connection for the next email.
+    fn keep(&self, mut line: Connection) {
+        (line.is_used, line.since) = (true, Instant::now());
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(line);
     }
 
     /// Closes a connection and ignores the reply.
@@ -244,7 +224,7 @@ impl Smtp {
     }
 
     async fn one(&self, message: &Message, permit: &Permit) -> Outcome {
-        let prepared = self.mail(message).and_then(|mail| {
+        let prepared = compose(message, &self.relay.sender).and_then(|mail| {
             let from = mailbox(&self.relay.sender.from, None)?.email;
             let to = mailbox(&message.to, None)?.email;
             Ok((from, to, mail))
@@ -261,7 +241,7 @@ impl Smtp {
             let spoken = self.converse(&mut line.connection, &from, &to, &mail, permit);
             let (stage, failure) = match spoken.await {
                 Ok(_) => {
-                    self.keep(line).await;
+                    self.keep(line);
                     let id = message_id(&tag(&message.delivery), &self.relay.sender);
                     return Outcome::Accepted {
                         provider_id: id.trim_matches(['<', '>']).to_owned(),
@@ -270,14 +250,14 @@ impl Smtp {
                 Err(failure) => failure,
             };
             let over = failure.is_over(stage);
-            if line.mails > 0 && failure.is_of_session(stage) {
+            if line.is_used && failure.is_of_session(stage) {
                 if !over {
                     self.quit(line).await;
                 }
                 continue;
             }
             if !over && self.within(line.connection.command(Rset)).await.is_ok() {
-                self.keep(line).await;
+                self.keep(line);
             }
             return self.outcome(stage, failure);
         }

@@ -14,13 +14,11 @@ mod headers;
 mod ledger;
 mod retry;
 mod sender;
-mod tally;
 
 pub use compose::Compose;
 pub(crate) use compose::{Prospect, Selected, SentEmail};
 pub use gate::{Gate, GateState, ProviderAccount, account_prefix};
 pub use headers::Headers;
-pub use ledger::Ledger;
+pub use ledger::{Ledger, RunTally};
 pub use retry::Retry;
 pub use sender::Sender;
-pub use tally::RunTally;

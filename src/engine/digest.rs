@@ -154,7 +154,7 @@ struct Opening {
 /// The chunks that are being sent, each by a task of its own: one is built while another is sent.
 type Sending = FuturesUnordered<JoinHandle<Result<()>>>;
 
-/// The number of chunks at a time, unless the operator limits the emails per hour.
+/// The number of chunks at a time.
 const AT_ONCE: usize = 2;
 
 /// The number of users in one read of the stacks.
@@ -596,15 +596,13 @@ impl<'a> Run<'a> {
     /// Opens these rows and begins to send them, a chunk whenever one fits. Once the run has ended,
     /// only counts them.
     async fn begin(&mut self, rows: &[Opening], sending: &mut Sending) -> Result<()> {
-        let gate = &self.sender.gate;
-        let is_limited = gate.settings.mails_per_hour > 0;
-        let most = if is_limited { 1 } else { AT_ONCE };
+        let chunk = self.digests.context.config.delivery.chunk;
         // After a failure, no further chunk begins.
         while let Some(Some(sent)) = sending.next().now_or_never() {
             came_to(sent)?;
         }
-        for rows in rows.chunks(gate.chunk()) {
-            while sending.len() >= most
+        for rows in rows.chunks(chunk) {
+            while sending.len() >= AT_ONCE
                 && let Some(sent) = sending.next().await
             {
                 came_to(sent)?;

@@ -3,7 +3,7 @@
 //! Each report is verified first ([`crate::email::hooks`]). It only names an email; the ledger
 //! tells the recipient (P7, P8). All steps can be repeated, in any order and by several processes.
 //! A report is marked as seen last, so the provider's next attempt repeats a report that was
-//! applied in part. Start with [`FeedbackService::verify`] and [`FeedbackService::take`].
+//! applied in part. Start with [`FeedbackService::take`].
 
 pub mod suppressions;
 
@@ -19,8 +19,9 @@ use crate::context::Context;
 use crate::domain::{
     Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,
 };
-use crate::email::hooks::{Keys, Once, Posted, Refused, Report, Verified};
-use crate::email::{Pinned, Provider, Unfetched};
+use crate::email::Provider;
+pub use crate::email::hooks::Refused;
+use crate::email::hooks::{Once, Pinned, Posted, Report, Verified};
 use crate::store::DeliveryFilter;
 use crate::wire::delivery::Reported;
 
@@ -36,37 +37,12 @@ pub enum Error {
     /// No key is configured to verify this provider's reports.
     #[error("no key is configured to verify {0}'s reports by; see hooks.* in the configuration")]
     Unconfigured(&'static str),
-    /// The signature is wrong, too old, or was used for another report.
-    #[error("{0}")]
-    Unverified(String),
-    /// The provider's report cannot be parsed.
-    #[error("{0}")]
-    Unreadable(String),
-    /// The provider's certificate or confirmation page cannot be fetched now. The provider can post
-    /// the report again.
-    #[error("the provider cannot be reached, by whose certificate this is verified ({0})")]
-    Unreached(String),
+    /// The report is not verified, not readable, or cannot be verified now.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// A verified report could not be stored completely. The provider can post it again.
     #[error(transparent)]
     Service(#[from] ServiceError),
-}
-
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Unverified(why) => Self::Unverified(why),
-            Refused::Unreadable(why) => Self::Unreadable(why),
-        }
-    }
-}
-
-impl From<Unfetched> for Error {
-    fn from(unfetched: Unfetched) -> Self {
-        match unfetched {
-            Unfetched::Absent => Self::Unverified("the provider knows nothing of it".into()),
-            Unfetched::Unreached(why) => Self::Unreached(why),
-        }
-    }
 }
 
 impl From<crate::store::Error> for Error {
@@ -75,21 +51,11 @@ impl From<crate::store::Error> for Error {
     }
 }
 
-/// The verified reports of one request, and when it arrived.
-#[derive(Debug)]
-pub struct Reports {
-    provider: &'static Provider,
-    at: DateTime<Utc>,
-    verified: Verified,
-}
-
 /// Verifies reports of providers and applies them to the ledger and the suppressions.
 pub struct FeedbackService {
     pub(crate) context: Arc<Context>,
     /// Ends the subscriptions of users who unsubscribed at the provider.
-    pub people: PeopleService,
-    /// The verification keys. Reports of a provider without a key are rejected.
-    pub keys: Keys,
+    pub(crate) people: PeopleService,
     /// Fetches and caches the providers' certificates.
     pub(crate) pinned: Arc<Pinned>,
 }
@@ -104,91 +70,43 @@ const LATEST: usize = 50;
 const SEEN: &str = "seen";
 
 impl FeedbackService {
-    /// Believes reports that a key of the default or of a brand verifies.
-    pub fn new(people: PeopleService, pinned: Arc<Pinned>) -> Self {
-        let context = people.context.clone();
-        let mut keys = context.config.hooks.keys.clone();
-        (context.config.brands.values()).for_each(|brand| keys.add(&brand.hooks));
-        Self {
-            context,
-            people,
-            keys,
-            pinned,
-        }
-    }
-
     /// Returns the provider with this name, or an error if no key could verify its reports.
     pub fn expects(&self, provider: &str) -> Result<&'static Provider, Error> {
         self.hook(provider).map(|(provider, _)| provider)
     }
 
-    fn hook(&self, provider: &str) -> Result<(&'static Provider, &[Vec<u8>]), Error> {
+    /// Returns the provider with this name, and the keys of the default's and the brands' accounts.
+    fn hook(&self, provider: &str) -> Result<(&'static Provider, Vec<&[u8]>), Error> {
         let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
-        match self.keys.of(provider.name) {
-            [] => Err(Error::Unconfigured(provider.name)),
-            keys => Ok((provider, keys)),
+        let config = &self.context.config;
+        let of_brands = config.brands.values().map(|brand| &brand.hooks);
+        let all = std::iter::once(&config.hooks.keys).chain(of_brands);
+        let keys: Vec<&[u8]> = all.filter_map(|keys| keys.of(provider.name)).collect();
+        match keys.is_empty() {
+            true => Err(Error::Unconfigured(provider.name)),
+            false => Ok((provider, keys)),
         }
     }
 
-    /// Verifies and parses a request of this provider. Tries the key of each account, because
-    /// brands may have their own. `header` returns the value of a header by its name in lower case;
-    /// `body` is the original bytes.
-    pub async fn verify<'a>(
+    /// Verifies a request of this provider and applies its reports. Can be repeated. `header`
+    /// returns the value of a header by its name in lower case; `body` is the original bytes.
+    pub async fn take<'a>(
         &self,
         provider: &str,
         header: &'a dyn Fn(&str) -> Option<&'a str>,
         body: &'a [u8],
-    ) -> Result<Reports, Error> {
+    ) -> Result<Reported, Error> {
         let (provider, keys) = self.hook(provider)?;
-        let mut refused = Error::Unconfigured(provider.name);
+        let now = self.context.clock.now();
+        let mut verified = Err(Refused::Unverified(String::new()));
         for key in keys {
-            match self.verify_by(provider, key, header, body).await {
-                // Another key may fit. After any other error, the other keys would not help.
-                Err(Error::Unverified(why)) => refused = Error::Unverified(why),
-                answer => return answer,
+            verified = self.verify(provider, key, header, body, now).await;
+            // Another account's key may fit. After any other error, no key would help.
+            if !matches!(verified, Err(Refused::Unverified(_))) {
+                break;
             }
         }
-        Err(refused)
-    }
-
-    async fn verify_by<'a>(
-        &self,
-        provider: &'static Provider,
-        key: &[u8],
-        header: &'a dyn Fn(&str) -> Option<&'a str>,
-        body: &'a [u8],
-    ) -> Result<Reports, Error> {
-        let at = self.context.clock.now();
-        let mut posted = Posted {
-            header,
-            body,
-            certificate: None,
-        };
-        let verified = match provider.sns {
-            Some(locate) => {
-                let place = locate(key, &posted, at)?;
-                let certificate = self.pinned.certificate(&place).await?;
-                posted.certificate = Some(certificate.clone());
-                let verified = (provider.hook)(key, &posted, at)?;
-                self.pinned.keep(place, certificate);
-                verified
-            }
-            None => (provider.hook)(key, &posted, at)?,
-        };
-        Ok(Reports {
-            provider,
-            at,
-            verified,
-        })
-    }
-
-    /// Applies verified reports. Can be repeated.
-    pub async fn take(&self, reports: Reports) -> Result<Reported, Error> {
-        let Reports {
-            provider,
-            at: now,
-            verified,
-        } = reports;
+        let verified = verified?;
         if let Some(once) = &verified.once {
             self.bind(provider, once, now).await?;
         }
@@ -210,6 +128,31 @@ impl FeedbackService {
         Ok(outcome)
     }
 
+    /// Verifies and parses a request with one of the keys.
+    async fn verify<'a>(
+        &self,
+        provider: &Provider,
+        key: &[u8],
+        header: &'a dyn Fn(&str) -> Option<&'a str>,
+        body: &'a [u8],
+        now: DateTime<Utc>,
+    ) -> Result<Verified, Refused> {
+        let mut posted = Posted {
+            header,
+            body,
+            certificate: None,
+        };
+        let Some(locate) = provider.sns else {
+            return (provider.hook)(key, &posted, now);
+        };
+        let place = locate(key, &posted, now)?;
+        let certificate = self.pinned.certificate(&place).await?;
+        posted.certificate = Some(certificate.clone());
+        let verified = (provider.hook)(key, &posted, now)?;
+        self.pinned.keep(place, certificate);
+        Ok(verified)
+    }
+
     /// Binds a token to the body that it first arrived with. Rejects it with any other body.
     async fn bind(
         &self,
@@ -226,7 +169,7 @@ impl FeedbackService {
             return Ok(());
         }
         let why = "the signature was used before, for another report";
-        Err(Error::Unverified(why.into()))
+        Err(Refused::Unverified(why.into()).into())
     }
 
     async fn apply(

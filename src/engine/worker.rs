@@ -123,7 +123,7 @@ impl Worker {
         progress: &dyn Watcher,
     ) -> Result<Round> {
         // While sending is paused, there is no need to look for due digests.
-        if let GateState::Paused(pause) = self.digests.sender.gate.before_chunk().await? {
+        if let GateState::Paused(pause) = self.digests.sender.gate.before_call().await? {
             return Ok(Round {
                 paused: Some(pause),
                 ..Round::default()

@@ -12,7 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("clock", &["domain"]),
     ("private", &[]),
-    // From `email`, only the table of providers, which declares their options.
+    // From `email`, only the settings of mailers, and the table of providers with their options.
     ("config", &["domain", "email"]),
     ("store", &["domain", "private"]),
     ("metrics", &["store"]),
@@ -88,7 +88,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     (
         "moka",
         &[
-            "email/pinned",
+            "email/hooks",
             "engine/directory/starts",
             "engine/feed/cache",
         ],
@@ -113,7 +113,7 @@ const SERIALIZING: &[&str] = &[
     "src/engine/archive/file.rs",
     // Notes that all processes share.
     "src/engine/worker.rs",
-    "src/engine/delivery/gate/account.rs",
+    "src/engine/delivery/gate.rs",
     "src/engine/delivery/gate/notes.rs",
     // Claims, as an application would sign them.
     "src/engine/access/token",

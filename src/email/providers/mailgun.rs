@@ -24,7 +24,6 @@ use crate::email::http::{
     Account, Answer, Api, Body, MOST_WAIT, accepted, all, invalid, status_and_body, usual, words,
 };
 use crate::email::letter::{Letter, Letters, share};
-use crate::email::mime::tag;
 use crate::email::sign::Proof;
 use crate::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, Personal, Place, QueryAnswer, Silence,
@@ -37,10 +36,6 @@ pub(super) const DOMAIN: &str = "mail.domain";
 const MOST: usize = 1000;
 /// The wait after a 402: the account has unpaid bills.
 const UNPAID: Duration = Duration::from_secs(60 * 60);
-/// The maximum number of events on a page.
-const PAGE: usize = 300;
-/// The maximum number of pages to read for a call, which has one accepted event for each recipient.
-const MOST_PAGES: usize = 2 + MOST / PAGE;
 
 /// A mailer for one Mailgun domain.
 pub(super) struct Mailgun {
@@ -91,9 +86,6 @@ impl Mailgun {
             add(&format!("h:{name}"), value);
         }
         add("v:delivery", "%recipient.delivery%".into());
-        for tag in &self.api.account.tags {
-            add("o:tag", tag.clone());
-        }
         add("o:tracking", "no".into());
         let variables = letters.iter();
         let variables: Value = variables
@@ -103,50 +95,30 @@ impl Mailgun {
         fields
     }
 
-    /// Returns the deliveries' tags in the accepted events of a call.
-    async fn accepted(&self, message_id: &str) -> Result<Vec<String>, Silence> {
-        let events = format!("/v3/{}/events", self.domain);
-        let wanted = message_id.replace('@', "%40");
-        let mut path = format!("{events}?event=accepted&limit={PAGE}&message-id={wanted}");
-        let mut tags = Vec::new();
-        for _ in 0..MOST_PAGES {
-            let answer = self.api.get(&path).await?;
-            if answer.status != 200 {
-                return Err(Silence {
-                    reason: format!("Mailgun: {}", said(&answer)),
-                    after: answer.wait(),
-                });
-            }
-            let unreadable = || "Mailgun's list of events cannot be read".to_owned();
-            let page = answer.value();
-            let (Some(items), Some(paging)) =
-                (page["items"].as_array(), page["paging"].as_object())
-            else {
-                return Err(unreadable().into());
-            };
-            for event in items {
-                tags.push(tag_of(event, message_id)?.to_owned());
-            }
-            if items.len() < PAGE {
-                return Ok(tags);
-            }
-            // Use only path and query of the URL, so that the key is never sent to another host.
-            let next = paging.get("next").and_then(Value::as_str);
-            let next = next.and_then(|next| Some(&next[next.find(&events)?..]));
-            path = next.ok_or_else(unreadable)?.to_owned();
+    /// Returns whether Mailgun accepted the call with this `Message-Id`.
+    async fn accepted(&self, message_id: &str) -> Result<bool, Silence> {
+        let (domain, wanted) = (&self.domain, message_id.replace('@', "%40"));
+        let path = format!("/v3/{domain}/events?event=accepted&limit=1&message-id={wanted}");
+        let answer = self.api.get(&path).await?;
+        if answer.status != 200 {
+            return Err(Silence {
+                reason: format!("Mailgun: {}", said(&answer)),
+                after: answer.wait(),
+            });
         }
-        Err("Mailgun's list of events does not end".into())
+        let page = answer.value();
+        let Some(events) = page["items"].as_array() else {
+            return Err("Mailgun's list of events cannot be read".into());
+        };
+        let is_ours = |event: &Value| {
+            let id = event["message"]["headers"]["message-id"].as_str();
+            id.map(|id| id.trim_matches(['<', '>'])) == Some(message_id)
+        };
+        match events.iter().all(is_ours) {
+            true => Ok(!events.is_empty()),
+            false => Err("Mailgun listed events that were not asked for".into()),
+        }
     }
-}
-
-/// Returns the delivery's tag in an event. Fails if the event belongs to another call.
-fn tag_of<'a>(event: &'a Value, message_id: &str) -> Result<&'a str, String> {
-    let id = event["message"]["headers"]["message-id"].as_str();
-    if id.map(|id| id.trim_matches(['<', '>'])) != Some(message_id) {
-        return Err("Mailgun listed events that were not asked for".into());
-    }
-    let tag = event["user-variables"]["delivery"].as_str();
-    tag.ok_or_else(|| "Mailgun listed an event that names no delivery".into())
 }
 
 const UNSUBSCRIBE: &str = "%recipient.unsubscribe%";
@@ -213,24 +185,15 @@ impl Mailer for Mailgun {
 
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         let message_id = self.message_id(reference);
-        let tags = match self.accepted(&message_id).await {
-            Ok(tags) => tags,
-            Err(silence) => return vec![QueryAnswer::Silent(silence); deliveries.len()],
+        // Mailgun accepts a call as a whole, so one event is enough.
+        let answer = match self.accepted(&message_id).await {
+            Ok(true) => QueryAnswer::Accepted {
+                provider_id: message_id,
+            },
+            Ok(false) => QueryAnswer::NotAccepted,
+            Err(silence) => QueryAnswer::Silent(silence),
         };
-        let found = |delivery: &DeliveryId| {
-            if tags.contains(&tag(delivery)) {
-                return QueryAnswer::Accepted {
-                    provider_id: message_id.clone(),
-                };
-            }
-            if tags.is_empty() {
-                return QueryAnswer::NotAccepted;
-            }
-            // Mailgun accepts a call as a whole, so it accepted this email too. Its event is not
-            // listed yet.
-            QueryAnswer::Silent("Mailgun took the call, and does not list this mail yet".into())
-        };
-        deliveries.iter().map(found).collect()
+        vec![answer; deliveries.len()]
     }
 
     async fn check(&self) -> Checked {
@@ -238,10 +201,9 @@ impl Mailer for Mailgun {
         let answer = self.api.get(&format!("/v4/domains/{domain}")).await;
         let (status, found) = status_and_body(&answer);
         match (status, found["domain"]["state"].as_str()) {
-            (200, Some("active")) => Checked::Ready {
-                found: format!("Mailgun knows the key, and {domain} is active"),
-                dkim: dkim_names(&found),
-            },
+            (200, Some("active")) => {
+                Checked::ready(format!("Mailgun knows the key, and {domain} is active"))
+            }
             (200, Some(state)) => Checked::wrong(
                 format!("Mailgun knows the key, but {domain} is {}", words(state)),
                 "finish its DNS records at Mailgun",
@@ -264,15 +226,6 @@ impl Mailer for Mailgun {
     fn account(&self) -> String {
         format!("{} {}", self.api.account(self.name()), self.domain)
     }
-}
-
-/// Returns the names of the domain's DKIM keys, among the records that its owner adds to the DNS.
-fn dkim_names(domain: &Value) -> Vec<String> {
-    let records = domain["sending_dns_records"].as_array();
-    let names = records.into_iter().flatten();
-    let names = names.filter_map(|record| record["name"].as_str());
-    let names = names.filter(|name| name.contains("._domainkey."));
-    names.map(str::to_owned).collect()
 }
 
 fn said(answer: &Answer) -> String {

@@ -121,18 +121,3 @@ fn an_invalid_key_or_domain_stops_the_sender() {
     assert_eq!(fault(404, "domain not found"), "stop");
     assert_eq!(judged(301, &[], ""), "stop");
 }
-
-#[test]
-fn an_event_of_another_call_is_an_error() {
-    let of = |id: &str, variables: Value| {
-        json!({
-            "event": "accepted",
-            "message": { "headers": { "message-id": id } },
-            "user-variables": variables,
-        })
-    };
-    let ours = json!({ "delivery": "tag-1" });
-    assert_eq!(tag_of(&of("ref-1@d", ours.clone()), "ref-1@d"), Ok("tag-1"));
-    assert!(tag_of(&of("ref-2@d", ours), "ref-1@d").is_err());
-    assert!(tag_of(&of("ref-1@d", json!({})), "ref-1@d").is_err());
-}

@@ -36,7 +36,6 @@ pub static PROVIDERS: &[Provider] = &[
             ("eu", "https://api.eu.mailgun.net"),
         ]),
         calls_per_second: 60,
-        tags: 8,
         mailer: |account| Ok(Arc::new(mailgun::Mailgun::new(account)?)),
         // Mailgun's envelope sender is in this domain.
         bounces: Some(mailgun::DOMAIN),
@@ -53,7 +52,6 @@ pub static PROVIDERS: &[Provider] = &[
             ("eu", "https://api.eu.sendgrid.com"),
         ]),
         calls_per_second: 100,
-        tags: 8,
         mailer: |account| Ok(Arc::new(sendgrid::SendGrid::new(account)?)),
         bounces: None,
         hook_key: HookKey::Public("hooks.sendgrid_public_key", sendgrid::key),
@@ -71,7 +69,6 @@ pub static PROVIDERS: &[Provider] = &[
         }],
         regions: Regions::One("https://api.postmarkapp.com"),
         calls_per_second: 10,
-        tags: 1,
         mailer: |account| Ok(Arc::new(postmark::Postmark::new(account)?)),
         bounces: None,
         hook_key: HookKey::Login("hooks.postmark_user", "hooks.postmark_password"),
@@ -84,7 +81,6 @@ pub static PROVIDERS: &[Provider] = &[
         options: &[],
         regions: Regions::One("https://api.resend.com"),
         calls_per_second: 2,
-        tags: 8,
         mailer: |account| Ok(Arc::new(resend::Resend::new(account)?)),
         bounces: None,
         hook_key: HookKey::Secret("hooks.resend_secret", resend::key),
@@ -112,7 +108,6 @@ pub static PROVIDERS: &[Provider] = &[
         ],
         regions: Regions::Named("a region of AWS such as eu-west-1", ses::url),
         calls_per_second: 14,
-        tags: 8,
         mailer: |account| Ok(Arc::new(ses::Ses::new(account)?)),
         bounces: None,
         hook_key: HookKey::Public("hooks.ses_topic", ses_hook::topic),
@@ -134,8 +129,6 @@ pub struct Provider {
     pub regions: Regions,
     /// The calls per second that it accepts from every account, at least 1. See docs/operations.md.
     pub calls_per_second: u32,
-    /// The maximum number of tags on an email.
-    pub tags: usize,
     /// Creates the mailer of an account. Fails if the key cannot be a header value, the sender's
     /// address is invalid, or this machine has no root certificates.
     pub mailer: fn(Account) -> Result<Arc<dyn Mailer>, String>,

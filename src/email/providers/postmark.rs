@@ -75,9 +75,6 @@ impl Postmark {
         if let Some(reply_to) = &sender.reply_to {
             set_text(&mut mail, "ReplyTo", reply_to.reveal());
         }
-        if let Some(tag) = self.api.account.tags.first() {
-            set_text(&mut mail, "Tag", tag);
-        }
         mail
     }
 }

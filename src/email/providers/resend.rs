@@ -47,7 +47,7 @@ impl Resend {
     }
 
     /// Checks the sender's domain, after the key was verified.
-    async fn check_domain(&self, domains: &Value) -> Checked {
+    fn check_domain(&self, domains: &Value) -> Checked {
         let from = self.0.account.sender.from.domain();
         let mut all = domains["data"].as_array().into_iter().flatten();
         let Some(domain) = all.find(|domain| domain["name"] == from) else {
@@ -66,13 +66,7 @@ impl Resend {
                 "finish its DNS records at Resend",
             );
         }
-        // The list does not include the records.
-        let path = format!("/domains/{}", domain["id"].as_str().unwrap_or_default());
-        let whole = self.0.get(&path).await.ok();
-        Checked::Ready {
-            found: format!("Resend knows the key, and {from} is verified"),
-            dkim: whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
-        }
+        Checked::ready(format!("Resend knows the key, and {from} is verified"))
     }
 
     fn body(&self, letters: &[Letter<'_>]) -> Value {
@@ -82,14 +76,12 @@ impl Resend {
     fn mail(&self, letter: &Letter<'_>) -> Value {
         let sender = &self.0.account.sender;
         let content = letter.message.filled();
-        let mut tags = vec![json!({ "name": "delivery", "value": letter.tag })];
-        tags.extend((self.0.account.tags.iter()).map(|tag| json!({ "name": tag, "value": "yes" })));
         let mut mail = json!({
             "from": self.0.from,
             "to": [letter.to],
             "subject": letter.subject,
             "headers": letter.all_headers(sender).into_iter().collect::<Value>(),
-            "tags": tags,
+            "tags": [{ "name": "delivery", "value": letter.tag }],
         });
         set_text(&mut mail, "html", content.html);
         set_text(&mut mail, "text", content.text);
@@ -125,7 +117,7 @@ impl Mailer for Resend {
         let answer = self.0.get("/domains").await;
         let (_, found) = status_and_body(&answer);
         if found["data"].is_array() {
-            return self.check_domain(&found).await;
+            return self.check_domain(&found);
         }
         // A key that may only send gets this error for every other request.
         if found["name"] == "restricted_api_key" {
@@ -141,18 +133,6 @@ impl Mailer for Resend {
     fn account(&self) -> String {
         self.0.account(self.name())
     }
-}
-
-/// Returns the DNS names of a domain's DKIM keys. Resend's record names are relative to the
-/// registered domain or to one below it, but all of them start with the selector.
-fn dkim_names(domain: &Value) -> Vec<String> {
-    let name = domain["name"].as_str().unwrap_or_default();
-    let records = domain["records"].as_array().into_iter().flatten();
-    let keys = records.filter(|record| record["record"] == "DKIM");
-    let selectors = keys.filter_map(|record| record["name"].as_str()?.split_once("._domainkey"));
-    selectors
-        .map(|(selector, _)| format!("{selector}._domainkey.{name}"))
-        .collect()
 }
 
 fn said(answer: &Answer) -> String {

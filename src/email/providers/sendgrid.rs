@@ -26,7 +26,7 @@ use crate::email::http::{
 use crate::email::letter::{Letter, Letters, set_text, share};
 use crate::email::mime::one_line;
 use crate::email::sign::Proof;
-use crate::email::{Checked, Content, Mailer, Message, Outcome, Permit, Place};
+use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place};
 
 /// The maximum number of recipients in a call.
 const MOST: usize = 1000;
@@ -47,7 +47,10 @@ impl SendGrid {
         let sender = &self.0.account.sender;
         let first = &letters[0];
         let content = &first.message.content;
-        let keys = placeholders(content);
+        // SendGrid replaces these words with each recipient's links. They look like links, because
+        // they are where a link is expected, and lead nowhere (RFC 2606). No text contains them,
+        // because the reference is computed only now. No two can overlap.
+        let keys = Place::ALL.map(|place| format!("https://{reference}.invalid/{}/", place.name()));
         let key = |place: Place| keys[place as usize].as_str();
         let parts: Value = [
             ("text/plain", content.text.write(in_text, key)),
@@ -74,9 +77,6 @@ impl SendGrid {
         });
         if let Some(reply_to) = &sender.reply_to {
             body["reply_to"] = json!({ "email": reply_to.reveal() });
-        }
-        if !self.0.account.tags.is_empty() {
-            body["categories"] = self.0.account.tags.clone().into();
         }
         body
     }
@@ -106,24 +106,6 @@ impl SendGrid {
 /// Returns a name without the characters that separate addresses.
 fn plain(name: &str) -> String {
     one_line(&name.replace([',', ';'], " "))
-}
-
-/// Returns the words that SendGrid replaces with each recipient's links, in the order of
-/// [`Place::ALL`]. They look like links, because they are where a link is expected, and lead
-/// nowhere (RFC 2606). The email's text does not contain them. No two can overlap, as `h` occurs
-/// only at the start of each.
-fn placeholders(content: &Content) -> [String; Place::ALL.len()] {
-    let bodies = content.text.said().chain(content.html.said());
-    let said: Vec<&str> = bodies.chain([content.subject.as_str()]).collect();
-    let mut n = 0;
-    loop {
-        let keys = Place::ALL.map(|place| format!("https://tidings.invalid/{}-{n}/", place.name()));
-        let is_used = |words: &&str| keys.iter().any(|key| words.contains(key));
-        if !said.iter().any(is_used) {
-            return keys;
-        }
-        n += 1;
-    }
 }
 
 #[async_trait]

@@ -80,23 +80,6 @@ fn names_and_domains_are_written_in_ascii() {
 }
 
 #[test]
-fn headers_that_ses_rejects_are_not_sent() {
-    let with = |further: Vec<(String, String)>| {
-        Ses::to(&Message {
-            further,
-            ..mail("ada", "Fourteen works")
-        })
-    };
-    let many = |n: usize| (0..n).map(|n| (format!("X-{n}"), "1".to_owned())).collect();
-
-    // `Auto-Submitted` is one more header, and unsubscribing two.
-    assert!(with(many(12)).is_ok());
-    assert!(with(many(13)).is_err());
-    assert!(with(vec![("X-Long".into(), "x ".repeat(500))]).is_err());
-    assert!(with(vec![("X-Odd".into(), "für".into())]).is_err());
-}
-
-#[test]
 fn each_email_is_a_separate_call() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
     assert_eq!(ses().calls(&mails), [vec![0], vec![1]]);

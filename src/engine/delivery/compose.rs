@@ -8,15 +8,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
-use self::contents::Contents;
-use self::reasons::Reasons;
+use self::contents::{Contents, Reasons};
 use super::identity::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::Item;
 use crate::domain::content::{Caps, gather};
-use crate::domain::delivery::{Cause, Settlement};
+use crate::domain::delivery::{Cause, Deferral, Settlement};
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
 use crate::domain::{
@@ -33,11 +32,13 @@ mod batch_events;
 mod contents;
 mod message;
 mod preview;
-mod reasons;
 
 pub(crate) use batch_events::Prospect;
 pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
+
+/// How soon rows of an unconfigured brand are tried again.
+const CHECK_BRAND: TimeDelta = TimeDelta::minutes(10);
 
 /// Builds emails from delivery rows.
 #[derive(Clone)]
@@ -70,23 +71,14 @@ pub(super) struct Mail {
     pub message: Message,
 }
 
-/// A row whose email belongs to another brand than the one that is being built.
-pub(super) struct Misrouted {
-    pub row: Delivery,
-    /// Its brand; `None` for the default.
-    pub brand: Option<BrandName>,
-    /// Whether its markers are written: the provider once accepted its email.
-    pub has_markers: bool,
-}
-
 /// The result of building some rows.
 #[derive(Default)]
 pub(super) struct Built {
     pub mails: Vec<Mail>,
     /// Rows that ended without an email.
     pub settlements: Vec<Settlement>,
-    /// Rows that are not built, so that no email appears under a wrong name.
-    pub misrouted: Vec<Misrouted>,
+    /// Rows of another brand, which are not built, so that no email appears under a wrong name.
+    pub deferrals: Vec<Deferral>,
     /// The number of processed rows, counted from the first. At least one, if there were any.
     pub rows: usize,
 }
@@ -99,6 +91,9 @@ enum Selection {
     /// All events, regardless of the user's choices.
     All,
 }
+
+const WANTED: Selection = Selection::Wanted(EmailScope::All);
+const MANDATORY: Selection = Selection::Wanted(EmailScope::MandatoryOnly);
 
 /// The events of a batch that its email may include.
 #[derive(Debug)]
@@ -171,11 +166,10 @@ impl Compose {
             .map(|(row, person)| self.allowed(row, person.as_ref(), &suppressed))
             .collect();
         let selection = |allowed: &std::result::Result<Allowed<'_>, String>| match allowed {
-            Ok(allowed) if allowed.barred.is_some() => EmailScope::MandatoryOnly,
-            _ => EmailScope::All,
+            Ok(allowed) if allowed.barred.is_some() => MANDATORY,
+            _ => WANTED,
         };
-        let selections = allowed.iter().map(selection).map(Selection::Wanted);
-        let selections: Vec<Selection> = selections.collect();
+        let selections: Vec<Selection> = allowed.iter().map(selection).collect();
         let chosen = self.choose(rows, &people, &stacks, &selections, &mut catalog);
         let chosen = chosen.await?;
         let maker = self.identity.links.maker().await?;
@@ -216,11 +210,10 @@ impl Compose {
             let brand = Self::brand_of(Some(user), events.map(|of| &of.key));
             let row = row.clone();
             if room == Room::Bounded && brand != self.brand {
-                built.misrouted.push(Misrouted {
-                    row,
-                    brand,
-                    has_markers,
-                });
+                match self.of_another_brand(&row, brand.as_ref(), has_markers) {
+                    Ok(deferral) => built.deferrals.push(deferral),
+                    Err(given_up) => built.settlements.push(given_up),
+                }
                 continue;
             }
             let items = u32::try_from(content.total).unwrap_or(u32::MAX);
@@ -239,6 +232,29 @@ impl Compose {
             }
         }
         Ok(built)
+    }
+
+    /// Defers a row that belongs to another brand than it is built for. If that brand is
+    /// configured, the row can be claimed at once. Otherwise it is retried until it is, or until it
+    /// expires.
+    fn of_another_brand(
+        &self,
+        row: &Delivery,
+        brand: Option<&BrandName>,
+        has_markers: bool,
+    ) -> std::result::Result<Deferral, Settlement> {
+        let now = self.context.clock.now();
+        let is_absent = |brand: &&BrandName| !self.identities.brands.contains_key(*brand);
+        let defer = |at, why: &str| Deferral::of(row, DeliveryState::Pending, at, why);
+        let Some(absent) = brand.filter(is_absent).map(BrandName::absent) else {
+            return Ok(defer(now, "its brand has changed"));
+        };
+        if now - row.created < self.context.config.delivery.give_up_after {
+            return Ok(defer(now + CHECK_BRAND, &absent));
+        }
+        let state = DeliveryState::not_accepted(has_markers);
+        let why = format!("given up: {absent}");
+        Err(Settlement::of(row, state, 0, Some(&why)).given_up())
     }
 
     /// Chooses the events of these rows, which are in the order of `people`, `stacks` and

@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::gate::{ProviderAccount, account_prefix, digest_prefix};
 use super::headers::Headers;
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::{self, Config, Login, SmtpServer, SmtpTls, Transport};
+use crate::config::{Config, Transport};
 use crate::domain::BrandName;
-use crate::email::{Account, Dkim, Mailer, Outbox, Relay, Security, Sender, Smtp};
+use crate::email::{Account, Mailer, Outbox, Smtp};
 use crate::engine::access::links::Links;
 use crate::render::{self, Pages, Renderer, Site};
 use crate::store::Store;
@@ -173,7 +172,8 @@ impl Identities {
                     // Writing files to a folder is not limited.
                     let is_limited = !matches!(config.mail.transport, Transport::Outbox);
                     let rate = is_limited.then_some(config.mail.calls_per_second);
-                    Arc::new(ProviderAccount::new(digest_prefix(key), rate))
+                    let in_flight = config.delivery.in_flight;
+                    Arc::new(ProviderAccount::new(digest_prefix(key), in_flight, rate))
                 });
                 Identity {
                     renderer: theme.renderer,
@@ -228,10 +228,10 @@ impl Identities {
 fn account_key(config: &Config, mailer: &dyn Mailer) -> String {
     let account = mailer.account();
     match &config.mail.transport {
-        Transport::Smtp(server) => {
-            let login = server.login.as_ref();
-            let user = login.map_or("", |login| login.user.expose());
-            format!("{account} {}:{} {user}", server.host, server.port)
+        Transport::Smtp(relay) => {
+            let login = relay.login.as_ref();
+            let user = login.map_or("", |(user, _)| user.expose());
+            format!("{account} {}:{} {user}", relay.host, relay.port)
         }
         Transport::Outbox | Transport::Api(_) => account,
     }
@@ -239,72 +239,33 @@ fn account_key(config: &Config, mailer: &dyn Mailer) -> String {
 
 /// Returns the mailer that writes `.eml` files.
 pub fn outbox(config: &Config) -> Outbox {
-    Outbox::new(&config.mail.outbox, sender(&config.mail)).with_pages(config.mail.outbox_pages)
+    let mail = &config.mail;
+    Outbox::new(&mail.outbox, mail.sender.clone()).with_pages(mail.outbox_pages)
 }
 
 /// Builds the configured mailer.
 ///
 /// # Errors
 ///
-/// Names the option that cannot be used, such as the key that signs emails.
+/// Names the option that cannot be used, such as the key of the account.
 pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
     let mail = &config.mail;
-    let timeout = mail.timeout.to_std()?;
     let made = match &mail.transport {
         Transport::Outbox => return Ok(Arc::new(outbox(config))),
-        Transport::Smtp(server) => smtp(mail, server, timeout),
+        Transport::Smtp(relay) => {
+            Smtp::new(relay.clone()).map(|smtp| Arc::new(smtp) as Arc<dyn Mailer>)
+        }
         Transport::Api(api) => (api.provider.mailer)(Account {
             url: api.url.clone(),
             key: api.key.clone(),
             options: api.options.clone(),
             now: || SystemClock.now(),
-            timeout,
+            timeout: mail.timeout.to_std()?,
             per_call: mail.per_call,
-            tags: mail.tags.clone(),
-            sender: sender(mail),
+            sender: mail.sender.clone(),
         }),
     };
     made.map_err(anyhow::Error::msg)
-}
-
-fn smtp(
-    mail: &config::Mail,
-    server: &SmtpServer,
-    timeout: Duration,
-) -> Result<Arc<dyn Mailer>, String> {
-    let login = |login: &Login| (login.user.clone(), login.password.clone());
-    let smtp = Smtp::new(Relay {
-        host: server.host.clone(),
-        port: server.port,
-        security: match server.tls {
-            SmtpTls::None => Security::Plain,
-            SmtpTls::StartTls => Security::StartTls,
-            SmtpTls::Tls => Security::Tls,
-        },
-        login: server.login.as_ref().map(login),
-        timeout,
-        sender: sender(mail),
-    })?;
-    Ok(Arc::new(smtp.with_dkim(dkim(mail)?)))
-}
-
-/// Returns the key that signs emails sent by SMTP. Providers with an API sign emails themselves.
-pub(crate) fn dkim(mail: &config::Mail) -> Result<Option<Arc<Dkim>>, String> {
-    let signing = match (&mail.transport, &mail.dkim) {
-        (Transport::Smtp(_), Some(signing)) => signing,
-        _ => return Ok(None),
-    };
-    let dkim = Dkim::new(&signing.domain, &signing.selector, &signing.key);
-    let dkim = dkim.map_err(|why| format!("mail.dkim_key_file cannot be used: {why}"))?;
-    Ok(Some(Arc::new(dkim)))
-}
-
-fn sender(mail: &config::Mail) -> Sender {
-    Sender {
-        from: mail.from.clone(),
-        from_name: mail.from_name.clone(),
-        reply_to: mail.reply_to.clone(),
-    }
 }
 
 #[cfg(test)]

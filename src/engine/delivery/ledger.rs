@@ -3,10 +3,10 @@
 //! A row is closed after its markers are written (P2, P4). Accepted digests get their markers
 //! first, so one update settles and closes them. All other rows are settled first, because outcomes
 //! must be recorded soon. Rows without a lease are opened, corrected and released elsewhere. Start
-//! with [`Ledger::conclude`].
+//! with [`Ledger::conclude`]. [`RunTally`] counts the outcomes of a run.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -16,15 +16,15 @@ use tokio::time::timeout;
 
 use super::compose::stacks_of;
 use super::retry::Decisions;
-use super::tally::RunTally;
 use crate::context::Context;
-use crate::domain::delivery::{Settlement, Transition};
+use crate::domain::delivery::{Deferral, DeliveryOutcome, Settlement, Transition};
 use crate::domain::{
     BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
     Occasion, PersonStacks, UserId,
 };
 use crate::engine::{Result, crash};
 use crate::store::{Claim, NewMarker};
+use crate::wire::digest::Tally;
 
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
 /// outcomes are unknown.
@@ -136,14 +136,11 @@ impl Ledger {
         let ends = rows.into_iter().zip(settlements).zip(done);
         let ends = ends.filter_map(|(end, done)| done.then_some(end));
         let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = ends.unzip();
-        let undeliverable = |end: &Settlement| {
-            let mut rejected = decisions.undeliverable.iter();
-            rejected.any(|(delivery, _)| *delivery == end.id)
+        let has_failed_again = |(row, end): &(&&Delivery, &Settlement)| {
+            end.state == DeliveryState::Failed && row.attempts.reopened > 0
         };
-        let excused = |(row, end): &(&&Delivery, &Settlement)| {
-            end.state == DeliveryState::Failed && (row.attempts.reopened > 0 || undeliverable(end))
-        };
-        decisions.excused = rows.iter().zip(&settled).filter(excused).count() as u64;
+        let again = rows.iter().zip(&settled).filter(has_failed_again);
+        decisions.excused += again.count() as u64;
         self.tally.conclude(&settled, &[]);
         if let Some(error) = unmarked {
             return Err(error);
@@ -288,4 +285,153 @@ fn listed(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
     let stored: HashSet<Id> = events.filter_map(|(_, event)| event.i).collect();
     let own = batch.own_fanouts();
     own.filter(|fanout| stored.contains(fanout)).collect()
+}
+
+impl Tally {
+    /// Returns the number of settled deliveries.
+    pub fn settled(&self) -> u64 {
+        self.sent + self.failed + self.canceled + self.unknown
+    }
+
+    /// Returns whether any delivery failed, is unknown or is deferred.
+    pub fn troubled(&self) -> bool {
+        self.failed + self.unknown + self.deferred > 0
+    }
+
+    fn note(&mut self, reason: &str, times: u64) {
+        /// The most reasons that a tally lists.
+        const KINDS: usize = 5;
+        if let Some((_, count)) = self.reasons.iter_mut().find(|(known, _)| known == reason) {
+            *count += times;
+        } else if self.reasons.len() < KINDS {
+            self.reasons.push((reason.to_owned(), times));
+        }
+    }
+
+    fn settle(&mut self, state: DeliveryState, items: u32, reason: Option<&str>) {
+        match state {
+            DeliveryState::Sent => {
+                self.sent += 1;
+                self.events += u64::from(items);
+            }
+            DeliveryState::Failed => self.failed += 1,
+            DeliveryState::Canceled => self.canceled += 1,
+            DeliveryState::Unknown => self.unknown += 1,
+            DeliveryState::Pending | DeliveryState::Sending => {}
+        }
+        if matches!(state, DeliveryState::Failed | DeliveryState::Unknown)
+            && let Some(reason) = reason
+        {
+            self.note(reason, 1);
+        }
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.events += other.events;
+        self.failed += other.failed;
+        self.canceled += other.canceled;
+        self.unknown += other.unknown;
+        self.deferred += other.deferred;
+        for (reason, count) in other.reasons {
+            self.note(&reason, count);
+        }
+        self.bad_stacks += other.bad_stacks;
+    }
+}
+
+/// The deliveries that a run has processed, and their outcomes. Each counts once. Clones share one
+/// tally.
+#[derive(Debug, Clone, Default)]
+pub struct RunTally(Arc<Mutex<Entries>>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    tally: Tally,
+    /// The unsettled deliveries, and why they wait.
+    waiting: HashMap<DeliveryId, Option<String>>,
+    begun: u64,
+}
+
+impl Entries {
+    fn settle(&mut self, id: &DeliveryId, state: DeliveryState, items: u32, reason: Option<&str>) {
+        if self.waiting.remove(id).is_some() {
+            self.tally.settle(state, items, reason);
+        }
+    }
+}
+
+impl RunTally {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the counts so far, with unsettled deliveries as deferred.
+    pub fn so_far(&self) -> Tally {
+        let entries = self.entries();
+        let mut tally = Tally {
+            deferred: entries.waiting.len() as u64,
+            ..entries.tally.clone()
+        };
+        for reason in entries.waiting.values().flatten() {
+            tally.note(reason, 1);
+        }
+        tally
+    }
+
+    /// Returns the number of deliveries that the run has started to process.
+    pub fn begun(&self) -> u64 {
+        self.entries().begun
+    }
+
+    /// Returns the number of settled deliveries.
+    pub fn settled(&self) -> u64 {
+        self.entries().tally.settled()
+    }
+
+    /// Returns the unsettled deliveries.
+    pub(super) fn waiting(&self) -> Vec<DeliveryId> {
+        self.entries().waiting.keys().cloned().collect()
+    }
+
+    /// Records that the run processes these rows, perhaps again.
+    ///
+    /// A row that another process has settled counts only if the run was waiting for it. Returns
+    /// the number of unsettled rows that are new to the run.
+    pub fn take_up(&self, rows: &[Delivery]) -> u64 {
+        let mut entries = self.entries();
+        let before = entries.begun;
+        for row in rows {
+            let DeliveryOutcome { items, reason, .. } = &row.outcome;
+            if row.state.settled() {
+                entries.settle(&row.id, row.state, *items, reason.as_deref());
+                continue;
+            }
+            let waiting = entries.waiting.insert(row.id.clone(), reason.clone());
+            if waiting.is_none() {
+                entries.begun += 1;
+            }
+        }
+        entries.begun - before
+    }
+
+    /// Counts documents that were skipped or could not take a marker.
+    pub fn passed_over(&self, bad: impl IntoIterator<Item = BadStack>) {
+        self.entries().tally.bad_stacks.note(bad);
+    }
+
+    /// Records the outcomes that this run has written.
+    fn conclude(&self, settled: &[Settlement], deferred: &[Deferral]) {
+        let mut entries = self.entries();
+        for end in settled {
+            entries.settle(&end.id, end.state, end.items, end.reason.as_deref());
+        }
+        for deferral in deferred {
+            if let Some(reason) = entries.waiting.get_mut(&deferral.id) {
+                reason.clone_from(&deferral.reason);
+            }
+        }
+    }
 }

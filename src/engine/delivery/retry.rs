@@ -2,8 +2,8 @@
 //!
 //! Nothing is read or written here (P5). An email that was certainly not accepted is retried with
 //! growing delays, up to a number of attempts and an age. One that may have been accepted stays
-//! `sending` while [`Certainty`] allows to resolve it. Then it is `unknown`, or sent again if the
-//! [`Guarantee`] demands that. Start with [`Retry::decide`].
+//! `sending` while [`Certainty`] allows to resolve it. Then it is `unknown`. Start with
+//! [`Retry::decide`].
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::compose::Mail;
 use super::gate::CallSummary;
 use crate::domain::coordination::LONGEST_WAIT;
-use crate::domain::delivery::{Deferral, Guarantee, Settlement};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Reason, Sending, Suppression};
+use crate::domain::delivery::{Deferral, Settlement};
+use crate::domain::{Delivery, DeliveryState, Reason, Sending, Suppression};
 use crate::email::{Certainty, Outcome};
 
 /// Decides what follows from outcomes.
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
-    /// The limits of attempts, the delays and the guarantee.
+    /// The limits of attempts and the delays.
     pub settings: Sending,
     /// How an unknown outcome can be resolved.
     pub certainty: Certainty,
@@ -49,20 +49,14 @@ pub(super) struct Decisions {
     /// Indices of the emails to send alone, because the call was rejected as a whole.
     pub alone: Vec<usize>,
     /// The addresses to suppress, because the provider permanently rejects them.
-    pub undeliverable: Vec<(DeliveryId, Suppression)>,
+    pub undeliverable: Vec<Suppression>,
     /// Why no other email will be accepted until an operator acts.
     pub stop: Option<String>,
-    /// Whether the provider saw the call.
-    pub begun: bool,
-    /// Whether the provider gave a definite answer.
-    pub answered: bool,
-    /// Why the outcome of the call is unknown, if it cannot be resolved.
-    pub lost: Option<String>,
-    /// The number of settled failures that do not count toward `delivery.stop_share`: undeliverable
-    /// addresses, and deliveries that had failed before. Set by the ledger.
+    /// The number of failures that do not count toward `delivery.stop_share`: undeliverable
+    /// addresses, and deliveries that had failed before, which the ledger adds.
     pub excused: u64,
-    /// What the call means for the limits of the account.
-    pub summary: CallSummary,
+    /// What the call means for the limits of the account; `None` if the provider did not see it.
+    pub summary: Option<CallSummary>,
 }
 
 impl RowDecision {
@@ -125,7 +119,10 @@ impl Retry {
         provider: &str,
         now: DateTime<Utc>,
     ) -> Decisions {
-        let mut decisions = self.summarize(mails, &outcomes);
+        let mut decisions = Decisions {
+            summary: self.summarize(&outcomes),
+            ..Decisions::default()
+        };
         // A missing outcome is an unknown one.
         let unanswered = std::iter::repeat_with(|| Outcome::Unknown {
             reason: "the mailer did not answer for it".into(),
@@ -158,7 +155,8 @@ impl Retry {
                     let to = &mail.message.to;
                     let hard = Suppression::new(to, Reason::HardBounce, now, provider);
                     let hard = hard.detailed(Some(&reason));
-                    decisions.undeliverable.push((row.id.clone(), hard));
+                    decisions.undeliverable.push(hard);
+                    decisions.excused += u64::from(row.attempts.reopened == 0);
                     RowDecision::settle(row, not_accepted, items, &reason)
                 }
                 // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
@@ -199,62 +197,32 @@ impl Retry {
         decisions
     }
 
-    /// Returns what the outcomes of a call mean for the calls after it, without any decisions.
-    fn summarize(&self, mails: &[Mail], outcomes: &[Outcome]) -> Decisions {
-        let wait = |outcome: &Outcome| match outcome {
-            Outcome::TryLater { after, .. } => *after,
-            _ => None,
-        };
+    /// Returns what the outcomes of a call mean for the calls after it.
+    fn summarize(&self, outcomes: &[Outcome]) -> Option<CallSummary> {
+        let mut shown = outcomes.iter().filter(|outcome| outcome.is_shown());
+        let first = shown.clone().next()?;
         let is_no_answer = |outcome: &Outcome| {
             matches!(
                 outcome,
                 Outcome::Unknown { .. } | Outcome::TryLater { .. } | Outcome::Unreachable { .. }
             )
         };
-        // An unsendable email was not part of the call.
-        let accepts_none = |outcome: &Outcome| {
-            is_no_answer(outcome) || matches!(outcome, Outcome::Unsendable { .. })
-        };
-        let is_deferred = |outcome: &Outcome| matches!(outcome, Outcome::Deferred { .. });
-        let unknown = |outcome: &Outcome| match outcome {
-            Outcome::Unknown { reason } => Some(reason.clone()),
+        let wait = |outcome: &Outcome| match outcome {
+            Outcome::TryLater { after, .. } => *after,
             _ => None,
         };
-        let shown: Vec<&Outcome> = outcomes.iter().filter(|one| one.is_shown()).collect();
-        let reasons: Option<Vec<String>> = shown.iter().map(|one| unknown(one)).collect();
-        let reason = reasons.and_then(|reasons| reasons.into_iter().next());
-        Decisions {
-            begun: !shown.is_empty(),
-            answered: shown.iter().any(|outcome| !is_no_answer(outcome)),
-            lost: reason.filter(|_| self.certainty == Certainty::Never),
-            summary: CallSummary {
-                after: outcomes.iter().filter_map(wait).max(),
-                none_accepted: !mails.is_empty() && outcomes.iter().all(accepts_none),
-                all_deferred: !outcomes.is_empty() && outcomes.iter().all(is_deferred),
+        let is_lost = self.certainty == Certainty::Never
+            && shown
+                .clone()
+                .all(|outcome| matches!(outcome, Outcome::Unknown { .. }));
+        Some(CallSummary {
+            lost: match first {
+                Outcome::Unknown { reason } if is_lost => Some(reason.clone()),
+                _ => None,
             },
-            ..Decisions::default()
-        }
-    }
-
-    /// Decides the end of a row whose outcome cannot be found out: `unknown`, or another attempt if
-    /// `delivery.guarantee` demands it.
-    pub(super) fn give_up(
-        &self,
-        row: &Delivery,
-        items: u32,
-        reason: &str,
-        now: DateTime<Utc>,
-    ) -> RowDecision {
-        let repeats = self.settings.guarantee == Guarantee::AtLeastOnce;
-        if repeats && !self.is_last(row, true, now) {
-            let at = now + self.back_off(row, None);
-            RowDecision::Defer(Deferral {
-                has_failed: true,
-                ..Deferral::of(row, DeliveryState::Pending, at, reason)
-            })
-        } else {
-            RowDecision::settle(row, DeliveryState::Unknown, items, reason)
-        }
+            after: shown.clone().filter_map(wait).max(),
+            answered: !shown.all(is_no_answer),
+        })
     }
 
     /// Defers an email that was certainly not accepted, or fails it at a limit. `counts` is whether
@@ -292,7 +260,7 @@ impl Retry {
         let row = &mail.row;
         let tried = row.attempts.called_at.unwrap_or(now);
         if now >= self.hope(tried) {
-            return self.give_up(row, mail.items, reason, now);
+            return RowDecision::settle(row, DeliveryState::Unknown, mail.items, reason);
         }
         let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
         let next = self.next_check(tried, now);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::{Address, Cadence, Id, Occasion, Share, UserId};
+use crate::domain::{Address, Cadence, DeliveryId, Id, Occasion, Share, UserId};
 use crate::email::{Content, Message, Text};
 
 fn now() -> DateTime<Utc> {
@@ -21,12 +21,10 @@ fn retry() -> Retry {
         ask_after: TimeDelta::minutes(2),
         ask_until: TimeDelta::minutes(10),
         resolve_within: TimeDelta::days(1),
-        guarantee: Guarantee::AtMostOnce,
         stop_after: 50,
         stop_share: Share::NONE,
         stop_bounces: Share::NONE,
         stop_complaints: Share::NONE,
-        mails_per_hour: 0,
         patience: TimeDelta::minutes(15),
         keep: TimeDelta::days(30),
     };
@@ -87,7 +85,8 @@ fn decide(mails: &[Mail], outcomes: Vec<Outcome>) -> Decisions {
 fn a_rate_limited_email_waits_longer_after_each_attempt() {
     let seconds = |attempts, after| {
         let mut decisions = decide(&[email(attempts)], vec![later(after)]);
-        assert_eq!(decisions.summary.after, after.map(Duration::from_secs));
+        let summary = decisions.summary.take();
+        assert_eq!(summary.unwrap().after, after.map(Duration::from_secs));
         let deferral = decisions.deferrals.remove(0);
         assert_eq!(deferral.has_failed, after.is_none());
         (deferral.not_before - now()).num_seconds()
@@ -111,24 +110,18 @@ fn a_rate_limited_email_waits_longer_after_each_attempt() {
 }
 
 #[test]
-fn a_call_of_deferred_emails_counts_as_neither_accepted_nor_failed() {
+fn a_deferral_is_a_definite_answer_and_a_retry_delay_is_none() {
     let accepted = Outcome::Accepted {
         provider_id: "1".into(),
     };
-    for (outcome, expected) in [
-        (deferred(), (true, false)),
-        (accepted, (false, false)),
-        (later(None), (false, true)),
+    for (outcomes, answered) in [
+        (vec![deferred()], true),
+        (vec![accepted], true),
+        (vec![later(None)], false),
+        (vec![deferred(), later(None)], true),
     ] {
-        let CallSummary {
-            all_deferred,
-            none_accepted,
-            ..
-        } = decide(&[email(1)], vec![outcome]).summary;
-        assert_eq!((all_deferred, none_accepted), expected);
+        let emails: Vec<Mail> = outcomes.iter().map(|_| email(1)).collect();
+        let summary = decide(&emails, outcomes).summary;
+        assert_eq!(summary.unwrap().answered, answered);
     }
-    let emails = [email(1), email(1)];
-    let outcomes = vec![deferred(), later(None)];
-    let mixed = decide(&emails, outcomes);
-    assert!(!mixed.summary.all_deferred);
 }

@@ -12,13 +12,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::future::join_all;
 
-use super::compose::{Compose, Misrouted};
+use super::compose::Compose;
 use super::gate::{Gate, GateState};
-use super::ledger::Ledger;
-use super::retry::{Retry, RowDecision};
-use super::tally::RunTally;
+use super::ledger::{Ledger, RunTally};
+use super::retry::Retry;
 use crate::context::Context;
-use crate::domain::delivery::{Channel, Settlement};
 use crate::domain::{BrandName, Delivery, DeliveryId, DeliveryState};
 use crate::email::Mailer;
 use crate::engine::{Result, Watcher};
@@ -30,8 +28,6 @@ mod resolve;
 
 /// How often to look for deliveries that other workers settled, and for a request to stop.
 const CHECK: TimeDelta = TimeDelta::seconds(1);
-/// How soon rows of an unconfigured brand are tried again.
-const CHECK_BRAND: TimeDelta = TimeDelta::minutes(10);
 /// The most rows that are read at once.
 const AT_ONCE: usize = 1_000;
 
@@ -59,16 +55,14 @@ impl Sender {
 
     fn with_tally(compose: Compose, tally: RunTally) -> Self {
         let (context, identity) = (compose.context.clone(), &compose.identity);
-        let settings = context.config.delivery;
         Self {
             gate: Gate {
                 context: context.clone(),
-                settings,
                 account_prefix: identity.account_prefix.clone(),
                 account: identity.account.clone(),
             },
             retry: Retry {
-                settings,
+                settings: context.config.delivery,
                 certainty: identity.mailer.certainty(),
             },
             mailer: identity.mailer.clone(),
@@ -87,9 +81,8 @@ impl Sender {
         Self::new(self.compose.clone())
     }
 
-    /// Returns the sender for this channel and brand; `None` if the brand is not configured.
-    fn sender_for(&self, channel: Channel, brand: Option<&BrandName>) -> Option<Self> {
-        let Channel::Email = channel;
+    /// Returns the sender for this brand; `None` if the brand is not configured.
+    fn sender_for(&self, brand: Option<&BrandName>) -> Option<Self> {
         if brand == self.compose.brand.as_ref() {
             return Some(self.clone());
         }
@@ -99,14 +92,14 @@ impl Sender {
 
     /// Returns whether work on new rows of any brand may start.
     pub async fn ready(&self) -> Result<GateState> {
-        let mut state = self.gate.before_chunk().await?;
+        let mut state = self.gate.before_call().await?;
         for brand in self.compose.identities.brands.keys() {
             let (GateState::ClosedUntil(until), Some(sender)) =
-                (&state, self.sender_for(Channel::Email, Some(brand)))
+                (&state, self.sender_for(Some(brand)))
             else {
                 break;
             };
-            state = match sender.gate.before_chunk().await? {
+            state = match sender.gate.before_call().await? {
                 GateState::ClosedUntil(theirs) => GateState::ClosedUntil(theirs.min(*until)),
                 state => state,
             };
@@ -122,7 +115,7 @@ impl Sender {
             if state != GateState::Open {
                 return Ok(state);
             }
-            let (now, limit) = (self.context.clock.now(), self.gate.chunk());
+            let (now, limit) = (self.context.clock.now(), self.gate.settings().chunk);
             let rows = self.ledger.claim(&Claim::Free { now, limit }, now).await?;
             if rows.is_empty() {
                 return Ok(state);
@@ -160,16 +153,16 @@ impl Sender {
             true => vec![None; rows.len()],
             false => self.compose.brands_of(&rows).await?,
         };
-        let mut groups: BTreeMap<(Channel, Option<BrandName>), Vec<Delivery>> = BTreeMap::new();
+        let mut groups: BTreeMap<Option<BrandName>, Vec<Delivery>> = BTreeMap::new();
         for (row, brand) in rows.into_iter().zip(brands) {
-            groups.entry((row.channel, brand)).or_default().push(row);
+            groups.entry(brand).or_default().push(row);
         }
         if groups.is_empty() {
             return self.gate.share_all().await;
         }
-        let sends = groups.into_iter().map(|((channel, brand), rows)| {
-            // For an unknown brand, this sender finds the rows misrouted and defers them.
-            let sender = self.sender_for(channel, brand.as_ref());
+        let sends = groups.into_iter().map(|(brand, rows)| {
+            // For an unknown brand, this sender defers the rows.
+            let sender = self.sender_for(brand.as_ref());
             let sender = sender.unwrap_or_else(|| self.clone());
             async move { sender.send(rows).await }.boxed()
         });
@@ -180,48 +173,19 @@ impl Sender {
     /// Resolves calls with unknown outcomes, each through the sender that made it. Another task of
     /// this process may still make these calls, so this waits for the account's calls to end.
     async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
-        let mut groups: BTreeMap<(Channel, Option<&BrandName>), Vec<Delivery>> = BTreeMap::new();
+        let mut groups: BTreeMap<Option<&BrandName>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
             let call = row.attempts.call.as_deref().unwrap_or_default();
             let brand = self.compose.identities.brand_of_call(call);
-            groups.entry((row.channel, brand)).or_default().push(row);
+            groups.entry(brand).or_default().push(row);
         }
-        for ((channel, brand), rows) in groups {
-            if let Some(sender) = self.sender_for(channel, brand) {
-                let _slot = sender.gate.account.slot(|| 1).await;
+        for (brand, rows) in groups {
+            if let Some(sender) = self.sender_for(brand) {
+                let _slot = sender.gate.account.slot(true).await;
                 sender.resolve(rows).boxed().await?;
             }
         }
         Ok(())
-    }
-
-    /// Defers rows that belong to another brand than they were built for. If that brand is
-    /// configured, they can be claimed at once. Otherwise they are retried until it is, or until
-    /// they expire.
-    async fn defer_misrouted(&self, misrouted: Vec<Misrouted>) -> Result<()> {
-        let now = self.context.clock.now();
-        let brands = &self.compose.identities.brands;
-        let decide = |misrouted: &Misrouted| {
-            let (row, brand) = (&misrouted.row, misrouted.brand.as_ref());
-            let Some(brand) = brand.filter(|brand| !brands.contains_key(*brand)) else {
-                return RowDecision::defer(
-                    row,
-                    DeliveryState::Pending,
-                    now,
-                    "its brand has changed",
-                );
-            };
-            let reason = brand.absent();
-            if now - row.created < self.retry.settings.give_up_after {
-                return RowDecision::defer(row, DeliveryState::Pending, now + CHECK_BRAND, &reason);
-            }
-            let state = DeliveryState::not_accepted(misrouted.has_markers);
-            let reason = format!("given up: {reason}");
-            RowDecision::Settle(Settlement::of(row, state, 0, Some(&reason)).given_up())
-        };
-        let decisions = misrouted.iter().map(decide).collect();
-        let rows = misrouted.iter().map(|misrouted| &misrouted.row);
-        self.ledger.conclude(rows, decisions).await.map(drop)
     }
 
     /// Processes claimable rows until no delivery of the tally is unsettled. Gives up if nothing

@@ -13,8 +13,8 @@ use super::route::routes;
 use crate::app::App;
 use crate::domain::Address;
 use crate::domain::address::Cursor;
-use crate::engine::feedback::Error;
 use crate::engine::feedback::suppressions::SuppressionInput;
+use crate::engine::feedback::{Error, Refused};
 use crate::wire::AcceptedCount;
 use crate::wire::delivery::{SuppressionPage, SuppressionView};
 
@@ -82,12 +82,13 @@ async fn report(mut call: Call) -> ApiResult {
         false => call.json().await?,
     };
     let header = |name: &str| call.req.headers().get(name)?.to_str().ok();
-    let reports = service.verify(provider.name, &header, &body).await;
-    let reports = reports.map_err(|error| match error {
-        Error::Unreadable(why) => unreadable(provider.name, provider.sns.is_some(), why, &call.app),
+    let outcome = service.take(provider.name, &header, &body).await;
+    let outcome = outcome.map_err(|error| match error {
+        Error::Refused(Refused::Unreadable(why)) => {
+            unreadable(provider.name, provider.sns.is_some(), why, &call.app)
+        }
         error => problem(error),
     })?;
-    let outcome = service.take(reports).await.map_err(problem)?;
     call.app.metrics.unreadable_reports(outcome.unreadable);
     Ok(HttpResponse::Ok().json(outcome))
 }
@@ -99,7 +100,7 @@ fn unreadable(provider: &str, uses_sns: bool, why: String, app: &App) -> Problem
     tracing::warn!(provider, "a verified report cannot be read: {why}");
     match uses_sns {
         true => Problem::new(Code::Internal, why),
-        false => problem(Error::Unreadable(why)),
+        false => Problem::new(Code::InvalidBody, why),
     }
 }
 
@@ -107,9 +108,9 @@ fn problem(error: Error) -> Problem {
     let code = match &error {
         Error::UnknownProvider => Code::UnknownProvider,
         Error::Unconfigured(_) => Code::HookNotConfigured,
-        Error::Unverified(_) => Code::Unverified,
-        Error::Unreadable(_) => Code::InvalidBody,
-        Error::Unreached(_) => Code::ProviderUnavailable,
+        Error::Refused(Refused::Unverified(_)) => Code::Unverified,
+        Error::Refused(Refused::Unreadable(_)) => Code::InvalidBody,
+        Error::Refused(Refused::Unreached(_)) => Code::ProviderUnavailable,
         Error::Service(_) => Code::Internal,
     };
     match error {

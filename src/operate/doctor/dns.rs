@@ -2,16 +2,14 @@
 //! 7489).
 //!
 //! One part looks records up, and pure functions judge them. If a name server does not answer, the
-//! check is `unchecked`. If the provider signs, only the presence of a DKIM key is checked, because
-//! its private key is unknown here. Our own key is compared.
+//! check is `unchecked`. Only the presence of a DKIM key is checked, because the provider or server
+//! has the private key.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use futures::future::join_all;
 
-use super::{Doctor, Finding, LEFT, Severity};
+use super::{Doctor, Finding, LEFT};
 use crate::config::Transport;
-use crate::engine::delivery::identity;
 use crate::operate::probe::Names;
 
 const SPF: &str = "SPF";
@@ -25,7 +23,7 @@ const GOOD_BYTES: usize = 256;
 /// The look-ups.
 impl Doctor {
     pub(super) async fn spf(&self) -> Finding {
-        let from = self.config.mail.from.domain();
+        let from = self.config.mail.sender.from.domain();
         // The record of the domain that receives bounces counts.
         let own = match &self.config.mail.transport {
             Transport::Outbox => None,
@@ -44,7 +42,7 @@ impl Doctor {
     }
 
     pub(super) async fn dmarc(&self) -> Finding {
-        let domain = self.config.mail.from.domain();
+        let domain = self.config.mail.sender.from.domain();
         let look_up = async |names: &Names| {
             for place in dmarc_domains(domain) {
                 let texts = names.texts(&format!("_dmarc.{place}")).await?;
@@ -58,39 +56,17 @@ impl Doctor {
         self.look_up(look_up).await.of(DMARC)
     }
 
-    /// Checks the key that this instance signs with. Otherwise checks those that the provider
-    /// named, or else the configured one.
-    pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
-        // A key that cannot be used is reported with the mailer.
-        if let Ok(Some(key)) = identity::dkim(&self.config.mail) {
-            let (place, record) = (key.name(), key.record());
-            let look_up = async |names: &Names| {
-                Ok(judge_own_key(&place, &names.texts(&place).await?, &record))
-            };
-            let mut finding = self.look_up(look_up).await;
-            if finding.severity == Severity::Unchecked {
-                finding.found += &format!("; at {place} there has to be: {record}");
-            }
-            return vec![finding.of(DKIM)];
-        }
-        let domain = self.config.mail.from.domain();
-        let configured = self.config.mail.dkim_selector.iter();
-        let configured = configured.map(|selector| format!("{selector}._domainkey.{domain}"));
-        let places: Vec<String> = match named {
-            [] => configured.collect(),
-            named => named.to_vec(),
+    /// Checks the configured key of the provider or server.
+    pub(super) async fn dkim(&self) -> Finding {
+        let domain = self.config.mail.sender.from.domain();
+        let Some(selector) = &self.config.mail.dkim_selector else {
+            let why = self.unqueried();
+            let why = why.unwrap_or("mail.dkim_selector does not say which key to look up");
+            return Finding::unchecked(why).of(DKIM);
         };
-        if places.is_empty() {
-            let why = self.unqueried().unwrap_or(
-                "the provider does not say what it signs with; mail.dkim_selector can say it",
-            );
-            return vec![Finding::unchecked(why).of(DKIM)];
-        }
-        let judged = places.iter().map(async |place| {
-            let look_up = async |names: &Names| Ok(judge_keys(place, &names.texts(place).await?));
-            self.look_up(look_up).await.of(DKIM)
-        });
-        join_all(judged).await
+        let place = format!("{selector}._domainkey.{domain}");
+        let look_up = async |names: &Names| Ok(judge_keys(&place, &names.texts(&place).await?));
+        self.look_up(look_up).await.of(DKIM)
     }
 
     /// Returns why the DNS is not queried, if it is not.
@@ -211,26 +187,6 @@ fn judge_keys(name: &str, texts: &[String]) -> Finding {
     }
 }
 
-/// Judges the texts under the name of our own DKIM key, whose expected record is `record`.
-fn judge_own_key(name: &str, texts: &[String], record: &str) -> Finding {
-    let finding = judge_keys(name, texts);
-    let publish = format!("publish this text there: {record}");
-    if finding.severity == Severity::Error {
-        return Finding::error(finding.found, publish);
-    }
-    let ours = DkimKey::parse(record);
-    let theirs = texts.iter().find_map(|text| DkimKey::parse(text));
-    match (theirs, ours) {
-        (Some(theirs), Some(ours)) if theirs.is_same(&ours) => finding,
-        _ => Finding::error(
-            format!(
-                "the key at {name} is not the one that mails are signed with, so receivers refuse their signatures"
-            ),
-            publish,
-        ),
-    }
-}
-
 struct DkimKey {
     is_rsa: bool,
     /// The decoded key, if it is valid Base64.
@@ -248,16 +204,6 @@ impl DkimKey {
             is_rsa: tag(text, "k").is_none_or(|kind| kind == "rsa"),
             bytes: STANDARD.decode(key).ok(),
         })
-    }
-
-    /// Returns whether both are the same key. An RSA key may be stored with its algorithm
-    /// identifier or without.
-    fn is_same(&self, other: &Self) -> bool {
-        let (Some(one), Some(other_one)) = (&self.bytes, &other.bytes) else {
-            return false;
-        };
-        let is_within = self.is_rsa && (one.ends_with(other_one) || other_one.ends_with(one));
-        self.is_rsa == other.is_rsa && (one == other_one || is_within)
     }
 }
 

@@ -105,7 +105,7 @@ fn sending(config: &Config) -> Vec<Finding> {
         Transport::Api(api) => Some(api.provider),
     };
     let name = provider.map_or("SMTP", |provider| provider.title);
-    let domain = config.mail.from.domain();
+    let domain = config.mail.sender.from.domain();
     let by = format!("{name} sends the emails, from an address at {domain}");
     let mut findings = vec![Finding::ok(by).of("mail.provider")];
     if let Some(provider) = provider

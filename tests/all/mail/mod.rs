@@ -6,7 +6,6 @@
 
 mod apis;
 mod asking;
-mod dkim;
 mod headers;
 pub mod provider;
 pub mod received;
@@ -55,7 +54,6 @@ pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer>
         now: || DateTime::UNIX_EPOCH,
         timeout,
         per_call: None,
-        tags: vec![],
         sender: sender(),
     };
     let provider = tidings::email::Provider::named(dialect.name()).unwrap();

@@ -1,5 +1,5 @@
 //! Pausing and pacing: too many failures, bounces or complaints pause all sending until an operator
-//! resumes it. Also covers samples and the hourly limit.
+//! resumes it. Also covers samples.
 
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ mostly_on_sqlite! {
     digests_that_keep_failing_do_not_pause_other_emails
     a_resume_cancels_the_retry_delay_of_the_provider
     a_sample_contains_the_same_users_each_time
-    the_hourly_limit_applies_across_processes
 }
 
 pub(super) async fn run(town: &Town, request: Request) -> Report {
@@ -310,28 +309,6 @@ async fn a_sample_contains_the_same_users_each_time(fresh: Fresh) {
     assert_eq!(again.due.users, 0);
     assert_eq!(again.users.outside_sample, first.users.outside_sample);
     assert_eq!(all.mails.sent, first.users.outside_sample);
-}
-
-async fn the_hourly_limit_applies_across_processes(fresh: Fresh) {
-    let town = Town::found(&fresh, true, "delivery.mails_per_hour = 60\n").await;
-    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
-    town.clock.set(monday(0));
-    let request = Request {
-        patience: Some(TimeDelta::minutes(15)),
-        ..Request::default()
-    };
-    let (one, two) = (town.process().digests(), town.process().digests());
-
-    let (one, two) =
-        futures::try_join!(one.run(&request, &Silent), two.run(&request, &Silent)).unwrap();
-
-    assert_eq!(town.mails().len(), 3, "{one:?} {two:?}");
-    let calls = town.calls();
-    // Both runs advance the shared clock second by second, so a gap may be under a minute.
-    let minute = TimeDelta::seconds(55);
-    let gaps = calls.windows(2).map(|pair| pair[1].at - pair[0].at);
-    let odd: Vec<TimeDelta> = gaps.filter(|gap| *gap < minute).collect();
-    assert!(odd.is_empty(), "{odd:?} in {calls:?}");
 }
 
 async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fresh) {

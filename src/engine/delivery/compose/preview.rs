@@ -9,10 +9,8 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 
-use super::{Allowed, Compose, Selection};
-use crate::domain::{
-    BrandName, Content, Delivery, DeliveryState, EmailScope, Event, Mutes, Occasion, User,
-};
+use super::{Allowed, Compose, MANDATORY, Selection, WANTED};
+use crate::domain::{BrandName, Content, Delivery, DeliveryState, Event, Mutes, Occasion, User};
 use crate::email::Place;
 use crate::engine::Result;
 use crate::engine::eligibility;
@@ -20,8 +18,6 @@ use crate::engine::eligibility::catalog::StackEvents;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
-const WANTED: Selection = Selection::Wanted(EmailScope::All);
-const MANDATORY: Selection = Selection::Wanted(EmailScope::MandatoryOnly);
 const NO_RECORD: &str = "the person's record is gone";
 
 /// Whether an email includes events that were seen in the feed. It may skip them.

@@ -11,9 +11,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::super::retry::Decisions;
-use super::account::RecentOutcomes;
-use super::{Gate, GateState};
-use crate::domain::{DeliveryState, Pause, ReportCounts, Share};
+use super::{Gate, GateState, RecentOutcomes};
+use crate::domain::{DeliveryState, Pause, Share};
 use crate::engine::Result;
 use crate::store::{NoteFilter, Notes};
 
@@ -26,9 +25,6 @@ const ENDED: &str = "pause-ended:";
 /// Name of the note with the time of the last resume.
 const RESUMED: &str = "resumed";
 
-/// Sending pauses after this number of consecutive calls whose outcomes are unknown and cannot be
-/// resolved.
-const LOST_CALLS: u32 = 3;
 /// At this multiple of `delivery.stop_after`, the counts are halved, so that recent outcomes weigh
 /// more.
 const REMEMBERED: u64 = 4;
@@ -49,33 +45,6 @@ const CHECK_REPORTS: TimeDelta = TimeDelta::seconds(30);
 struct Closed {
     at: DateTime<Utc>,
     until: DateTime<Utc>,
-}
-
-impl RecentOutcomes {
-    fn read(note: Option<&str>) -> Self {
-        note.and_then(|note| serde_json::from_str(note).ok())
-            .unwrap_or_default()
-    }
-
-    /// Returns what remains after a pause: only whether the outcome of the last call is unknown.
-    fn after_pause(&self) -> Self {
-        Self {
-            lost: self.lost.min(1),
-            at: self.at,
-            ..Self::default()
-        }
-    }
-
-    fn add(&mut self, more: &Self, now: DateTime<Utc>) {
-        let is_old = |at: DateTime<Utc>| now - at > RECENT || at - now > SKEW;
-        if self.at.is_some_and(is_old) {
-            *self = Self::default();
-        }
-        self.sent += more.sent;
-        self.failed += more.failed;
-        self.lost += more.lost;
-        self.at = Some(now);
-    }
 }
 
 impl Pause {
@@ -99,15 +68,12 @@ impl Pause {
     pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
         let pause = Self::current(notes).await?;
         change_note(notes, RESUMED, |_| Some(now.to_rfc3339())).await?;
-        for (name, _) in notes.notes(NoteFilter::Prefix(ENDED)).await? {
-            // If the outcome of the last call is unknown, the next call still contains one email.
-            let rest = |note: Option<&str>| json(&RecentOutcomes::read(note).after_pause());
-            change_note(notes, &name, rest).await?;
+        // The pause itself comes last.
+        for kind in [ENDED, CLOSED, PAUSE] {
+            for (name, _) in notes.notes(NoteFilter::Prefix(kind)).await? {
+                change_note(notes, &name, |_| None).await?;
+            }
         }
-        for (name, _) in notes.notes(NoteFilter::Prefix(CLOSED)).await? {
-            change_note(notes, &name, |_| None).await?;
-        }
-        change_note(notes, PAUSE, |_| None).await?;
         Ok(pause)
     }
 }
@@ -143,30 +109,22 @@ fn closed_by(note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
 }
 
 impl Gate {
-    /// Returns whether a call may start now, by the notes and the limits of this process.
-    pub(in crate::engine::delivery) async fn before_call(&self) -> Result<GateState> {
+    /// Returns whether a call may start now, by the notes and the state of this process.
+    pub async fn before_call(&self) -> Result<GateState> {
         if self.account.is_ending() {
             return Ok(GateState::Stopping);
         }
-        let now = self.context.clock.now();
-        let shared_before = self.account.state().shared_wait;
         let notes = self.context.store.notes(NoteFilter::Prefix(PAUSE)).await?;
         let mut notes: BTreeMap<String, String> = notes.into_iter().collect();
-        let mut state = self.account.state();
         if let Some(pause) = notes.remove(PAUSE) {
             // Outcomes before a pause do not count after it.
-            state.unshared = RecentOutcomes::default();
+            self.account.state().unshared = RecentOutcomes::default();
             return Ok(GateState::Paused(Pause::read(pause)));
         }
+        let now = self.context.clock.now();
         let wait = notes.get(&self.name_of(CLOSED));
-        if wait.is_none() {
-            state.end_deleted_wait(shared_before);
-        }
-        let recent = notes.get(&self.name_of(ENDED)).map(String::as_str);
-        state.noted_lost = RecentOutcomes::read(recent).lost > 0;
         let until = wait.and_then(|note| closed_by(note, now));
-        let closed = state.closed(now).max(until);
-        Ok(closed.map_or(GateState::Open, GateState::ClosedUntil))
+        Ok(until.map_or(GateState::Open, GateState::ClosedUntil))
     }
 
     /// Returns the name of this account's note.
@@ -174,12 +132,9 @@ impl Gate {
         format!("{note}{}", self.account.name)
     }
 
-    /// Shares the current wait with all processes, if there is one.
-    pub(in crate::engine::delivery) async fn share_wait(&self) -> Result<()> {
+    /// Lets no process call the account before `until`.
+    pub(in crate::engine::delivery) async fn close(&self, until: DateTime<Utc>) -> Result<()> {
         let now = self.context.clock.now();
-        let Some(until) = self.account.state().closed(now) else {
-            return Ok(());
-        };
         let closed = json(&Closed { at: now, until });
         let longest = |note: Option<&str>| {
             let known = note.and_then(|note| closed_by(note, now));
@@ -188,95 +143,62 @@ impl Gate {
                 false => closed.clone(),
             }
         };
-        change_note(&*self.context.store, &self.name_of(CLOSED), longest).await?;
-        self.account.state().shared_wait = Some(until);
-        Ok(())
+        change_note(&*self.context.store, &self.name_of(CLOSED), longest).await
     }
 
-    /// Counts the outcomes of a call. Pauses sending after too many failures, or after too many
-    /// consecutive calls with unknown outcomes.
+    /// Counts outcomes. Pauses sending after too many failures.
+    ///
+    /// Other processes learn of failures at once, and of sent emails after `delivery.stop_after`.
     pub(in crate::engine::delivery) async fn watch(&self, concluded: &Decisions) -> Result<()> {
         let count = |state| {
             let ended = concluded.settlements.iter();
             ended.filter(|end| end.state == state).count() as u64
         };
-        let outcomes = RecentOutcomes {
-            sent: count(DeliveryState::Sent),
-            failed: count(DeliveryState::Failed).saturating_sub(concluded.excused),
-            lost: concluded.lost.is_some().into(),
-            at: None,
+        let outcomes = {
+            let unshared = &mut self.account.state().unshared;
+            unshared.sent += count(DeliveryState::Sent);
+            unshared.failed += count(DeliveryState::Failed).saturating_sub(concluded.excused);
+            *unshared
         };
-        // A definite answer ends the sequence of unknown calls.
-        let answered = concluded.answered && outcomes.lost == 0;
-        let often = self.settings.stop_after;
-        let shared = self.account.state().count(outcomes, answered, often);
-        match shared {
-            Some(outcomes) => {
-                let why = concluded.lost.as_deref();
-                self.share(outcomes, answered, why).await
-            }
-            None => Ok(()),
+        let often = u64::from(self.settings().stop_after);
+        match outcomes.failed > 0 || outcomes.sent >= often {
+            true => self.share_all().await,
+            false => Ok(()),
         }
     }
 
-    /// Shares the outcomes that this process has counted and not shared yet.
+    /// Adds the outcomes that this process has not shared yet to the account's note. Pauses sending
+    /// if too many emails failed.
     pub(in crate::engine::delivery) async fn share_all(&self) -> Result<()> {
         let outcomes = std::mem::take(&mut self.account.state().unshared);
-        match outcomes == RecentOutcomes::default() {
-            true => Ok(()),
-            false => self.share(outcomes, false, None).await,
+        if outcomes == RecentOutcomes::default() {
+            return Ok(());
         }
-    }
-
-    /// Adds outcomes to the account's note, and pauses sending if they are too many. `lost` is why
-    /// the last call's outcome is unknown.
-    async fn share(
-        &self,
-        outcomes: RecentOutcomes,
-        answered: bool,
-        lost: Option<&str>,
-    ) -> Result<()> {
-        let (now, mut stop) = (self.context.clock.now(), None);
-        let most = u64::from(self.settings.stop_after).saturating_mul(REMEMBERED);
+        let (now, settings, mut stop) = (self.context.clock.now(), self.settings(), None);
+        let most = u64::from(settings.stop_after).saturating_mul(REMEMBERED);
+        let is_recent = |at: DateTime<Utc>| now - at <= RECENT && at - now <= SKEW;
         let add = |note: Option<&str>| {
-            let mut recent = RecentOutcomes::read(note);
-            recent.add(&outcomes, now);
-            if answered {
-                recent.lost = 0;
-            }
-            stop = self.too_much(&recent, lost);
-            if stop.is_some() {
-                recent = recent.after_pause();
-            } else if recent.sent + recent.failed >= most {
-                recent.sent /= 2;
-                recent.failed /= 2;
-            }
-            json(&recent)
+            let recent: Option<RecentOutcomes> =
+                note.and_then(|note| serde_json::from_str(note).ok());
+            let recent = recent.filter(|recent| recent.at.is_some_and(is_recent));
+            let recent = recent.unwrap_or_default();
+            let (sent, failed) = (recent.sent + outcomes.sent, recent.failed + outcomes.failed);
+            let (all, option) = (sent + failed, "delivery.stop_share");
+            stop = self.excess(failed, all, settings.stop_share, "failed", option);
+            let share = if all >= most { 2 } else { 1 };
+            let recent = RecentOutcomes {
+                sent: sent / share,
+                failed: failed / share,
+                at: Some(now),
+            };
+            // After the pause, only new outcomes count.
+            json(&recent).filter(|_| stop.is_none())
         };
         change_note(&*self.context.store, &self.name_of(ENDED), add).await?;
         match stop {
             Some(reason) => self.pause(reason).await,
             None => Ok(()),
         }
-    }
-
-    /// Returns the reason to pause sending, if there is one.
-    fn too_much(&self, recent: &RecentOutcomes, lost: Option<&str>) -> Option<String> {
-        let settings = &self.settings;
-        if let Some(why) = lost.filter(|_| recent.lost >= LOST_CALLS) {
-            let calls = recent.lost;
-            return Some(format!(
-                "the outcomes of the last {calls} calls in a row are unknown ({why})"
-            ));
-        }
-        let (failed, all) = (recent.failed, recent.sent + recent.failed);
-        self.excess(
-            failed,
-            all,
-            settings.stop_share,
-            "failed",
-            "delivery.stop_share",
-        )
     }
 
     /// Returns the reason to pause sending if this part of the last emails exceeds the share.
@@ -288,7 +210,7 @@ impl Gate {
         what: &str,
         option: &str,
     ) -> Option<String> {
-        let enough = all >= u64::from(self.settings.stop_after);
+        let enough = all >= u64::from(self.settings().stop_after);
         (enough && share.is_passed_by(part, all)).then(|| {
             format!("{part} of the last {all} mails {what}, more than {option} of {share}")
         })
@@ -324,28 +246,28 @@ impl Gate {
         // A future time comes from a fast clock. No report before it would count.
         let resumed = resumed.filter(|at| *at <= now);
         let since = (now - REPORTED).max(resumed.unwrap_or(DateTime::UNIX_EPOCH));
-        match self.alarm(&store.report_counts(since).await?) {
-            Some(reason) => self.pause(reason).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the reason to pause sending, if there is one.
-    fn alarm(&self, counts: &ReportCounts) -> Option<String> {
-        let (settings, all) = (&self.settings, counts.sent);
-        let passed = |part: u64, share: Share, what: &str, option: &str| {
-            let excess = self.excess(part, all, share, what, option);
-            excess.filter(|_| part >= FEW)
+        let (counts, settings) = (store.report_counts(since).await?, self.settings());
+        let bounced = counts.bounced + counts.refused;
+        let words = match counts.refused {
+            0 => "bounced",
+            _ => "bounced or were refused",
         };
-        let (complained, share) = (counts.complained, settings.stop_complaints);
-        let what = "were complained of";
-        passed(complained, share, what, "delivery.stop_complaints").or_else(|| {
-            let what = match counts.refused {
-                0 => "bounced",
-                _ => "bounced or were refused",
-            };
-            let (bounced, share) = (counts.bounced + counts.refused, settings.stop_bounces);
-            passed(bounced, share, what, "delivery.stop_bounces")
-        })
+        let (complaints, bounces) = (settings.stop_complaints, settings.stop_bounces);
+        let complained = "were complained of";
+        for (part, share, what, option) in [
+            (
+                counts.complained,
+                complaints,
+                complained,
+                "delivery.stop_complaints",
+            ),
+            (bounced, bounces, words, "delivery.stop_bounces"),
+        ] {
+            let excess = self.excess(part, counts.sent, share, what, option);
+            if let Some(reason) = excess.filter(|_| part >= FEW) {
+                return self.pause(reason).await;
+            }
+        }
+        Ok(())
     }
 }

@@ -9,45 +9,40 @@ use std::collections::VecDeque;
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::compose::{Mail, Room};
-use super::super::gate::{CallSlot, FRESH, GateState};
+use super::super::gate::{FRESH, GateState};
 use super::super::retry::{Attempt, Decisions, RowDecision};
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
-use crate::domain::{Delivery, DeliveryState, Suppression};
+use crate::domain::{Delivery, DeliveryState};
 use crate::email::{Certainty, Message, Outcome, Permit};
 use crate::engine::{Result, came_to, crash};
+
+/// Sending pauses after this number of consecutive calls whose outcomes are unknown and cannot be
+/// resolved.
+const LOST_CALLS: u32 = 3;
 
 impl Sender {
     /// Builds and sends pending rows. Rows that may not be sent now are deferred.
     ///
-    /// The first portion is built while other tasks make calls at the account. Later ones, and
-    /// those whose checks became stale, are built when their first call may start.
+    /// A portion is built when its first call may start. Emails whose checks became stale are built
+    /// again with the next one.
     pub(super) async fn send(&self, mut rest: Vec<Delivery>) -> Result<()> {
-        let mut slot: Option<CallSlot> = None;
-        let mut is_first = true;
-        // The number of emails that `delivery.mails_per_hour` still allows.
-        let mut allowed = 0;
+        let mut slot = None;
         while !rest.is_empty() {
             self.gate.check_reports().await?;
-            // Emails within that limit are only blocked by the shared state.
-            let state = match allowed {
-                0 => self.gate.before_chunk().await?,
-                _ => self.gate.before_call().await?,
-            };
+            let state = self.gate.before_call().await?;
             if state != GateState::Open {
                 return self.put_back(rest.iter(), &state).await;
             }
-            if !is_first {
-                self.wait_for_slot(&mut slot, 1).await;
-            }
+            self.wait_for_slot(&mut slot).await;
             let at = self.context.clock.now();
             let portion = self.gate.account.state().portion.unwrap_or(usize::MAX);
-            let most = if allowed > 0 { allowed } else { usize::MAX };
-            let portion = &rest[..rest.len().min(portion).min(most)];
+            let portion = &rest[..rest.len().min(portion)];
             let built = self.compose.build(portion, at, Room::Bounded);
             let built = built.boxed().await?;
             // When the checks began. A single email is sent right after its checks, so their
@@ -56,41 +51,28 @@ impl Sender {
                 1 => self.context.clock.now(),
                 _ => at,
             };
-            let ended = built.settlements.into_iter();
-            let ended = ended.map(RowDecision::Settle).collect();
-            let concluded = self.ledger.conclude(portion, ended).await?;
+            let decisions = Decisions {
+                settlements: built.settlements,
+                deferrals: built.deferrals,
+                ..Decisions::default()
+            };
+            let concluded = self.ledger.conclude(portion, decisions).await?;
             self.gate.watch(&concluded).await?;
-            self.defer_misrouted(built.misrouted).await?;
             let (mails, mut unbuilt) = (built.mails, rest.split_off(built.rows));
-            if allowed == 0 && !mails.is_empty() {
-                if let Some(later) = self.gate.pace(mails.len()).await? {
-                    let why = GateState::ClosedUntil(later);
-                    let rows = mails.iter().map(|mail| &mail.row).chain(&unbuilt);
-                    return self.put_back(rows, &why).await;
-                }
-                if self.gate.settings.mails_per_hour > 0 {
-                    allowed = mails.len();
-                }
-            }
             let all = mails.len();
             let calls = self.make_calls(mails, (at, checked), &mut slot);
             rest = calls.boxed().await?;
             let sent = all - rest.len();
-            // The first portion may have become stale because it waited for other calls.
-            if sent > 0 || !is_first {
-                self.gate.account.state().record_portion(sent, all);
-            }
-            allowed = allowed.saturating_sub(sent);
+            self.gate.account.state().record_portion(sent, all);
             rest.append(&mut unbuilt);
-            is_first = false;
         }
         drop(slot);
         self.gate.share_all().await
     }
 
     /// Makes the calls for emails that were built `at` that time, after they were `checked`.
-    /// Returns the rows whose checks became stale before their call. `slot` keeps the
-    /// call slot.
+    /// Returns the rows whose checks became stale before their call. `slot` keeps the slot that is
+    /// not used yet.
     ///
     /// Each call runs in its own task. A future that is not polled would keep its place in the
     /// queue for a lock or a connection, and block others.
@@ -98,16 +80,15 @@ impl Sender {
         &self,
         mails: Vec<Mail>,
         (at, checked): (DateTime<Utc>, DateTime<Utc>),
-        slot: &mut Option<CallSlot>,
+        slot: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<Delivery>> {
         let mut calls = self.group(mails);
         let mut running = JoinSet::new();
         let (mut state, mut is_stale) = (Ok(GateState::Open), false);
         loop {
             let goes_on = !is_stale && matches!(state, Ok(GateState::Open));
-            let next = calls.front().filter(|_| goes_on).map(Vec::len);
-            let ended = if let Some(mails) = next {
-                self.wait_for_slot(slot, mails).await;
+            let ended = if goes_on && !calls.is_empty() {
+                self.wait_for_slot(slot).await;
                 state = self.gate.before_call().await;
                 // The other half of the limit is for the call itself.
                 is_stale = self.context.clock.now() - checked > FRESH / 2;
@@ -115,10 +96,10 @@ impl Sender {
                     && matches!(state, Ok(GateState::Open))
                     && let Some(mut call) = calls.pop_front()
                 {
-                    let is_risky = self.is_careful() || self.gate.account.state().last_is_lost();
-                    if call.len() > 1 && is_risky {
-                        // The last outcome is unknown, or another server may be answering. Risk
-                        // only one email.
+                    let now = self.context.clock.now();
+                    let is_proven = self.gate.account.state().is_proven(now);
+                    if call.len() > 1 && self.retry.certainty == Certainty::Never && !is_proven {
+                        // A lost outcome would stay unknown. Risk only one email.
                         let others = call.split_off(1);
                         calls.push_front(others);
                     }
@@ -154,26 +135,15 @@ impl Sender {
         }
     }
 
-    /// Waits until a call of this many emails may start, by the limits of concurrency and rate. A
-    /// slot that is open stays.
-    async fn wait_for_slot(&self, slot: &mut Option<CallSlot>, mails: usize) {
+    /// Waits until a call may start, by the limits of concurrency and rate. Calls run one at a time
+    /// until the provider answers. A slot that is open stays.
+    async fn wait_for_slot(&self, slot: &mut Option<OwnedSemaphorePermit>) {
         if slot.is_none() {
-            let most = self.gate.settings.in_flight;
             let account = &self.gate.account;
-            let width = || match mails > 1 && self.is_careful() {
-                true => 1,
-                false => account.state().width(most),
-            };
-            *slot = Some(account.slot(width).await);
+            let alone = !account.state().has_answered();
+            *slot = Some(account.slot(alone).await);
             account.wait_for_rate().await;
         }
-    }
-
-    /// Returns whether the next call must contain a single email: the first call after a while, if
-    /// a lost outcome would stay unknown.
-    fn is_careful(&self) -> bool {
-        let now = self.context.clock.now();
-        self.retry.certainty == Certainty::Never && self.gate.account.state().is_unproven(now)
     }
 
     /// Groups the emails into calls as the mailer requires.
@@ -278,29 +248,30 @@ impl Sender {
             Err((reason, until)) => (vec![Outcome::Withheld { reason }; messages.len()], until),
         };
         crash::point("after-send");
-        let is_accepted = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
-        let all_accepted = outcomes.iter().all(is_accepted);
         let (now, provider) = (self.context.clock.now(), self.mailer.name());
         let mut decisions = self.retry.decide(mails, outcomes, attempt, provider, now);
         for deferral in &mut decisions.deferrals {
             deferral.not_before = until.unwrap_or(deferral.not_before);
         }
-        if decisions.begun {
-            let retry_after = self.gate.settings.retry_after;
+        let (mut wait, mut stop) = (None, decisions.stop.take());
+        if let Some(call) = &decisions.summary {
             let mut account = self.gate.account.state();
-            // Without a known loss, a loss that becomes known later is newer than this answer.
-            decisions.answered &= !all_accepted || account.last_is_lost();
-            account.record_call(&decisions.summary, retry_after, now);
+            wait = account.record_call(call, self.gate.settings().retry_after, now);
+            let why = call.lost.as_ref().filter(|_| account.lost >= LOST_CALLS);
+            let calls = account.lost;
+            stop = stop.or(why.map(|why| {
+                format!("the outcomes of the last {calls} calls in a row are unknown ({why})")
+            }));
         }
-        let stop = decisions.stop.take();
-        let undeliverable = decisions.undeliverable.iter();
-        let suppressions: Vec<Suppression> = undeliverable.map(|(_, one)| one.clone()).collect();
+        let suppressions = std::mem::take(&mut decisions.undeliverable);
         let rows = mails.iter().map(|mail| &mail.row);
         let concluded = self.ledger.conclude(rows, decisions).await;
         if let Some(reason) = stop {
             self.gate.pause(reason).await?;
         }
-        self.gate.share_wait().await?;
+        if let Some(wait) = wait {
+            self.gate.close(now + wait).await?;
+        }
         if !suppressions.is_empty() {
             // If the process dies before this, the next email to the address is rejected again.
             self.context.store.add_suppressions(&suppressions).await?;

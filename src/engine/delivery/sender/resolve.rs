@@ -188,18 +188,16 @@ impl Sender {
         let answers = answers.into_iter().chain(silence);
         let decisions = rows.iter().zip(answers).map(decide).collect();
         if let Some(until) = wait {
-            self.gate.account.state().close(until);
-            self.gate.share_wait().await?;
+            self.gate.close(until).await?;
         }
         self.ledger.conclude(rows, decisions).await
     }
 
-    /// Ends rows whose outcome cannot be found out, as `delivery.guarantee` requires.
+    /// Ends rows whose outcome cannot be found out.
     async fn give_up(&self, rows: &[Delivery]) -> Result<Decisions> {
-        let now = self.context.clock.now();
         let end = |row: &Delivery| {
             let items = row.outcome.items;
-            self.retry.give_up(row, items, reason(row), now)
+            RowDecision::settle(row, DeliveryState::Unknown, items, reason(row))
         };
         let decisions = rows.iter().map(end).collect();
         self.ledger.conclude(rows, decisions).await
