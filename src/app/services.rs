@@ -158,7 +158,6 @@ impl App {
     pub fn dry_run(&self) -> DryRun {
         DryRun {
             digests: self.digests(),
-            batches: self.batches(),
             compose: self.compose(),
             context: self.context.clone(),
             max_rendered: MAX_RENDERED,
@@ -169,7 +168,6 @@ impl App {
     pub fn of_person(&self) -> OfPerson {
         OfPerson {
             digests: self.digests(),
-            batches: self.batches(),
             compose: self.compose(),
             context: self.context.clone(),
         }

@@ -14,14 +14,14 @@ use super::session::Session;
 use super::words;
 use super::work::{FanOutEnd, backlog_lines, read_waits, show_rest};
 use crate::app::{Access, App};
-use crate::domain::{Pause, Share, UserId};
+use crate::domain::{Pause, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
 use crate::operate::open::Refusal;
 use crate::private;
 use crate::render::report::DryRunPage;
 use crate::render::{ReportPage, Site};
 use crate::wire::delivery::Waiting;
-use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
+use crate::wire::digest::{DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Send the digests that are due
@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// Only digests of this cadence
     #[arg(long, value_parser = ["weekly", "daily"])]
     cadence: Option<String>,
-    /// Count the emails that would be sent, also of open batches, and write nothing
+    /// Count the emails that would be sent, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// With --dry-run: write an HTML page with the counts, the sizes and sample emails
@@ -53,9 +53,6 @@ pub(super) struct Args {
     /// Maximum number of emails
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Only a share of the users, the same each time, such as 1%
-    #[arg(long, value_name = "SHARE")]
-    sample: Option<Share>,
     /// Do not wait for emails that the provider delays; the next run or a worker continues
     #[arg(long)]
     no_wait: bool,
@@ -99,10 +96,9 @@ impl Args {
             fanned_out = FanOutEnd::all(app, &bar).await;
         }
         let bar = screen.bar("people looked at").until(stop.clone());
-        let (mut report, emails) = match (self.dry_run, &self.report) {
-            (false, _) => (app.digests().run(&request, &bar).await?, None),
-            (true, None) => (app.dry_run().count(&request, &bar).await?, None),
-            (true, Some(_)) => {
+        let (mut report, emails) = match self.report {
+            None => (app.digests().run(&request, &bar).await?, None),
+            Some(_) => {
                 let (report, emails) = app.dry_run().run(&request, &bar).await?;
                 (report, Some(emails))
             }
@@ -128,13 +124,11 @@ impl Args {
             }
             waits = read_waits(app, request.users.as_deref()).await;
         }
-        let ahead = report.dry_run.batches.as_ref();
         notes.extend(emails.iter().flat_map(|emails| emails.failures.clone()));
         notes.extend(report.not_known.warnings(&app.config.policies));
         notes.extend(report.dry_run.warnings());
         notes.extend(backlog_lines(&report.backlog));
-        let of_batches = ahead.map_or(0, |ahead| ahead.mails);
-        if report.due.users + of_batches > 0 && app.identities.lacks_links() {
+        if report.due.users > 0 && app.identities.lacks_links() {
             notes.push(
                 "these emails contain no unsubscribe link, because server.public_url is not set: \
                  people will report them as spam"
@@ -144,8 +138,6 @@ impl Args {
         let at = request.at.unwrap_or(now);
         let done = sentence(&report, &request, app.identities.outbox());
         let mut lines = vec![format!("digest {} UTC: {done}", words::minute(at))];
-        let ahead = ahead.filter(|ahead| ahead.batches > 0);
-        lines.extend(ahead.map(|ahead| format!("batches: {}", batches(ahead))));
         // A page about part of the users would mislead.
         let page = self.report.as_deref().filter(|_| !stopped);
         if let (Some(path), Some(emails)) = (page, emails) {
@@ -209,7 +201,6 @@ impl Args {
                 .and_then(|cadence| cadence.parse().ok()),
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
-            sample: self.sample,
             patience: (!self.no_wait).then_some(app.config.delivery.patience),
             timing: match self.now {
                 true => Timing::Now,
@@ -331,40 +322,6 @@ fn no_brand(mails: u64) -> String {
     format!("{wait} for a brand that is not configured")
 }
 
-/// Summarizes the batches of a dry run: `12 emails with 34 events would be sent (1 due, next
-/// closes 2014-04-21 10:00); 1 suppressed`.
-fn batches(ahead: &BatchesAhead) -> String {
-    let next = ahead
-        .next
-        .map(|next| format!("next closes {}", words::minute(next)));
-    let when = words::list([
-        words::some(ahead.closing, "closed already"),
-        words::some(ahead.due, "due"),
-        words::some(ahead.held, "held by quiet hours"),
-        next,
-    ]);
-    let mails = match ahead.mails {
-        0 => "no email would be sent".to_owned(),
-        mails => format!(
-            "{} with {} would be sent ({when})",
-            words::count(mails, "email", "emails"),
-            words::events(ahead.events)
-        ),
-    };
-    let left = words::list(
-        [
-            (ahead.no_brand > 0).then(|| no_brand(ahead.no_brand)),
-            words::some(
-                ahead.withdrawn,
-                "with nothing left that applies and is wanted",
-            ),
-        ]
-        .into_iter()
-        .chain(unmailable(&ahead.unmailable)),
-    );
-    followed_by(mails, left)
-}
-
 /// Returns the outcomes of emails, with the folder if they were written to files. Returns `None` if
 /// there were no emails.
 pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
@@ -408,7 +365,6 @@ fn left(report: &Report, request: &Request) -> String {
                 report.due.busy,
                 "with a mail that waits, or that another worker handles",
             ),
-            words::some(users.outside_sample, "outside the sample"),
         ]
         .into_iter()
         .chain(unmailable(&users.unmailable)),

@@ -49,7 +49,7 @@ fn the_json_of_a_report_is_flat() {
     let mut fields: Vec<&String> = json.as_object().unwrap().keys().collect();
     fields.sort_unstable();
     let expected = "blocked busy due ended events failed_already given_up given_up_blocked held left_over \
-        limited mailed_already mails next_due older outside_sample pending people \
+        limited mailed_already mails next_due older pending people \
         tried_again turned_off unmailable unsubscribed waiting withdrawn";
     assert!(fields.into_iter().eq(expected.split(' ')), "{json}");
 }
@@ -186,37 +186,4 @@ fn an_unusable_path_of_a_page_is_rejected() {
         "{at_folder}"
     );
     assert!(check_page(Path::new("report.html")).is_ok());
-}
-
-#[test]
-fn batches_have_their_own_line() {
-    let ahead = BatchesAhead {
-        batches: 15,
-        mails: 12,
-        events: 34,
-        closing: 2,
-        due: 1,
-        later: 9,
-        held: 4,
-        next: Some(Utc.with_ymd_and_hms(2014, 4, 21, 10, 0, 0).unwrap()),
-        no_brand: 1,
-        withdrawn: 1,
-        unmailable: BTreeMap::from([("suppressed", 1), ("unknown", 1)]),
-    };
-    let none = BatchesAhead {
-        mails: 0,
-        ..ahead.clone()
-    };
-
-    assert_eq!(
-        batches(&ahead),
-        "12 emails with 34 events would be sent (2 closed already, 1 due, 4 held by quiet hours, \
-         next closes 2014-04-21 10:00); 1 waits for a brand that is not configured, \
-         1 with nothing left that applies and is wanted, 1 suppressed, 1 without a record"
-    );
-    assert_eq!(
-        batches(&none),
-        "no email would be sent; 1 waits for a brand that is not configured, \
-         1 with nothing left that applies and is wanted, 1 suppressed, 1 without a record"
-    );
 }

@@ -7,8 +7,7 @@ use std::str::FromStr;
 
 use chrono::TimeDelta;
 
-use super::coordination::fnv1a;
-use super::name::{Invalid, UserId};
+use super::name::Invalid;
 
 /// The valid settings of the section `[delivery]`, except `soft_bounces`.
 #[derive(Debug, Clone, Copy)]
@@ -56,25 +55,13 @@ pub struct Share {
 const WHOLE: u32 = 10_000;
 
 impl Share {
-    /// 0%: a sample without users, and a limit that any part above zero exceeds.
+    /// 0%, a limit that any part above zero exceeds.
     pub const NONE: Self = Self { of_ten_thousand: 0 };
-
-    /// Returns whether the user is in a sample of this size.
-    pub fn includes(self, user: &UserId) -> bool {
-        spread(user.as_str()) % u64::from(WHOLE) < u64::from(self.of_ten_thousand)
-    }
 
     /// Returns whether `part` of `whole` exceeds this share.
     pub fn is_passed_by(self, part: u64, whole: u64) -> bool {
         part * u64::from(WHOLE) > whole * u64::from(self.of_ten_thousand)
     }
-}
-
-/// Returns a hash that spreads similar ids widely: FNV-1a with a final mixing step.
-fn spread(text: &str) -> u64 {
-    let hash = fnv1a(text);
-    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^ (hash >> 33)
 }
 
 impl FromStr for Share {
@@ -123,29 +110,6 @@ mod tests {
         ] {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_sample_has_about_the_requested_size_and_contains_smaller_samples() {
-        let people: Vec<UserId> = (0..20_000)
-            .map(|n| UserId::stored(format!("u{n:05}")))
-            .collect();
-        let in_sample = |text| {
-            let share = share(text);
-            let mut inside: Vec<&UserId> = people.iter().collect();
-            inside.retain(|user| share.includes(user));
-            inside
-        };
-
-        let (one, ten) = (in_sample("1%"), in_sample("10%"));
-
-        assert!((150..250).contains(&one.len()), "{}", one.len());
-        assert!((1_800..2_200).contains(&ten.len()), "{}", ten.len());
-        assert!(one.iter().all(|user| ten.contains(user)));
-        assert_eq!(
-            (in_sample("0%").len(), in_sample("100%").len()),
-            (0, 20_000)
-        );
     }
 
     #[test]

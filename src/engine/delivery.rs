@@ -16,7 +16,7 @@ mod retry;
 mod sender;
 
 pub use compose::Compose;
-pub(crate) use compose::{Prospect, Selected, SentEmail};
+pub(crate) use compose::{Selected, SentEmail};
 pub use gate::{Gate, GateState, ProviderAccount, account_prefix};
 pub use headers::Headers;
 pub use ledger::{Ledger, RunTally};

@@ -9,7 +9,6 @@
 pub mod backlog;
 pub mod due;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -26,13 +25,12 @@ use crate::domain::digest::{assemble, showable, tried_again, wanted};
 use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Backlog, BrandName, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, Due,
-    EmailScope, Event, Id, Lease, Occasion, Period, PersonStacks, Share, User, UserId, Window,
+    Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, Due, EmailScope, Event,
+    Id, Lease, Occasion, Period, PersonStacks, User, UserId, Window,
 };
-use crate::engine::delivery::{Compose, Sender};
-use crate::render::Catalogs;
+use crate::engine::delivery::Sender;
 use crate::store;
-use crate::wire::digest::{DryRunReport, Ended, OTHER_LOCALES, Report};
+use crate::wire::digest::{Ended, Report};
 use backlog::{BacklogDays, Older};
 
 /// The options of a digest run.
@@ -46,8 +44,6 @@ pub struct Request {
     pub users: Option<Vec<UserId>>,
     /// The most emails.
     pub limit: Option<u64>,
-    /// Only this share of all users, the same ones each time.
-    pub sample: Option<Share>,
     /// How long the run waits for deferred emails while none of them makes progress. Without it,
     /// the next run sends them.
     pub patience: Option<TimeDelta>,
@@ -360,8 +356,14 @@ impl<'a> Run<'a> {
         }
         for (person, content) in &due {
             let (user, dry_run) = (&person.user, &mut self.report.dry_run);
-            let compose = &self.sender.compose;
-            count_email(dry_run, compose, user, user.brand.as_ref());
+            if let Some(brand) = &user.brand {
+                let brands = &self.sender.compose.identities.brands;
+                let counts = match brands.contains_key(brand) {
+                    true => &mut dry_run.brands,
+                    false => &mut dry_run.unknown_brands,
+                };
+                *counts.entry(brand.clone()).or_default() += 1;
+            }
             if let Some(onlooker) = self.onlooker.as_deref_mut() {
                 onlooker.mail(&Found {
                     user,
@@ -465,13 +467,6 @@ impl<'a> Run<'a> {
             counts.next_due = [counts.next_due, next].into_iter().flatten().min();
             return None;
         };
-        if request
-            .sample
-            .is_some_and(|sample| !sample.includes(&user.id))
-        {
-            counts.outside_sample += 1;
-            return None;
-        }
         Some(DuePerson {
             id: DeliveryId::digest(&user.id, schedule.cadence, due.period),
             failed: None,
@@ -638,73 +633,5 @@ impl<'a> Run<'a> {
             sending.push(tokio::spawn(finishing.boxed()));
         }
         Ok(())
-    }
-}
-
-/// The most locales that are named.
-const NAMED: usize = 20;
-
-/// Counts an email to this user, of this brand.
-pub(crate) fn count_email(
-    report: &mut DryRunReport,
-    compose: &Compose,
-    user: &User,
-    brand: Option<&BrandName>,
-) {
-    let catalogs = compose.identity.renderer.catalogs();
-    ask(&mut report.locales, catalogs, user);
-    if let Some(brand) = brand {
-        let counts = match compose.identities.brands.contains_key(brand) {
-            true => &mut report.brands,
-            false => &mut report.unknown_brands,
-        };
-        *counts.entry(brand.clone()).or_default() += 1;
-    }
-}
-
-/// Counts an email to a user whose locale has no catalog. Such an email is in English.
-fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user: &User) {
-    let locale = user.locale.as_deref().unwrap_or_default().trim();
-    if locale.is_empty() || catalogs.nearest(locale).is_some() {
-        return;
-    }
-    let is_named = locales.len() < NAMED || locales.contains_key(locale);
-    let name = if is_named { locale } else { OTHER_LOCALES };
-    *locales.entry(name.to_owned()).or_default() += 1;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::UserId;
-
-    #[test]
-    fn all_locales_are_counted_and_a_few_are_listed() {
-        let catalogs = Catalogs::load(None).unwrap();
-        let mut report = DryRunReport::default();
-        let mut asks = |locale: &str| {
-            let user = User {
-                locale: Some(locale.into()),
-                ..User::new(UserId::stored("ada"))
-            };
-            ask(&mut report.locales, &catalogs, &user);
-        };
-        let unknown: Vec<String> = (b'a'..=b'v').map(|c| format!("x{}", c as char)).collect();
-        unknown.iter().for_each(|locale| asks(locale));
-        for locale in ["xa", "de-AT", " ", "others"] {
-            asks(locale);
-        }
-
-        let lines = report.other_locales();
-
-        assert_eq!(report.locales.len(), NAMED + 1);
-        let begins = [
-            "emails in English for lack of a catalog of other locales: 3",
-            "emails in English for lack of a catalog of locale xa: 2",
-            "emails in English for lack of a catalog of locale xb: 1",
-        ];
-        for (line, begins) in lines.iter().zip(begins) {
-            assert!(line.starts_with(begins), "{line}");
-        }
     }
 }

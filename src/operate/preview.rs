@@ -4,7 +4,6 @@
 //! A preview writes nothing. Templates are read again for each, so it shows the latest saved
 //! version. Links that stop emails lead nowhere, as in a dry run. Start with [`Preview::sheets`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -20,12 +19,11 @@ use crate::domain::{
 use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::identity::mailer;
-use crate::engine::delivery::{Compose, Headers, Prospect};
+use crate::engine::delivery::{Compose, Headers};
 use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::engine::{self, Silent};
 use crate::render::pages::{Choices, Notice, Others, Stopping, Tokens};
 use crate::render::{self, Links, Page, Pages, Renderer, Site};
-use crate::wire::event::Unknown;
 
 pub use crate::render::Catalogs;
 
@@ -311,11 +309,10 @@ impl OfPerson {
         user: User,
         brand: Option<&BrandName>,
     ) -> engine::Result<Vec<Draft>> {
-        let id = &user.id.clone();
         let mut batches = Vec::new();
         for state in [BatchState::Closing, BatchState::Open] {
             let theirs = BatchFilter {
-                user: Some(id.clone()),
+                user: Some(user.id.clone()),
                 state: Some(state),
                 ..BatchFilter::default()
             };
@@ -325,24 +322,17 @@ impl OfPerson {
         // A batch that closed between the two reads is in both.
         batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
         batches.dedup_by_key(|batch| batch.id);
-        let people = HashMap::from([(id.clone(), user)]);
-        let mut drafts = Vec::new();
-        let not_known = &mut Unknown::default();
-        let prospects = self.compose.prospects(&batches, &people, not_known);
-        for (batch, prospect) in batches.iter().zip(prospects.await?) {
-            if let Prospect::Email(content) = prospect {
-                drafts.push(Draft {
-                    name: format!("{} {}", batch.key, batch.id),
-                    user: people[id].clone(),
-                    content,
-                    occasion: Occasion::Batch {
-                        batch: batch.id,
-                        queue_position: batch.opened_at,
-                    },
-                });
-            }
-        }
-        Ok(drafts)
+        let emails = self.compose.prospects(batches, &user).await?;
+        let drafts = emails.into_iter().map(|(batch, content)| Draft {
+            name: format!("{} {}", batch.key, batch.id),
+            user: user.clone(),
+            content,
+            occasion: Occasion::Batch {
+                batch: batch.id,
+                queue_position: batch.opened_at,
+            },
+        });
+        Ok(drafts.collect())
     }
 }
 

@@ -34,15 +34,12 @@ pub struct DryRunPage {
 pub struct DryRunEmails {
     /// The emails of digests.
     pub digests: EmailSummary,
-    /// The emails of batches, as if each batch closed now; `None` if the request is about certain
-    /// digests.
-    pub batches: Option<EmailSummary>,
     /// Why some emails cannot be rendered; the first reasons.
     #[serde(skip)]
     pub failures: Vec<String>,
 }
 
-/// The emails of digests, or of batches.
+/// The emails of digests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EmailSummary {
     /// The number of emails.

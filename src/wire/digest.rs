@@ -77,8 +77,6 @@ pub struct DigestUsers {
     pub turned_off: u64,
     /// Users with pending events who may not be emailed, by reason.
     pub unmailable: BTreeMap<&'static str, u64>,
-    /// Users who are due but not in the sample.
-    pub outside_sample: u64,
 }
 
 /// The digests that are due in a run.
@@ -111,12 +109,6 @@ pub struct BacklogReport {
 /// The counts that only a dry run has.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DryRunReport {
-    /// The batches that are not emailed yet; `None` if they were not read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batches: Option<BatchesAhead>,
-    /// Emails in English to users whose locale has no catalog, by locale.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub locales: BTreeMap<String, u64>,
     /// Emails by brand, except those of the default brand.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub brands: BTreeMap<BrandName, u64>,
@@ -129,13 +121,8 @@ pub struct DryRunReport {
 }
 
 impl DryRunReport {
-    /// Returns all warnings about languages and brands, one sentence each.
-    pub fn warnings(&self) -> Vec<String> {
-        [self.other_locales(), self.brand_counts()].concat()
-    }
-
     /// Returns a sentence for each brand with its number of emails, and whether they wait.
-    pub fn brand_counts(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let of = self.brands.iter();
         let of = of.map(|(brand, n)| format!("emails of the brand {brand}: {n}"));
         let waits = self.unknown_brands.iter().map(|(brand, n)| {
@@ -143,51 +130,7 @@ impl DryRunReport {
         });
         of.chain(waits).collect()
     }
-
-    /// Returns a sentence for each locale without a catalog.
-    pub(crate) fn other_locales(&self) -> Vec<String> {
-        let sentence = |(locale, n): (&String, &u64)| {
-            let locale = match locale.as_str() {
-                OTHER_LOCALES => "other locales".to_owned(),
-                locale => format!("locale {}", locale.escape_debug()),
-            };
-            format!("emails in English for lack of a catalog of {locale}: {n}")
-        };
-        self.locales.iter().map(sentence).collect()
-    }
 }
-
-/// The emails that unsettled batches would become if they closed with their present events.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct BatchesAhead {
-    /// The open batches with at least one event, and the closing ones without a settled delivery.
-    /// Closed batches whose failed email is retried do not count.
-    pub batches: u64,
-    /// The emails of these batches. A waiting lead is an email of its own.
-    pub mails: u64,
-    /// The events in these emails.
-    pub events: u64,
-    /// The emails whose batch is already closing.
-    pub closing: u64,
-    /// The emails whose batch closes by the time of the dry run, and the waiting leads.
-    pub due: u64,
-    /// The emails whose batch closes later.
-    pub later: u64,
-    /// The part of `later` that quiet hours defer.
-    pub held: u64,
-    /// When the first of the `later` batches closes.
-    pub next: Option<DateTime<Utc>>,
-    /// The emails that wait because their brand is not configured. `mails` excludes them.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub no_brand: u64,
-    /// Emails that would not be sent, because none of their events still applies and is wanted.
-    pub withdrawn: u64,
-    /// Emails that would not be sent, because their users may not be emailed, by reason.
-    pub unmailable: BTreeMap<&'static str, u64>,
-}
-
-/// The key of all locales without an entry in [`DryRunReport::locales`]. No locale contains a star.
-pub const OTHER_LOCALES: &str = "*";
 
 /// The outcomes of deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]

@@ -33,7 +33,6 @@ mod contents;
 mod message;
 mod preview;
 
-pub(crate) use batch_events::Prospect;
 pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
 

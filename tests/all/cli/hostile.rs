@@ -74,7 +74,7 @@ fn no_command_prints_control_characters_from_users() {
         vec!["suppressions"],
         vec!["suppressions", "--json"],
         vec!["status"],
-        vec!["digest", "--dry-run", "--now", "--sample", "3"],
+        vec!["digest", "--dry-run", "--now"],
         vec!["digest", "--user", &ada, "--dry-run"],
         vec!["worker", "--once"],
         vec!["digest", "--now"],

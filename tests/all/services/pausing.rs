@@ -28,7 +28,6 @@ mostly_on_sqlite! {
     undeliverable_addresses_do_not_pause_sending
     digests_that_keep_failing_do_not_pause_other_emails
     a_resume_cancels_the_retry_delay_of_the_provider
-    a_sample_contains_the_same_users_each_time
 }
 
 pub(super) async fn run(town: &Town, request: Request) -> Report {
@@ -290,25 +289,6 @@ async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
     one.digests().run(&now, &Silent).await.unwrap();
 
     assert_eq!((while_closed, town.mails().len()), (0, 3));
-}
-
-async fn a_sample_contains_the_same_users_each_time(fresh: Fresh) {
-    let town = Town::of(&fresh).await;
-    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
-    let sample = Request {
-        sample: Some("70%".parse().unwrap()),
-        ..Request::default()
-    };
-
-    let first = run(&town, sample.clone()).await;
-    let again = run(&town, sample).await;
-    let all = run(&town, Request::default()).await;
-
-    assert_eq!(first.due.users + first.users.outside_sample, 3);
-    assert_eq!((first.due.users, town.emailed_to("ben").len()), (1, 1));
-    assert_eq!(again.due.users, 0);
-    assert_eq!(again.users.outside_sample, first.users.outside_sample);
-    assert_eq!(all.mails.sent, first.users.outside_sample);
 }
 
 async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fresh) {

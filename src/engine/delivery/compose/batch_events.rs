@@ -9,28 +9,15 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{BatchEvents, Compose, Selection, batch_of, newest_first};
 use crate::domain::batch::Item;
-use crate::domain::user::Unmailable;
 use crate::domain::{
-    Batch, BatchState, Content, Day, Delivery, EmailScope, Event, Facts, Id, Mutes, PersonStacks,
-    Purpose, User, UserId, Window, classify,
+    Batch, BatchState, Content, Day, Delivery, Event, Facts, Id, Mutes, PersonStacks, Purpose,
+    User, UserId, Window, classify,
 };
 use crate::engine::Result;
 use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::Stacks;
-use crate::wire::event::Unknown;
-
-/// The outcome of a batch if it closed now.
-#[derive(Debug)]
-pub(crate) enum Prospect {
-    /// An email with this content.
-    Email(Content),
-    /// No email, because no event applies and is wanted.
-    NothingLeft,
-    /// No email, because the user may get none, or only mandatory types and the batch has none.
-    Unmailable(Unmailable),
-}
 
 /// The user of each batch, and the events that they get.
 type Recipients<'a> = HashMap<Id, (&'a User, Selection)>;
@@ -58,7 +45,6 @@ impl Compose {
         let ids: Vec<Id> = recipients.keys().copied().collect();
         let store = &self.context.store;
         let batches: Vec<Batch> = store.filed(&ids).await?.into_iter().flatten().collect();
-        catalog.load(kept(&batches).iter()).await?;
         // A settled batch comes here again if its email failed, or was once recorded as accepted.
         let settled = batches.iter().filter(|of| of.state != BatchState::Closing);
         let settled: Vec<Batch> = settled.cloned().collect();
@@ -75,7 +61,7 @@ impl Compose {
     }
 
     /// Returns the events that these batches may include, by batch id, and loads them into the
-    /// catalog. The kept events must have been loaded.
+    /// catalog.
     async fn select(
         &self,
         batches: Vec<Batch>,
@@ -83,6 +69,7 @@ impl Compose {
         catalog: &mut Catalog,
     ) -> Result<HashMap<Id, BatchEvents>> {
         let (mut events, mut incomplete) = (HashMap::with_capacity(batches.len()), Vec::new());
+        catalog.load(kept(&batches).iter()).await?;
         let kept = batches.iter().map(|of| (of.id, &of.contents.items[..]));
         self.load_mutes(kept, recipients, catalog).await?;
         for batch in batches {
@@ -141,63 +128,34 @@ impl Compose {
         Ok(eligibility::load_mute_facts(muted, catalog).await?)
     }
 
-    /// Returns the outcome of each batch if it closed now, in the same order. Ids must be distinct.
-    /// `people` has the records of the batches' users. Adds unknown types and objects to `unknown`.
+    /// Returns the batches of this user that would become an email if they closed now, each with
+    /// its content. Ids must be distinct.
     pub(crate) async fn prospects(
         &self,
-        batches: &[Batch],
-        people: &HashMap<UserId, User>,
-        unknown: &mut Unknown,
-    ) -> Result<Vec<Prospect>> {
-        if batches.is_empty() {
+        batches: Vec<Batch>,
+        user: &User,
+    ) -> Result<Vec<(Batch, Content)>> {
+        let suppressed = Suppressed::among(&*self.context.store, [user]).await?;
+        let Ok(scope) = suppressed.scope(user) else {
             return Ok(Vec::new());
-        }
-        let suppressed = Suppressed::among(&*self.context.store, people.values()).await?;
-        let recipient = |batch: &Batch| {
-            let user = people.get(&batch.user).ok_or(Unmailable::Unknown)?;
-            Ok((user, Selection::Wanted(suppressed.scope(user)?)))
         };
-        let (mut recipients, mut open) = (Recipients::new(), Vec::new());
-        for batch in batches {
-            let recipient: std::result::Result<_, Unmailable> = recipient(batch);
-            if let Ok(recipient) = recipient {
-                recipients.insert(batch.id, recipient);
-                open.push(batch.clone());
-            }
-        }
+        let recipient = |batch: &Batch| (batch.id, (user, Selection::Wanted(scope)));
+        let recipients: Recipients = batches.iter().map(recipient).collect();
         let mut catalog = self.catalog.of_mails();
-        let kept = kept(&open);
-        catalog.load(kept.iter()).await?;
-        for event in &kept {
-            unknown.note(event, &catalog, &self.context.policies);
-        }
-        let events = self.select(open, &recipients, &mut catalog).await?;
+        let events = self.select(batches.clone(), &recipients, &mut catalog);
+        let events = events.await?;
         let newest = newest_first(&events);
-        let shown = newest.iter().map(|(batch, events)| {
-            let (user, _) = recipients[batch];
-            (&user.id, events.iter().collect())
-        });
+        let shown = newest
+            .values()
+            .map(|events| (&user.id, events.iter().collect()));
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
         let reasons = self.reasons(&shown, &mut catalog).await?;
-        let prospect = |batch: &Batch| {
-            let (user, selection) = match recipient(batch) {
-                Ok(recipient) => recipient,
-                Err(why) => return Prospect::Unmailable(why),
-            };
-            let events = events.get(&batch.id);
-            match events.and_then(|of| self.batch_content(of, &catalog)) {
-                Some(mut content) => {
-                    content.because = reasons.because(&user.id, &content);
-                    Prospect::Email(content)
-                }
-                None if selection == Selection::Wanted(EmailScope::All) => Prospect::NothingLeft,
-                None => {
-                    let why = suppressed.mailable(user).err();
-                    why.map_or(Prospect::NothingLeft, Prospect::Unmailable)
-                }
-            }
+        let email = |batch: Batch| {
+            let mut content = self.batch_content(events.get(&batch.id)?, &catalog)?;
+            content.because = reasons.because(&user.id, &content);
+            Some((batch, content))
         };
-        Ok(batches.iter().map(prospect).collect())
+        Ok(batches.into_iter().filter_map(email).collect())
     }
 }
 
