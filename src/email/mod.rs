@@ -256,6 +256,9 @@ pub enum Checked {
     Ready {
         /// The finding, as text for the operator.
         found: String,
+        /// The DNS names of the DKIM keys that the provider signs with; empty if it does not list
+        /// them.
+        dkim: Vec<String>,
     },
     /// The mailer was reached and would not accept an email.
     Wrong {
@@ -272,10 +275,11 @@ pub enum Checked {
 }
 
 impl Checked {
-    /// Returns [`Self::Ready`].
+    /// Returns [`Self::Ready`] without DKIM names.
     pub fn ready(found: impl Into<String>) -> Self {
         Self::Ready {
             found: found.into(),
+            dkim: Vec::new(),
         }
     }
 

@@ -4,12 +4,14 @@
 //! content and time. [`Proof`] sends the key itself in a header, and [`Aws`] a signature: AWS
 //! Signature Version 4, as Amazon documents it.
 
+use std::fmt::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
-use reqwest::Request;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Request, Url};
 use sha2::{Digest as _, Sha256};
 use url::Position;
 
@@ -105,8 +107,8 @@ impl Sign for Aws {
         signed.push((DATE, time.clone()));
         let names: Vec<&str> = signed.iter().map(|(name, _)| *name).collect();
         let names = names.join(";");
-        // The empty line is the query. Our paths have no character that would be encoded.
-        let mut canonical = format!("{}\n{}\n\n", request.method(), request.url().path());
+        // The empty line is the query.
+        let mut canonical = format!("{}\n{}\n\n", request.method(), encoded_path(request.url()));
         for (name, value) in &signed {
             canonical.push_str(&format!("{name}:{value}\n"));
         }
@@ -125,6 +127,21 @@ impl Sign for Aws {
         headers.insert(HeaderName::from_static(DATE), value(&time));
         headers.insert(AUTHORIZATION, value(&proof));
     }
+}
+
+/// Percent-encodes all bytes of the path except unreserved characters (RFC 3986, section 2.3) and
+/// slashes. The path is encoded already and is encoded again, as Amazon requires.
+fn encoded_path(url: &Url) -> String {
+    let mut out = String::new();
+    for byte in url.path().bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to text cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -61,12 +61,21 @@ fn the_signature_covers_body_type_host_and_time() {
 }
 
 #[test]
-fn a_host_has_its_port_for_signing() {
-    let url = "http://127.0.0.1:4010/v2/email/configuration-sets";
-    let headers = signed(&aws("us-east-1"), Method::GET, url, None);
-
-    let proof = proof(&headers);
-    assert!(proof.contains("SignedHeaders=host;x-amz-date, "), "{proof}");
-    let signature = "faa0c38552c13b0e7d27fa5d3b74323be0e2bdaed87c96e655dffbe2f975e41c";
-    assert!(proof.ends_with(signature), "{proof}");
+fn a_path_is_encoded_twice_and_a_host_has_its_port_for_signing() {
+    let aws = aws("us-east-1");
+    for (url, signature) in [
+        (
+            "https://email.us-east-1.amazonaws.com/v2/email/identities/digest%40art.example",
+            "1f072693561f5fdb86b2fc17030ce19d294ed019da7055402ae9e4d9fb771d2e",
+        ),
+        (
+            "http://127.0.0.1:4010/v2/email/configuration-sets",
+            "faa0c38552c13b0e7d27fa5d3b74323be0e2bdaed87c96e655dffbe2f975e41c",
+        ),
+    ] {
+        let headers = signed(&aws, Method::GET, url, None);
+        let proof = proof(&headers).to_owned();
+        assert!(proof.contains("SignedHeaders=host;x-amz-date, "), "{proof}");
+        assert!(proof.ends_with(signature), "{url}: {proof}");
+    }
 }

@@ -201,9 +201,10 @@ impl Mailer for Mailgun {
         let answer = self.api.get(&format!("/v4/domains/{domain}")).await;
         let (status, found) = status_and_body(&answer);
         match (status, found["domain"]["state"].as_str()) {
-            (200, Some("active")) => {
-                Checked::ready(format!("Mailgun knows the key, and {domain} is active"))
-            }
+            (200, Some("active")) => Checked::Ready {
+                found: format!("Mailgun knows the key, and {domain} is active"),
+                dkim: dkim_names(&found),
+            },
             (200, Some(state)) => Checked::wrong(
                 format!("Mailgun knows the key, but {domain} is {}", words(state)),
                 "finish its DNS records at Mailgun",
@@ -226,6 +227,15 @@ impl Mailer for Mailgun {
     fn account(&self) -> String {
         format!("{} {}", self.api.account(self.name()), self.domain)
     }
+}
+
+/// Returns the names of the domain's DKIM keys, among the records that its owner adds to the DNS.
+fn dkim_names(domain: &Value) -> Vec<String> {
+    let records = domain["sending_dns_records"].as_array();
+    let names = records.into_iter().flatten();
+    let names = names.filter_map(|record| record["name"].as_str());
+    let names = names.filter(|name| name.contains("._domainkey."));
+    names.map(str::to_owned).collect()
 }
 
 fn said(answer: &Answer) -> String {

@@ -47,7 +47,7 @@ impl Resend {
     }
 
     /// Checks the sender's domain, after the key was verified.
-    fn check_domain(&self, domains: &Value) -> Checked {
+    async fn check_domain(&self, domains: &Value) -> Checked {
         let from = self.0.account.sender.from.domain();
         let mut all = domains["data"].as_array().into_iter().flatten();
         let Some(domain) = all.find(|domain| domain["name"] == from) else {
@@ -66,7 +66,13 @@ impl Resend {
                 "finish its DNS records at Resend",
             );
         }
-        Checked::ready(format!("Resend knows the key, and {from} is verified"))
+        // The list does not include the records.
+        let path = format!("/domains/{}", domain["id"].as_str().unwrap_or_default());
+        let whole = self.0.get(&path).await.ok();
+        Checked::Ready {
+            found: format!("Resend knows the key, and {from} is verified"),
+            dkim: whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
+        }
     }
 
     fn body(&self, letters: &[Letter<'_>]) -> Value {
@@ -117,7 +123,7 @@ impl Mailer for Resend {
         let answer = self.0.get("/domains").await;
         let (_, found) = status_and_body(&answer);
         if found["data"].is_array() {
-            return self.check_domain(&found);
+            return self.check_domain(&found).await;
         }
         // A key that may only send gets this error for every other request.
         if found["name"] == "restricted_api_key" {
@@ -133,6 +139,18 @@ impl Mailer for Resend {
     fn account(&self) -> String {
         self.0.account(self.name())
     }
+}
+
+/// Returns the DNS names of a domain's DKIM keys. Resend's record names are relative to the
+/// registered domain or to one below it, but all of them start with the selector.
+fn dkim_names(domain: &Value) -> Vec<String> {
+    let name = domain["name"].as_str().unwrap_or_default();
+    let records = domain["records"].as_array().into_iter().flatten();
+    let keys = records.filter(|record| record["record"] == "DKIM");
+    let selectors = keys.filter_map(|record| record["name"].as_str()?.split_once("._domainkey"));
+    selectors
+        .map(|(selector, _)| format!("{selector}._domainkey.{name}"))
+        .collect()
 }
 
 fn said(answer: &Answer) -> String {

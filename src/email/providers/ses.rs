@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::domain::Address;
 use crate::email::content::in_text;
 use crate::email::http::{
-    Account, Answer, Api, Body, accepted, all, invalid, key_rejected, status_and_body, usual,
+    Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, key_rejected, status_and_body,
+    usual,
 };
 use crate::email::letter::{Letter, Letters, set_text};
 use crate::email::mime::mailbox_in_ascii;
@@ -28,6 +29,8 @@ pub(super) const SET: &str = "mail.configuration_set";
 /// The wait after a used-up quota, which SES counts over the last 24 hours.
 const QUOTA: Duration = Duration::from_secs(60 * 60);
 
+/// The maximum number of identities to query: domain, parent domains and address.
+const MOST_IDENTITIES: usize = 6;
 /// The exception for a key that may only send, which is sufficient.
 const DENIED: &str = "AccessDeniedException";
 
@@ -135,7 +138,7 @@ impl Ses {
     }
 
     /// Checks whether the account may send, after the key was verified.
-    fn check_state(&self, state: &Value) -> Checked {
+    async fn check_state(&self, state: &Value) -> Checked {
         let region = self.api.account.option("mail.region");
         if state["SendingEnabled"] != true || state["EnforcementStatus"] == "SHUTDOWN" {
             return Checked::wrong(
@@ -157,8 +160,61 @@ impl Ses {
         let rate = rate.map_or(String::new(), |rate| {
             format!("; it takes {rate} mails a second")
         });
-        Checked::ready(format!("Amazon SES knows the key{rate}"))
+        let from = &self.api.account.sender.from;
+        let domain = from.domain_in_ascii();
+        let address = format!("{}@{domain}", from.local());
+        for identity in identities(&domain, &address) {
+            let path = format!("/v2/email/identities/{}", identity.replace('@', "%40"));
+            let answer = self.api.get(&path).await;
+            if !answer.as_ref().is_ok_and(|answer| answer.status == 404) {
+                return check_identity(&identity, answer, &rate);
+            }
+        }
+        Checked::wrong(
+            format!(
+                "Amazon SES knows the key, but nothing that {} sends from",
+                from.domain()
+            ),
+            "verify the domain in that region of SES, or set mail.from to an address of one that is verified",
+        )
     }
+}
+
+fn check_identity(identity: &str, answer: Result<Answer, NoAnswer>, rate: &str) -> Checked {
+    // The identity may be an address, which is not displayed.
+    let shown = identity.rsplit('@').next().unwrap_or(identity);
+    let (status, found) = status_and_body(&answer);
+    match &answer {
+        _ if found["VerifiedForSendingStatus"] == true => {
+            let dkim = &found["DkimAttributes"];
+            let tokens = dkim["Tokens"].as_array().into_iter().flatten();
+            let tokens = tokens.filter(|_| dkim["SigningEnabled"] == true);
+            let tokens = tokens.filter_map(Value::as_str);
+            Checked::Ready {
+                found: format!("Amazon SES knows the key, and {shown} is verified{rate}"),
+                dkim: tokens
+                    .map(|token| format!("{token}._domainkey.{shown}"))
+                    .collect(),
+            }
+        }
+        _ if status == 200 && found.is_object() => Checked::wrong(
+            format!("Amazon SES knows the key, but {shown} is not verified"),
+            "finish its DNS records in the console of SES",
+        ),
+        Ok(answer) if fault(answer).0 == DENIED => Checked::ready(format!(
+            "Amazon SES knows the key, which may not ask about {shown} (ses:GetEmailIdentity){rate}"
+        )),
+        _ => failed_check(answer),
+    }
+}
+
+/// Returns the identities that may be verified for a sender: domain, parent domains, address.
+fn identities(domain: &str, address: &str) -> Vec<String> {
+    let labels: Vec<&str> = domain.split('.').collect();
+    let domains = (0..labels.len().saturating_sub(1)).map(|from| labels[from..].join("."));
+    let mut identities: Vec<String> = domains.take(MOST_IDENTITIES - 1).collect();
+    identities.push(address.to_owned());
+    identities
 }
 
 #[async_trait]
@@ -175,18 +231,14 @@ impl Mailer for Ses {
         let answer = self.api.get("/v2/email/account").await;
         let (status, state) = status_and_body(&answer);
         if status == 200 && state.is_object() {
-            return self.check_state(&state);
+            return self.check_state(&state).await;
         }
-        match answer {
+        match &answer {
             // AWS authenticates the key before it denies access, so the key is valid.
-            Ok(answer) if fault(&answer).0 == DENIED => Checked::ready(
+            Ok(answer) if fault(answer).0 == DENIED => Checked::ready(
                 "Amazon SES knows the key, which may not ask for more (ses:GetAccount)",
             ),
-            // SES also rejects a key with status 400.
-            Ok(answer) if answer.status == 400 => {
-                key_rejected("Amazon SES", &said(&answer), REMEDY)
-            }
-            answer => invalid("Amazon SES", answer, said, REMEDY),
+            _ => failed_check(answer),
         }
     }
 
@@ -208,6 +260,14 @@ fn fault(answer: &Answer) -> (String, String) {
     let named = answer.header("x-amzn-errortype").or(text("__type"));
     let named = named.and_then(|named| named.split(':').next()?.rsplit('#').next());
     (named.unwrap_or_default().to_owned(), message.to_owned())
+}
+
+/// Returns the result of a failed check. SES also rejects a key with status 400.
+fn failed_check(answer: Result<Answer, NoAnswer>) -> Checked {
+    match answer {
+        Ok(answer) if answer.status == 400 => key_rejected("Amazon SES", &said(&answer), REMEDY),
+        answer => invalid("Amazon SES", answer, said, REMEDY),
+    }
 }
 
 /// Returns a text for the ledger with the status and the exception's name and message.

@@ -7,6 +7,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use futures::future::join_all;
 
 use super::{Doctor, Finding, LEFT};
 use crate::config::Transport;
@@ -56,17 +57,26 @@ impl Doctor {
         self.look_up(look_up).await.of(DMARC)
     }
 
-    /// Checks the configured key of the provider or server.
-    pub(super) async fn dkim(&self) -> Finding {
+    /// Checks the keys that the provider named, or else the configured one.
+    pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
         let domain = self.config.mail.sender.from.domain();
-        let Some(selector) = &self.config.mail.dkim_selector else {
-            let why = self.unqueried();
-            let why = why.unwrap_or("mail.dkim_selector does not say which key to look up");
-            return Finding::unchecked(why).of(DKIM);
+        let configured = self.config.mail.dkim_selector.iter();
+        let configured = configured.map(|selector| format!("{selector}._domainkey.{domain}"));
+        let places: Vec<String> = match named {
+            [] => configured.collect(),
+            named => named.to_vec(),
         };
-        let place = format!("{selector}._domainkey.{domain}");
-        let look_up = async |names: &Names| Ok(judge_keys(&place, &names.texts(&place).await?));
-        self.look_up(look_up).await.of(DKIM)
+        if places.is_empty() {
+            let why = self.unqueried().unwrap_or(
+                "the provider does not say what it signs with; mail.dkim_selector can say it",
+            );
+            return vec![Finding::unchecked(why).of(DKIM)];
+        }
+        let judged = places.iter().map(async |place| {
+            let look_up = async |names: &Names| Ok(judge_keys(place, &names.texts(place).await?));
+            self.look_up(look_up).await.of(DKIM)
+        });
+        join_all(judged).await
     }
 
     /// Returns why the DNS is not queried, if it is not.

@@ -104,29 +104,33 @@ impl Doctor {
 
     /// Checks the provider and the DNS records of the sender's domain.
     async fn mail(&self) -> Vec<Finding> {
-        let (provider, spf) = (self.provider(), self.spf());
-        let (provider, spf, dkim, dmarc) = futures::join!(provider, spf, self.dkim(), self.dmarc());
-        vec![provider.of(PROVIDER), spf, dkim, dmarc]
+        let keys = async {
+            let (provider, names) = self.provider().await;
+            (provider.of(PROVIDER), self.dkim(&names).await)
+        };
+        let (spf, (provider, dkim), dmarc) = futures::join!(self.spf(), keys, self.dmarc());
+        [vec![provider, spf], dkim, vec![dmarc]].concat()
     }
 
-    /// Checks that the provider accepts the API key.
-    async fn provider(&self) -> Finding {
+    /// Checks that the provider accepts the API key. Also returns the DNS names of the DKIM keys
+    /// that the provider reports.
+    async fn provider(&self) -> (Finding, Vec<String>) {
         let mailer = match &self.mailer {
             Ok(mailer) => mailer,
             Err(why) => {
                 let advice = "see the options of the section [mail]";
-                return Finding::error(why, advice);
+                return (Finding::error(why, advice), Vec::new());
             }
         };
         let is_local = matches!(self.config.mail.transport, Transport::Outbox);
         if self.options.offline && !is_local {
-            return Finding::unchecked(LEFT);
+            return (Finding::unchecked(LEFT), Vec::new());
         }
         let late = |reason| Checked::Unreached { reason };
         match self.within(mailer.check(), late).await {
-            Checked::Ready { found } => Finding::ok(found),
-            Checked::Wrong { found, remedy } => Finding::error(found, remedy),
-            Checked::Unreached { reason } => Finding::unchecked(reason),
+            Checked::Ready { found, dkim } => (Finding::ok(found), dkim),
+            Checked::Wrong { found, remedy } => (Finding::error(found, remedy), Vec::new()),
+            Checked::Unreached { reason } => (Finding::unchecked(reason), Vec::new()),
         }
     }
 

@@ -28,7 +28,6 @@ const HEALTHY: &str = "
     mail.provider = \"resend\"
     mail.key = \"key-1\"
     mail.from = \"digest@art.example\"
-    mail.dkim_selector = \"resend\"
 ";
 
 /// The DNS records of a healthy setup.

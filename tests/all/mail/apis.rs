@@ -315,6 +315,29 @@ async fn a_check_reports_problems_without_sending_an_email() {
 }
 
 #[tokio::test]
+async fn a_check_returns_the_names_of_the_dkim_keys() {
+    for (dialect, expected) in [
+        (Dialect::Mailgun, &["k1._domainkey.mg.art.example"][..]),
+        (Dialect::SendGrid, &[]),
+        (Dialect::Postmark, &[]),
+        (Dialect::Resend, &["resend._domainkey.art.example"]),
+        (
+            Dialect::Ses,
+            &["t1._domainkey.art.example", "t2._domainkey.art.example"],
+        ),
+    ] {
+        let provider = Provider::start(dialect).await;
+
+        let checked = mailer(dialect, &provider.url, PATIENT).check().await;
+
+        assert!(
+            matches!(&checked, Checked::Ready { dkim, .. } if dkim == expected),
+            "{checked:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_key_restricted_to_sending_is_enough() {
     let provider = Provider::start(Dialect::Resend).await;
     let restricted = serde_json::json!({ "statusCode": 401, "name": "restricted_api_key", "message": "This API key is restricted to only send emails" });
@@ -325,7 +348,7 @@ async fn a_key_restricted_to_sending_is_enough() {
         .await;
 
     assert!(
-        matches!(&checked, Checked::Ready { found } if found.contains("only send")),
+        matches!(&checked, Checked::Ready { found, .. } if found.contains("only send")),
         "{checked:?}"
     );
 }

@@ -494,7 +494,7 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
             json!({ "TotalCount": sent.len(), "Messages": sent })
         }
         (Dialect::Postmark, _) => json!({ "Name": "Art" }),
-        (Dialect::Ses, _) => ses::look_up(),
+        (Dialect::Ses, path) => ses::look_up(path),
         (Dialect::SendGrid, _) => json!({ "scopes": ["mail.send"] }),
         (Dialect::Resend, "/domains") => {
             json!({ "data": [{ "id": "d1", "name": "art.example", "status": "verified" }] })

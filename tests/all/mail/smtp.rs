@@ -417,7 +417,7 @@ async fn the_configured_server_receives_the_emails() {
     );
     let check = mailer.check().await;
     assert!(
-        matches!(&check, Checked::Ready { found } if found.contains("in plain text")),
+        matches!(&check, Checked::Ready { found, .. } if found.contains("in plain text")),
         "{check:?}"
     );
     assert_eq!(server.mails().len(), 1);

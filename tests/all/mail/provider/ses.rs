@@ -36,10 +36,16 @@ pub(super) fn mail(request: &Request) -> Mail {
     }
 }
 
-/// Answers a query for the account.
-pub(super) fn look_up() -> Value {
-    json!({
-        "SendingEnabled": true, "ProductionAccessEnabled": true, "EnforcementStatus": "HEALTHY",
-        "SendQuota": { "Max24HourSend": 50_000.0, "MaxSendRate": 14.0, "SentLast24Hours": 3.0 },
-    })
+/// Answers queries for the account or an identity.
+pub(super) fn look_up(path: &str) -> Value {
+    match path {
+        "/v2/email/account" => json!({
+            "SendingEnabled": true, "ProductionAccessEnabled": true, "EnforcementStatus": "HEALTHY",
+            "SendQuota": { "Max24HourSend": 50_000.0, "MaxSendRate": 14.0, "SentLast24Hours": 3.0 },
+        }),
+        _ => json!({
+            "IdentityType": "DOMAIN", "VerifiedForSendingStatus": true,
+            "DkimAttributes": { "SigningEnabled": true, "Status": "SUCCESS", "Tokens": ["t1", "t2"] },
+        }),
+    }
 }
