@@ -168,6 +168,7 @@ impl App {
     pub fn of_person(&self) -> OfPerson {
         OfPerson {
             digests: self.digests(),
+            batches: self.batches(),
             compose: self.compose(),
             context: self.context.clone(),
         }
