@@ -34,7 +34,7 @@ async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
     let (report, page) = app.dry_run().run(&request, &Silent).await.unwrap();
 
     assert_eq!(
-        report.dry_run.brand_counts(),
+        report.dry_run.warnings(),
         [
             "emails of the brand acme: 1",
             "emails of the brand gone, which wait until it is configured: 1"
