@@ -112,7 +112,7 @@ fn date(at: DateTime<Utc>) -> SystemTime {
 /// Returns the additional headers of a message, or the reason why one is invalid.
 pub(super) fn headers(message: &Message) -> Result<Vec<(HeaderName, String)>, String> {
     let checked = |(name, value): (String, String)| {
-        if value.chars().any(char::is_control) {
+        if name.chars().chain(value.chars()).any(char::is_control) {
             return Err(format!("the header {name} holds a control character"));
         }
         match HeaderName::new_from_ascii(name.clone()) {
