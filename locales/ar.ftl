@@ -1,6 +1,5 @@
 # Arabic (Modern Standard Arabic), with European digits.
 
-language = العربية
 direction = rtl
 calendar = ar_EG
 thousands = ,
@@ -193,7 +192,6 @@ stopped-digest-of = لم تعد تصل إلى { $address } ملخصات من { $
 stopped-digest-you = لم تعد تصلك ملخصات من { $site }.
 stopped-follow-of = لم تعد تصل إلى { $address } أخبار { $name } من { $site }. قد يصل ما حدث من قبل مرة أخرى.
 stopped-follow-you = لم تعد تصلك أخبار { $name } من { $site }. قد يصل ما حدث من قبل مرة أخرى.
-follows-again = أنت تتابع { $name } من جديد.
 stopped-alone-of = لم تعد تصل إلى { $address } رسائل من { $site } عند وقوع الأحداث.
 stopped-alone-you = لم تعد تصلك رسائل من { $site } عند وقوع الأحداث.
 stopped-types-of = { $count ->
@@ -208,7 +206,6 @@ stopped-types-you = { $count ->
 }
 still-comes = ما سيستمر في الوصول
 undo = تراجع
-turn-on = إعادة التشغيل
 ask-mute = هل تريد كتم هذا الموضوع؟
 ask-subject-of = لن تصل إلى { $address } رسائل أخرى من { $site } عن هذا الموضوع:
 ask-subject-you = لن تصلك رسائل أخرى من { $site } عن هذا الموضوع:
@@ -230,9 +227,6 @@ stopped-all-of-kept = لم تعد تصل إلى { $address } رسائل من { $
 stopped-all-you-kept = لم تعد تصلك رسائل من { $site } إلا التي لا يمكن إيقافها: { $types }.
 stopped-since = منذ { $date }.
 stopped-mistake = هل كان ذلك خطأً؟ يمكنك { $choose }، فتعود الرسائل منذ ذلك الحين.
-others = هناك حساب آخر له العنوان نفسه. هل تريد إيقاف هذه الرسائل له أيضًا؟
-others-stop = إيقافها لكل الحسابات التي لها هذا العنوان
-others-stopped = أوقفنا هذه الرسائل أيضًا للحسابات الأخرى التي لها هذا العنوان.
 
 notice-forged = هذا الرابط لا يعمل
     .text = إنه غير مكتمل أو ليس من روابطنا. بعض برامج البريد تقطع الروابط الطويلة: انسخ الرابط كاملًا من الرسالة، أو استخدم الرابط الموجود في رسالة أحدث. لم يتغير شيء.
@@ -246,8 +240,6 @@ notice-mandatory = لا يمكن إيقاف هذا
     .text = { $reason }. يمكن إيقاف جميع الرسائل الأخرى. لم يتغير شيء.
 notice-form = لم ينجح ذلك
     .text = { $why } لم يتغير شيء.
-notice-method = هذا لا يعمل
-    .text = لا يعمل { $method } هنا. لم يتغير شيء.
 notice-choice = لا يمكن اختيار ذلك
     .text = { $why }. لم يتغير شيء؛ يرجى الرجوع والاختيار مرة أخرى.
 notice-quiet = تحتاج ساعات الهدوء إلى الوقتين معًا أو لا شيء

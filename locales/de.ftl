@@ -1,6 +1,5 @@
 # German. Formal: "Sie".
 
-language = Deutsch
 direction = ltr
 calendar = de_DE
 thousands = .
@@ -174,7 +173,6 @@ stopped-digest-of = { $address } erhält keine Übersichten von { $site } mehr.
 stopped-digest-you = Sie erhalten keine Übersichten von { $site } mehr.
 stopped-follow-of = { $address } erhält keine Neuigkeiten zu { $name } von { $site } mehr. Früheres kann noch einmal kommen.
 stopped-follow-you = Sie erhalten keine Neuigkeiten zu { $name } von { $site } mehr. Früheres kann noch einmal kommen.
-follows-again = Sie folgen { $name } wieder.
 stopped-alone-of = { $address } erhält keine E-Mails zu einzelnen Ereignissen von { $site } mehr.
 stopped-alone-you = Sie erhalten keine E-Mails zu einzelnen Ereignissen von { $site } mehr.
 stopped-types-of = { $count ->
@@ -187,7 +185,6 @@ stopped-types-you = { $count ->
 }
 still-comes = Was weiterhin kommt
 undo = Rückgängig machen
-turn-on = Wieder einschalten
 ask-mute = Stummschalten?
 ask-subject-of = { $address } erhält dann keine E-Mails von { $site } mehr zu diesem Thema:
 ask-subject-you = Sie erhalten dann keine E-Mails von { $site } mehr zu diesem Thema:
@@ -209,9 +206,6 @@ stopped-all-of-kept = { $address } erhält von { $site } nur noch E-Mails, die s
 stopped-all-you-kept = Sie erhalten von { $site } nur noch E-Mails, die sich nicht abschalten lassen: { $types }.
 stopped-since = Seit dem { $date }.
 stopped-mistake = War das ein Versehen? { $choose }: Ab dann erhalten Sie wieder E-Mails.
-others = Ein anderes Konto hat dieselbe Adresse. Möchten Sie diese E-Mails auch dafür abbestellen?
-others-stop = Für alle Konten mit dieser Adresse abbestellen
-others-stopped = Wir haben diese E-Mails auch für die anderen Konten mit dieser Adresse abbestellt.
 
 notice-forged = Dieser Link funktioniert nicht
     .text = Er ist unvollständig oder stammt nicht von uns. Manche Mailprogramme zerteilen lange Links: Kopieren Sie den ganzen Link aus der E-Mail, oder verwenden Sie den aus einer neueren. Es wurde nichts geändert.
@@ -225,8 +219,6 @@ notice-mandatory = Das lässt sich nicht abschalten
     .text = { $reason }. Alle anderen E-Mails lassen sich abschalten. Es wurde nichts geändert.
 notice-form = Das hat nicht funktioniert
     .text = { $why } Es wurde nichts geändert.
-notice-method = Das funktioniert nicht
-    .text = { $method } funktioniert hier nicht. Es wurde nichts geändert.
 notice-choice = Das lässt sich nicht auswählen
     .text = { $why }. Es wurde nichts geändert; bitte gehen Sie zurück und wählen Sie noch einmal aus.
 notice-quiet = Die Ruhezeit braucht beide Zeiten oder keine

@@ -1,6 +1,5 @@
 # American English: what differs from the English catalog.
 
-language = English (US)
 calendar = en_US
 date = %B %-d
 date-year = %B %-d, %Y

@@ -4,7 +4,6 @@
 
 ### How the language is written
 
-language = English
 # ltr or rtl
 direction = ltr
 # Whose names of months and days: a locale of the C library
@@ -191,7 +190,6 @@ stopped-digest-of = { $address } gets no more digests from { $site }.
 stopped-digest-you = You get no more digests from { $site }.
 stopped-follow-of = { $address } gets no more news of { $name } from { $site }. What happened before may still come once.
 stopped-follow-you = You get no more news of { $name } from { $site }. What happened before may still come once.
-follows-again = You follow { $name } again.
 stopped-alone-of = { $address } gets no more e-mails from { $site } as things happen.
 stopped-alone-you = You get no more e-mails from { $site } as things happen.
 stopped-types-of = { $count ->
@@ -204,7 +202,6 @@ stopped-types-you = { $count ->
 }
 still-comes = What still comes
 undo = Undo
-turn-on = Turn it on again
 ask-mute = Mute this?
 ask-subject-of = { $address } will get no more e-mails from { $site } about this:
 ask-subject-you = You will get no more e-mails from { $site } about this:
@@ -226,9 +223,6 @@ stopped-all-of-kept = { $address } gets no more mails from { $site } but those t
 stopped-all-you-kept = You get no more mails from { $site } but those that cannot be turned off: { $types }.
 stopped-since = Since { $date }.
 stopped-mistake = Was that a mistake? { $choose }, and it begins again from then on.
-others = Another account has the same address. Do you want to stop these emails for it, too?
-others-stop = Stop them for all accounts with this address
-others-stopped = We also stopped these emails for the other accounts with this address.
 
 ### What went otherwise than somebody expected
 
@@ -244,8 +238,6 @@ notice-mandatory = This cannot be turned off
     .text = { $reason }. All other e-mail can be. Nothing was changed.
 notice-form = That did not work
     .text = { $why } Nothing was changed.
-notice-method = That does not work
-    .text = { $method } does not work here. Nothing was changed.
 notice-choice = That cannot be chosen
     .text = The { $why }. Nothing was changed; please go back and choose again.
 notice-quiet = Quiet hours need both times, or neither

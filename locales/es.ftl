@@ -1,6 +1,5 @@
 # Spanish. Formal: "usted".
 
-language = Español
 direction = ltr
 calendar = es_ES
 thousands = .
@@ -177,7 +176,6 @@ stopped-digest-of = { $address } ya no recibe resúmenes de { $site }.
 stopped-digest-you = Usted ya no recibe resúmenes de { $site }.
 stopped-follow-of = { $address } ya no recibe novedades de { $name } por parte de { $site }. Lo ocurrido antes puede llegar todavía una vez.
 stopped-follow-you = Usted ya no recibe novedades de { $name } por parte de { $site }. Lo ocurrido antes puede llegar todavía una vez.
-follows-again = Usted sigue de nuevo a { $name }.
 stopped-alone-of = { $address } ya no recibe correos de { $site } cuando ocurre algo.
 stopped-alone-you = Usted ya no recibe correos de { $site } cuando ocurre algo.
 stopped-types-of = { $count ->
@@ -190,7 +188,6 @@ stopped-types-you = { $count ->
 }
 still-comes = Lo que sigue llegando
 undo = Deshacer
-turn-on = Volver a activar
 ask-mute = ¿Silenciar este tema?
 ask-subject-of = { $address } no recibirá más correos de { $site } sobre esto:
 ask-subject-you = Usted no recibirá más correos de { $site } sobre esto:
@@ -212,9 +209,6 @@ stopped-all-of-kept = { $address } ya no recibe correos de { $site }, salvo los 
 stopped-all-you-kept = Usted ya no recibe correos de { $site }, salvo los que no se pueden desactivar: { $types }.
 stopped-since = Desde el { $date }.
 stopped-mistake = ¿Fue un error? { $choose }, y a partir de entonces volverán a llegar.
-others = Otra cuenta tiene la misma dirección. ¿Desea cancelar estos correos también para ella?
-others-stop = Cancelarlos para todas las cuentas con esta dirección
-others-stopped = También hemos cancelado estos correos para las demás cuentas con esta dirección.
 
 notice-forged = Este enlace no funciona
     .text = No está completo o no es nuestro. Algunos programas de correo cortan los enlaces largos: copie el enlace entero del correo o use el de un correo más reciente. No se cambió nada.
@@ -228,8 +222,6 @@ notice-mandatory = Esto no se puede desactivar
     .text = { $reason }. Todos los demás correos sí se pueden desactivar. No se cambió nada.
 notice-form = Eso no funcionó
     .text = { $why } No se cambió nada.
-notice-method = Eso no funciona
-    .text = { $method } no funciona aquí. No se cambió nada.
 notice-choice = Eso no se puede elegir
     .text = { $why }. No se cambió nada; vuelva atrás y elija de nuevo.
 notice-quiet = Las horas de silencio necesitan ambas horas o ninguna

@@ -1,6 +1,5 @@
 # French. Formal: "vous".
 
-language = Français
 direction = ltr
 calendar = fr_FR
 thousands = {"\u202F"}
@@ -186,7 +185,6 @@ stopped-digest-of = { $address } ne reçoit plus de récapitulatifs de { $site }
 stopped-digest-you = Vous ne recevez plus de récapitulatifs de { $site }.
 stopped-follow-of = { $address } ne reçoit plus de nouvelles de { $name } de la part de { $site }. Ce qui s’est passé avant peut encore arriver une fois.
 stopped-follow-you = Vous ne recevez plus de nouvelles de { $name } de la part de { $site }. Ce qui s’est passé avant peut encore arriver une fois.
-follows-again = Vous suivez de nouveau { $name }.
 stopped-alone-of = { $address } ne reçoit plus d’e-mails de { $site } au fil des événements.
 stopped-alone-you = Vous ne recevez plus d’e-mails de { $site } au fil des événements.
 stopped-types-of = { $count ->
@@ -199,7 +197,6 @@ stopped-types-you = { $count ->
 }
 still-comes = Ce qui arrive encore
 undo = Annuler
-turn-on = Réactiver
 ask-mute = Mettre en sourdine ?
 ask-subject-of = { $address } ne recevra plus d’e-mails de { $site } à ce sujet :
 ask-subject-you = Vous ne recevrez plus d’e-mails de { $site } à ce sujet :
@@ -221,9 +218,6 @@ stopped-all-of-kept = { $address } ne reçoit plus d’e-mails de { $site }, sau
 stopped-all-you-kept = Vous ne recevez plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
 stopped-since = Depuis le { $date }.
 stopped-mistake = Était-ce une erreur ? { $choose } : les envois reprendront à partir de là.
-others = Un autre compte a la même adresse. Voulez-vous aussi arrêter ces e-mails pour ce compte ?
-others-stop = Les arrêter pour tous les comptes avec cette adresse
-others-stopped = Nous avons aussi arrêté ces e-mails pour les autres comptes avec cette adresse.
 
 notice-forged = Ce lien ne fonctionne pas
     .text = Il est incomplet, ou il ne vient pas de nous. Certains logiciels de messagerie coupent les longs liens : copiez le lien entier depuis l’e-mail, ou utilisez celui d’un e-mail plus récent. Rien n’a été modifié.
@@ -237,8 +231,6 @@ notice-mandatory = Ceci ne peut pas être désactivé
     .text = { $reason }. Tous les autres e-mails peuvent l’être. Rien n’a été modifié.
 notice-form = Cela n’a pas fonctionné
     .text = { $why } Rien n’a été modifié.
-notice-method = Cela ne fonctionne pas
-    .text = { $method } ne fonctionne pas ici. Rien n’a été modifié.
 notice-choice = Ce choix n’est pas possible
     .text = { $why }. Rien n’a été modifié ; veuillez revenir en arrière et choisir de nouveau.
 notice-quiet = Les heures calmes demandent les deux heures, ou aucune

@@ -1,6 +1,5 @@
 # Japanese. Polite: です and ます.
 
-language = 日本語
 direction = ltr
 calendar = ja_JP
 thousands = ,
@@ -159,7 +158,6 @@ stopped-digest-of = { $address } に { $site } からのダイジェストは届
 stopped-digest-you = { $site } からのダイジェストは届きません。
 stopped-follow-of = { $address } に { $site } から { $name } のお知らせは届きません。これまでの出来事は、あと一度届くことがあります。
 stopped-follow-you = { $site } から { $name } のお知らせは届きません。これまでの出来事は、あと一度届くことがあります。
-follows-again = { $name } を再びフォローしています。
 stopped-alone-of = { $address } に { $site } からの都度のメールは届きません。
 stopped-alone-you = { $site } からの都度のメールは届きません。
 stopped-types-of = { $count ->
@@ -170,7 +168,6 @@ stopped-types-you = { $count ->
 }
 still-comes = 引き続き届くもの
 undo = 元に戻す
-turn-on = 再開する
 ask-mute = この話題をミュートしますか？
 ask-subject-of = { $address } に、次の話題についての { $site } からのメールが届かなくなります：
 ask-subject-you = 次の話題についての { $site } からのメールが届かなくなります：
@@ -192,9 +189,6 @@ stopped-all-of-kept = { $address } に { $site } から届くメールは、停�
 stopped-all-you-kept = { $site } から届くメールは、停止できないもののみです：{ $types }。
 stopped-since = 停止日：{ $date }
 stopped-mistake = お間違いでしたか？ { $choose }と、その時点から配信を再開します。
-others = 同じアドレスの別のアカウントがあります。そのアカウントでも、これらのメールを停止しますか？
-others-stop = このアドレスのすべてのアカウントで停止する
-others-stopped = このアドレスの他のアカウントでも、これらのメールを停止しました。
 
 notice-forged = このリンクは使えません
     .text = リンクが途中で切れているか、当方のものではありません。メールソフトによっては長いリンクが途切れることがあります。メールからリンク全体をコピーするか、新しいメールのリンクをお使いください。何も変更されていません。
@@ -208,8 +202,6 @@ notice-mandatory = これは停止できません
     .text = { $reason }。ほかのメールはすべて停止できます。何も変更されていません。
 notice-form = うまくいきませんでした
     .text = { $why } 何も変更されていません。
-notice-method = その操作はできません
-    .text = ここでは { $method } は使えません。何も変更されていません。
 notice-choice = その選択はできません
     .text = { $why }。何も変更されていません。前のページに戻って選び直してください。
 notice-quiet = おやすみ時間には開始と終了の両方が必要です

@@ -1,6 +1,5 @@
 # Polish. Without forms that tell men from women.
 
-language = Polski
 direction = ltr
 calendar = pl_PL
 thousands = {"\u00A0"}
@@ -185,7 +184,6 @@ stopped-digest-of = { $address } nie otrzymuje już podsumowań z { $site }.
 stopped-digest-you = Nie otrzymujesz już podsumowań z { $site }.
 stopped-follow-of = { $address } nie otrzymuje już z { $site } nowości na temat: { $name }. To, co zdarzyło się wcześniej, może jeszcze raz przyjść.
 stopped-follow-you = Nie otrzymujesz już z { $site } nowości na temat: { $name }. To, co zdarzyło się wcześniej, może jeszcze raz przyjść.
-follows-again = Znów obserwujesz: { $name }.
 stopped-alone-of = { $address } nie otrzymuje już bieżących wiadomości z { $site }.
 stopped-alone-you = Nie otrzymujesz już bieżących wiadomości z { $site }.
 stopped-types-of = { $count ->
@@ -198,7 +196,6 @@ stopped-types-you = { $count ->
 }
 still-comes = Co nadal przychodzi
 undo = Cofnij
-turn-on = Włącz ponownie
 ask-mute = Wyciszyć ten temat?
 ask-subject-of = { $address } nie będzie już otrzymywać wiadomości z { $site } na ten temat:
 ask-subject-you = Nie będziesz już otrzymywać wiadomości z { $site } na ten temat:
@@ -220,9 +217,6 @@ stopped-all-of-kept = { $address } otrzymuje z { $site } tylko wiadomości, któ
 stopped-all-you-kept = Otrzymujesz z { $site } tylko wiadomości, których nie można wyłączyć: { $types }.
 stopped-since = Od { $date }.
 stopped-mistake = To pomyłka? { $choose }, a od tej chwili znów będą przychodzić.
-others = Inne konto ma ten sam adres. Czy zrezygnować z tych wiadomości także dla tego konta?
-others-stop = Zrezygnuj z nich dla wszystkich kont z tym adresem
-others-stopped = Wyłączyliśmy te wiadomości także dla innych kont z tym adresem.
 
 notice-forged = Ten link nie działa
     .text = Jest niepełny albo nie pochodzi od nas. Niektóre programy pocztowe dzielą długie linki: skopiuj cały link z wiadomości albo użyj linku z nowszej. Nic nie zostało zmienione.
@@ -236,8 +230,6 @@ notice-mandatory = Tego nie można wyłączyć
     .text = { $reason }. Wszystkie inne wiadomości można wyłączyć. Nic nie zostało zmienione.
 notice-form = To się nie udało
     .text = { $why } Nic nie zostało zmienione.
-notice-method = To nie działa
-    .text = { $method } tutaj nie działa. Nic nie zostało zmienione.
 notice-choice = Tego nie można wybrać
     .text = { $why }. Nic nie zostało zmienione; wróć i wybierz ponownie.
 notice-quiet = Godziny ciszy wymagają obu godzin albo żadnej

@@ -1,6 +1,5 @@
 # Portuguese, as spoken in Brazil.
 
-language = Português
 direction = ltr
 calendar = pt_BR
 thousands = .
@@ -177,7 +176,6 @@ stopped-digest-of = { $address } não recebe mais resumos de { $site }.
 stopped-digest-you = Você não recebe mais resumos de { $site }.
 stopped-follow-of = { $address } não recebe mais novidades de { $name } por { $site }. O que aconteceu antes ainda pode chegar uma vez.
 stopped-follow-you = Você não recebe mais novidades de { $name } por { $site }. O que aconteceu antes ainda pode chegar uma vez.
-follows-again = Você segue { $name } novamente.
 stopped-alone-of = { $address } não recebe mais e-mails de { $site } quando algo acontece.
 stopped-alone-you = Você não recebe mais e-mails de { $site } quando algo acontece.
 stopped-types-of = { $count ->
@@ -190,7 +188,6 @@ stopped-types-you = { $count ->
 }
 still-comes = O que continua chegando
 undo = Desfazer
-turn-on = Ativar novamente
 ask-mute = Silenciar este assunto?
 ask-subject-of = { $address } não receberá mais e-mails de { $site } sobre isto:
 ask-subject-you = Você não receberá mais e-mails de { $site } sobre isto:
@@ -212,9 +209,6 @@ stopped-all-of-kept = { $address } não recebe mais e-mails de { $site }, exceto
 stopped-all-you-kept = Você não recebe mais e-mails de { $site }, exceto os que não podem ser desativados: { $types }.
 stopped-since = Desde { $date }.
 stopped-mistake = Foi um engano? { $choose }, e a partir daí eles voltam a chegar.
-others = Outra conta tem o mesmo endereço. Deseja cancelar estes e-mails também para ela?
-others-stop = Cancelar para todas as contas com este endereço
-others-stopped = Também cancelamos estes e-mails para as outras contas com este endereço.
 
 notice-forged = Este link não funciona
     .text = Ele não está completo ou não é nosso. Alguns programas de e-mail cortam links longos: copie o link inteiro do e-mail ou use o de um e-mail mais recente. Nada foi alterado.
@@ -228,8 +222,6 @@ notice-mandatory = Isto não pode ser desativado
     .text = { $reason }. Todos os outros e-mails podem. Nada foi alterado.
 notice-form = Isso não funcionou
     .text = { $why } Nada foi alterado.
-notice-method = Isso não funciona
-    .text = { $method } não funciona aqui. Nada foi alterado.
 notice-choice = Isso não pode ser escolhido
     .text = { $why }. Nada foi alterado; volte e escolha novamente.
 notice-quiet = As horas de silêncio precisam dos dois horários ou de nenhum

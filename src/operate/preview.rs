@@ -22,7 +22,7 @@ use crate::engine::delivery::identity::mailer;
 use crate::engine::delivery::{Compose, Headers};
 use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::engine::{self, Silent};
-use crate::render::pages::{Choices, Notice, Others, Stopping, Tokens};
+use crate::render::pages::{Choices, Notice, Stopping, Tokens};
 use crate::render::{self, Links, Page, Pages, Renderer, Site};
 
 pub use crate::render::Catalogs;
@@ -225,22 +225,20 @@ impl Preview {
         for (what, stop) in &stops {
             let mut stopped = user.clone();
             stopped.stop(stop, policies, now);
-            let stopping = |user| Stopping {
-                user,
-                stop,
-                tokens,
-                default: &self.config.digest.schedule,
-                policies,
-                name: matches!(stop, Stop::Follow(_)).then_some(samples::FOLLOWED),
-                again: false,
+            let page = |shown, ended: bool| {
+                Page::Stop(Stopping {
+                    user: shown,
+                    stop,
+                    ended,
+                    before: ended.then_some(user),
+                    tokens,
+                    default: &self.config.digest.schedule,
+                    policies,
+                    name: matches!(stop, Stop::Follow(_)).then_some(samples::FOLLOWED),
+                })
             };
-            add(format!("stop {what}"), &Page::Stop(stopping(user)))?;
-            let done = Page::Stopped {
-                stopping: stopping(&stopped),
-                before: Some(user),
-                others: Others::Silent,
-            };
-            add(format!("stopped {what}"), &done)?;
+            add(format!("stop {what}"), &page(user, false))?;
+            add(format!("stopped {what}"), &page(&stopped, true))?;
         }
         add("notice".to_owned(), &Page::Notice(Notice::Expired))?;
         Ok(sheets)

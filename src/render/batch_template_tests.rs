@@ -1,67 +1,16 @@
-//! Tests of batch templates: per type, broken, and with shared parts. Emails omit no event.
-
-use std::path::Path;
+//! Tests of batch templates: broken, and with shared parts. Emails omit no event.
 
 use proptest::prelude::*;
 
 use super::batch_tests::{content, content_of, four_comments, mail, on, render, said};
 use super::template_tests::with;
-use super::tests::{at, digest, site, work, works};
+use super::tests::{at, digest, works};
 use super::*;
-use crate::domain::{BatchKey, Content, Object, UserId};
+use crate::domain::{BatchKey, Content, EventType, Object, UserId};
 
 fn by(renderer: &Renderer, content: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));
     renderer.render(&mail(&user, content)).unwrap()
-}
-
-#[test]
-fn templates_of_a_type_render_the_batches_of_only_that_type() {
-    let renderer = with(&[
-        ("batch/Comment/subject.txt", "{{ total }} remarks"),
-        ("batch/subject.txt", "{{ total }} {{ sections|length }}"),
-        ("batch/Empty/readme.md", "{{"),
-        ("batch/notes.txt", "{{"),
-    ])
-    .unwrap();
-    let mut mixed = four_comments();
-    mixed.push(("Work", work(0)));
-
-    let alone = by(&renderer, &content(four_comments(), 3));
-    let mixed = by(&renderer, &content(mixed, 0));
-    let works = by(&renderer, &content(vec![("Work", work(0))], 0));
-    let empty = by(&renderer, &content(vec![("Empty", work(0))], 0));
-
-    assert_eq!(alone.subject, "7 remarks");
-    assert_eq!(alone.text, render(&content(four_comments(), 3)).text);
-    assert_eq!(mixed.subject, "5 2");
-    assert_eq!((works.subject, empty.subject), ("1 1".into(), "1 1".into()));
-}
-
-#[test]
-fn a_type_name_cannot_select_a_file_outside_its_folder() {
-    let renderer = with(&[
-        ("batch/subject.txt", "default"),
-        ("batch/Comment/subject.txt", "own"),
-        ("digest/subject.txt", "digest"),
-    ])
-    .unwrap();
-
-    for kind in [
-        "../digest",
-        "Comment/../../digest",
-        "./Comment",
-        "/etc",
-        ".",
-        "..",
-        "comment\0",
-    ] {
-        assert_eq!(
-            by(&renderer, &content(vec![(kind, work(0))], 0)).subject,
-            "default",
-            "{kind:?}"
-        );
-    }
 }
 
 #[test]
@@ -78,9 +27,9 @@ fn a_broken_batch_template_is_rejected_at_startup_with_its_line() {
             "templates/batch/subject.txt, line 2: undefined value",
         ),
         (
-            "batch/Comment/body.txt",
+            "batch/body.txt",
             "\n{{ total|gruped }}",
-            "templates/batch/Comment/body.txt, line 2: unknown filter",
+            "templates/batch/body.txt, line 2: unknown filter",
         ),
         (
             "batch/body.txt",
@@ -112,29 +61,13 @@ fn a_broken_batch_template_is_rejected_at_startup_with_its_line() {
 
         assert!(error.starts_with(expected), "{error}");
     }
-    let long = with(&[("batch/Comment/body.html", &"x".repeat(100_000))])
+    let long = with(&[("batch/body.html", &"x".repeat(100_000))])
         .err()
         .unwrap();
     assert!(
-        long.starts_with("templates/batch/Comment/body.html makes 1000"),
+        long.starts_with("templates/batch/body.html makes 1000"),
         "{long}"
     );
-}
-
-#[test]
-fn an_unreadable_type_folder_is_reported_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let error = |path: &Path| {
-        let made = Renderer::new(site(), Some(path.to_owned()));
-        made.err().unwrap().to_string()
-    };
-    std::fs::write(folder.path().join("batch"), "").unwrap();
-    assert!(error(folder.path()).ends_with("batch cannot be read"));
-
-    std::fs::remove_file(folder.path().join("batch")).unwrap();
-    std::fs::create_dir_all(folder.path().join("batch/Comment")).unwrap();
-    std::fs::write(folder.path().join("batch/Comment/body.txt"), b"\xff\xfe").unwrap();
-    assert!(error(folder.path()).ends_with("Comment/body.txt cannot be read"));
 }
 
 #[test]

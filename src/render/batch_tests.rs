@@ -11,7 +11,8 @@ use super::*;
 use crate::domain::batch::Item as Kept;
 use crate::domain::content::gather;
 use crate::domain::{
-    BatchKey, Content, Event, Id, Json, Object, ObjectId, ObjectKey, Policies, Policy, Stop, UserId,
+    BatchKey, Content, Event, EventType, Id, Json, Object, ObjectId, ObjectKey, Policies, Policy,
+    Stop, UserId,
 };
 
 pub(super) fn policies() -> Policies {

@@ -146,15 +146,8 @@ const OF_TYPES: [(&str, &[&str]); 6] = [
     (".reason", &[]),
 ];
 
-/// A catalog of the templates folder.
-pub(super) struct Own {
-    /// The file name, such as `pt-BR.ftl`.
-    pub file: String,
-    pub resource: Arc<FluentResource>,
-}
-
 /// Reads the catalogs of a templates folder, by locale.
-pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Own>, Error> {
+pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Arc<FluentResource>>, Error> {
     let folder = templates.join("locales");
     let unreadable = |cause| Error::unreadable(&folder, cause);
     let mut own = BTreeMap::new();
@@ -175,11 +168,10 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Own>, Error> {
         };
         let text = std::fs::read_to_string(&path);
         let text = text.map_err(|cause| Error::unreadable(&path, cause))?;
-        let catalog = Own {
-            file: format!("{stem}.ftl"),
-            resource: Arc::new(read(&path, text)?),
-        };
-        if own.insert(tag.clone(), catalog).is_some() {
+        if own
+            .insert(tag.clone(), Arc::new(read(&path, text)?))
+            .is_some()
+        {
             let why = format!("another file is the catalog of {tag}");
             return Err(wrong(&path, None, why));
         }

@@ -5,11 +5,11 @@
 //! folder's file precedes the built-in one. English has every message. Invalid files are rejected
 //! on loading. Start with [`Catalogs::load`] and [`Catalogs::voice`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::bundle::{Bundle, ENGLISH, KNOWN, OURS, Own, bundle, messages, own, truncated};
+use super::bundle::{Bundle, ENGLISH, OURS, bundle, own, truncated};
 use super::files::Error;
 use super::voice::Voice;
 use crate::domain::EventType;
@@ -20,7 +20,6 @@ use crate::domain::text::language_tag;
 pub struct Catalogs {
     voices: Arc<BTreeMap<String, Arc<Voice>>>,
     english: Arc<Voice>,
-    gaps: Arc<Vec<Gap>>,
 }
 
 impl Catalogs {
@@ -31,7 +30,6 @@ impl Catalogs {
     /// Fails if a catalog cannot be read or is invalid.
     pub fn load(overrides: Option<&Path>) -> Result<Self, Error> {
         let own = overrides.map(own).transpose()?.unwrap_or_default();
-        let gaps = Arc::new(find_gaps(&own));
         let tags = OURS.iter().map(|(tag, _)| *tag);
         let tags = tags.chain(own.keys().map(String::as_str));
         let bundles_of = |tag: &str| {
@@ -39,8 +37,9 @@ impl Catalogs {
             let ours = ours.map(|(_, resource)| resource);
             // A message replaces its namesake with all attributes. The built-in bundle alone
             // supplies an attribute that the folder's message lacks.
-            let own = own.get(tag).map(|own| &own.resource);
-            let with_own = own.map(|own| bundle(tag, ours.into_iter().chain([own])));
+            let with_own = own
+                .get(tag)
+                .map(|own| bundle(tag, ours.into_iter().chain([own])));
             let alone = ours.map(|ours| bundle(tag, std::iter::once(ours)));
             with_own.into_iter().chain(alone).map(Arc::new).collect()
         };
@@ -54,25 +53,12 @@ impl Catalogs {
         Ok(Self {
             voices: Arc::new(voices.collect()),
             english: voice(ENGLISH),
-            gaps,
         })
-    }
-
-    /// Returns the messages that are missing from the folder's catalogs of languages without a
-    /// built-in catalog.
-    pub fn gaps(&self) -> &[Gap] {
-        &self.gaps
     }
 
     /// Returns the tags of all locales that have a catalog.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         self.voices.keys().map(String::as_str)
-    }
-
-    /// Returns each locale's tag with the language's name for itself.
-    pub fn languages(&self) -> impl Iterator<Item = (&str, String)> {
-        self.voices()
-            .map(|voice| (voice.tag(), voice.text_of("language")))
     }
 
     pub(super) fn voices(&self) -> impl Iterator<Item = &Arc<Voice>> {
@@ -128,43 +114,6 @@ impl Catalogs {
 fn chain(tag: &str) -> impl Iterator<Item = String> {
     let last = (truncated(tag).last().as_deref() != Some(ENGLISH)).then(|| ENGLISH.to_owned());
     truncated(tag).chain(last)
-}
-
-/// The missing messages of a catalog whose language has no built-in catalog. They appear in
-/// English.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gap {
-    /// The file name in the `locales` folder.
-    pub file: String,
-    /// The messages that neither it nor a fallback of its language has.
-    pub missing: Vec<String>,
-    /// The number of messages in the English catalog.
-    pub of: usize,
-}
-
-/// A language with a built-in catalog has no gaps, because that catalog supplies the missing
-/// messages.
-fn find_gaps(own: &BTreeMap<String, Own>) -> Vec<Gap> {
-    /// Optional: the default is left to right.
-    const DIRECTION: &str = "direction";
-    let is_ours = |tag: &String| OURS.iter().any(|(ours, _)| ours == tag);
-    let theirs = own
-        .iter()
-        .filter(|(tag, _)| !truncated(tag).any(|tag| is_ours(&tag)));
-    let gap = |(tag, catalog): (&String, &Own)| {
-        let said = truncated(tag).filter_map(|tag| own.get(&tag));
-        let said: BTreeSet<String> = said
-            .flat_map(|said| messages(&said.resource).into_keys())
-            .collect();
-        let missing = KNOWN.keys().filter(|name| !said.contains(*name));
-        Gap {
-            file: catalog.file.clone(),
-            missing: missing.filter(|name| *name != DIRECTION).cloned().collect(),
-            of: KNOWN.len(),
-        }
-    };
-    let gaps = theirs.map(gap);
-    gaps.filter(|gap| !gap.missing.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use fluent_bundle::FluentResource;
 
-use super::super::bundle::{BUILT_IN, Messages, REGIONAL};
+use super::super::bundle::{BUILT_IN, Messages, REGIONAL, messages};
 use super::super::tests::{at, digest, mail, site, titled, work};
 use super::super::voice::{Filled, Medium};
 use super::super::{Renderer, sample};
@@ -494,38 +494,4 @@ fn a_truncated_subject_keeps_its_direction_isolates_balanced() {
     let count = |c| subject.matches(c).count();
     assert!(count('\u{2068}') > 0, "{subject:?}");
     assert_eq!(count('\u{2068}'), count('\u{2069}'), "{subject:?}");
-}
-
-#[test]
-fn missing_messages_of_a_folders_catalogs_are_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let locales = folder.path().join("locales");
-    std::fs::create_dir(&locales).unwrap();
-    let english = BUILT_IN.iter().find(|(tag, _)| *tag == ENGLISH).unwrap().1;
-    let but = english.replace("see-online = See it online\n", "");
-    let all = but.replace("direction = ltr\n", "");
-    for (name, text) in [
-        ("sv.ftl", all.as_str()),
-        ("sv-FI.ftl", "see-online = Se den\n"),
-        ("DA.ftl", "own-hello = Hej\n"),
-        // Built-in catalogs supply the messages that these two lack.
-        ("de.ftl", "see-online = Ansehen\n"),
-        ("pt-PT.ftl", "see-online = Ver\n"),
-    ] {
-        std::fs::write(locales.join(name), text).unwrap();
-    }
-
-    let catalogs = Catalogs::load(Some(folder.path())).unwrap();
-
-    let gaps: Vec<(&str, usize)> = catalogs
-        .gaps()
-        .iter()
-        .map(|gap| (gap.file.as_str(), gap.missing.len()))
-        .collect();
-    let [all, _] = catalogs.gaps() else {
-        panic!("{gaps:?}")
-    };
-    assert_eq!(gaps, [("DA.ftl", all.of - 1), ("sv.ftl", 1)]);
-    assert_eq!(catalogs.gaps()[1].missing, ["see-online"]);
-    assert!(Catalogs::load(None).unwrap().gaps().is_empty());
 }

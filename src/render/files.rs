@@ -1,21 +1,14 @@
-//! The files of templates: their built-in texts, which files a templates folder may have, and the
-//! errors about them.
+//! The files of templates: their built-in texts, and the errors about them.
 //!
 //! A shared part is inserted as text before compilation ([`ExpandedTemplate::of`]), so that macros
-//! work across parts and styles can be inlined. Folders of types are listed, never opened by name,
-//! so a type whose name is not a safe file name cannot lead outside the templates folder.
+//! work across parts and styles can be inlined.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::domain::{EventType, nearest};
-
 /// A template: its name, and the built-in text, used unless the templates folder has this file.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Template {
-    pub name: Cow<'static, str>,
+    pub name: &'static str,
     pub built_in: &'static str,
 }
 
@@ -23,7 +16,7 @@ pub(super) struct Template {
 macro_rules! template {
     ($name:literal) => {
         $crate::render::files::Template {
-            name: std::borrow::Cow::Borrowed($name),
+            name: $name,
             built_in: include_str!(concat!("../../templates/", $name)),
         }
     };
@@ -58,7 +51,7 @@ const DEPTH: usize = 8;
 pub(super) struct ExpandedTemplate {
     pub text: String,
     /// The name of the file, and the line number in it, from which each line came.
-    lines: Vec<(Cow<'static, str>, usize)>,
+    lines: Vec<(&'static str, usize)>,
 }
 
 impl ExpandedTemplate {
@@ -91,7 +84,7 @@ impl ExpandedTemplate {
                     if depth < DEPTH && !line.ends_with('\n') {
                         self.text.push('\n');
                     }
-                    self.lines.push((template.name.clone(), index + 1));
+                    self.lines.push((template.name, index + 1));
                 }
             }
         }
@@ -100,13 +93,12 @@ impl ExpandedTemplate {
 
     /// Returns the name of the template or part of each line.
     pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
-        self.lines.iter().map(|(name, _)| &**name)
+        self.lines.iter().map(|(name, _)| *name)
     }
 
     /// Returns the file name and line number from which a line came. Lines count from 1.
     pub(super) fn origin(&self, line: usize) -> Option<(&str, usize)> {
-        let (name, line) = self.lines.get(line.checked_sub(1)?)?;
-        Some((name, *line))
+        self.lines.get(line.checked_sub(1)?).copied()
     }
 }
 
@@ -118,7 +110,8 @@ fn part(line: &str) -> Option<&'static Template> {
     PARTS.iter().find(|part| part.name == name)
 }
 
-#[derive(Debug, Clone)]
+/// The templates of one kind of email.
+#[derive(Debug)]
 pub(super) struct MailTemplates {
     pub subject: Template,
     pub text: Template,
@@ -136,53 +129,18 @@ pub(super) static BATCH: MailTemplates = MailTemplates {
     html: template!("batch/body.html"),
 };
 
-/// The file names in the folder of a type.
-pub(super) const FILES: [&str; 3] = ["subject.txt", "body.txt", "body.html"];
-
 impl MailTemplates {
     pub(super) fn all(&self) -> [&Template; 3] {
         [&self.subject, &self.text, &self.html]
     }
-
-    /// Returns the templates of single types: folders below `batch/` with the name of a type. A
-    /// missing file falls back to the template for all batches.
-    pub(super) fn of_types(overrides: Option<&Path>) -> Result<BTreeMap<EventType, Self>, Error> {
-        let mut of_types = BTreeMap::new();
-        let Some(folder) = overrides.map(|overrides| overrides.join("batch")) else {
-            return Ok(of_types);
-        };
-        let unreadable = |cause| Error::unreadable(&folder, cause);
-        let entries = match std::fs::read_dir(&folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(of_types),
-            entries => entries.map_err(unreadable)?,
-        };
-        for entry in entries {
-            let entry = entry.map_err(unreadable)?;
-            let name = entry.file_name();
-            let kind = name.to_str().and_then(|name| EventType::new(name).ok());
-            let Some(kind) = kind.filter(|_| entry.path().is_dir()) else {
-                continue;
-            };
-            let mut own = BATCH.clone();
-            let templates = [&mut own.subject, &mut own.text, &mut own.html];
-            for (file, template) in FILES.into_iter().zip(templates) {
-                if entry.path().join(file).exists() {
-                    template.name = format!("batch/{kind}/{file}").into();
-                }
-            }
-            of_types.insert(kind, own);
-        }
-        Ok(of_types)
-    }
 }
 
 /// All templates of pages, with the parts that they share.
-pub(super) static PAGES: [Template; 14] = [
+pub(super) static PAGES: [Template; 13] = [
     template!("pages/layout.html"),
     template!("pages/undo.html"),
     template!("pages/coming.html"),
     template!("pages/else.html"),
-    template!("pages/records.html"),
     template!("pages/whose.html"),
     template!("pages/unsubscribe.html"),
     template!("pages/unsubscribed.html"),
@@ -193,71 +151,6 @@ pub(super) static PAGES: [Template; 14] = [
     template!("pages/preferences.html"),
     template!("pages/notice.html"),
 ];
-
-/// A file that is not used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownTemplate {
-    /// The path in the folder, such as `digest/bodi.html`.
-    pub file: String,
-    /// The most similar valid name, if one is near enough.
-    pub nearest: Option<String>,
-}
-
-/// The greatest depth at which templates are searched.
-const FOLDER_DEPTH: usize = 3;
-
-/// Returns the unused files of the folder, sorted by name. `kinds` are the configured types; if
-/// there are none, templates of any type are accepted.
-pub fn unknown_templates<'a>(
-    folder: &Path,
-    kinds: impl Iterator<Item = &'a EventType>,
-) -> Vec<UnknownTemplate> {
-    let kinds: Vec<&EventType> = kinds.collect();
-    let mails = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
-    let shared = PARTS.iter().chain(PAGES.iter());
-    let mut known: Vec<String> = mails
-        .chain(shared)
-        .map(|template| template.name.to_string())
-        .collect();
-    let own = |kind: &str| FILES.map(|file| format!("batch/{kind}/{file}"));
-    known.extend(kinds.iter().flat_map(|kind| own(kind.as_str())));
-    let mut files = Vec::new();
-    walk(folder, PathBuf::new(), &mut files);
-    files.sort();
-    let read = |file: &String| {
-        let parts: Vec<&str> = file.split('/').collect();
-        let is_own = matches!(parts[..], ["batch", _, name] if FILES.contains(&name));
-        let is_catalog = matches!(parts[..], ["locales", name] if name.ends_with(".ftl"));
-        known.contains(file) || is_catalog || (is_own && kinds.is_empty())
-    };
-    files.retain(|file| !read(file));
-    let unknown = files.into_iter().map(|file| {
-        let nearest = nearest(&file, known.iter().map(String::as_str));
-        let nearest = nearest.map(str::to_owned);
-        UnknownTemplate { file, nearest }
-    });
-    unknown.collect()
-}
-
-fn walk(folder: &Path, below: PathBuf, files: &mut Vec<String>) {
-    // Ignore errors: loading the templates reports them.
-    let entries = std::fs::read_dir(folder.join(&below)).into_iter().flatten();
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let text = name.to_string_lossy();
-        if text.starts_with('.') || text.ends_with('~') || text.ends_with(".bak") {
-            continue;
-        }
-        let place = below.join(&name);
-        if entry.path().is_dir() {
-            if place.components().count() < FOLDER_DEPTH {
-                walk(folder, place, files);
-            }
-        } else {
-            files.push(place.to_string_lossy().replace('\\', "/"));
-        }
-    }
-}
 
 /// A reason why templates cannot be loaded, or an email cannot be rendered.
 #[derive(Debug, thiserror::Error)]
@@ -313,7 +206,7 @@ mod tests {
     fn an_include_is_replaced_by_its_lines_and_errors_name_the_part() {
         let template = &BATCH.text;
         let read = |template: &Template| -> Result<_, Infallible> {
-            Ok(match &*template.name {
+            Ok(match template.name {
                 "batch/body.txt" => "one\n  {%include \"mail/foot.txt\"  %}\nlast".to_owned(),
                 "mail/foot.txt" => "two\n{% include \"nowhere\" %}\n".to_owned(),
                 other => panic!("{other}"),
@@ -342,43 +235,6 @@ mod tests {
             expanded
                 .text
                 .ends_with("x\n{% include \"mail/foot.txt\" %}\n")
-        );
-    }
-
-    #[test]
-    fn unknown_files_are_reported_with_the_nearest_known_name() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in [
-            "digest/body.html",
-            "digest/bodi.html",
-            "digests/subject.txt",
-            "batch/Comment/body.txt",
-            "batch/Coment/body.txt",
-            "pages/layout.html",
-            "notes-of-somebody.md",
-            "digest/.body.html.swp",
-            "digest/body.html~",
-        ] {
-            let file = folder.path().join(name);
-            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            std::fs::write(file, "").unwrap();
-        }
-
-        let kinds = [EventType::stored("Comment")];
-        let found = unknown_templates(folder.path(), kinds.iter());
-
-        let reported: Vec<_> = found
-            .iter()
-            .map(|unknown| (unknown.file.as_str(), unknown.nearest.as_deref()))
-            .collect();
-        assert_eq!(
-            reported,
-            [
-                ("batch/Coment/body.txt", Some("batch/Comment/body.txt")),
-                ("digest/bodi.html", Some("digest/body.html")),
-                ("digests/subject.txt", Some("digest/subject.txt")),
-                ("notes-of-somebody.md", None),
-            ]
         );
     }
 }

@@ -1,11 +1,7 @@
-//! The input of the templates: an email, its recipient and the recipient's links, and the data of
-//! objects.
+//! The input of the templates: an email, the recipient's links, and the data of objects.
 //!
-//! [`Recipient`] records whether a template read it. If none did, the email does not depend on the
-//! recipient, and users with the same content can share it. An object's `data` is parsed on first
-//! use: the parsed tree takes far more memory than its text.
+//! An object's `data` is parsed on first use: the parsed tree takes far more memory than its text.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
@@ -16,7 +12,7 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::text::{NAME, SHORT, link, words};
+use super::text::{NAME, link, words};
 use crate::domain::object::json_text;
 use crate::domain::{Content, Json, Occasion, Stop, User};
 
@@ -50,48 +46,6 @@ pub struct Links {
     pub mute: Option<String>,
 }
 
-/// `user` in every template of an email.
-#[derive(Debug)]
-pub(super) struct Recipient {
-    id: String,
-    name: Option<String>,
-    locale: Option<String>,
-    read: AtomicBool,
-}
-
-impl Recipient {
-    pub(super) fn of(user: &User) -> Arc<Self> {
-        Arc::new(Self {
-            id: user.id.to_string(),
-            name: user.name.as_deref().and_then(|name| words(name, SHORT)),
-            locale: user.locale.clone(),
-            read: AtomicBool::new(false),
-        })
-    }
-
-    /// Returns whether a template read any field.
-    pub(super) fn was_read(&self) -> bool {
-        self.read.load(Ordering::Relaxed)
-    }
-}
-
-impl Object for Recipient {
-    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        self.read.store(true, Ordering::Relaxed);
-        match key.as_str()? {
-            "id" => Some(Value::from(&self.id)),
-            "name" => Some(Value::from(self.name.clone())),
-            "locale" => Some(Value::from(self.locale.clone())),
-            _ => None,
-        }
-    }
-
-    fn enumerate(self: &Arc<Self>) -> Enumerator {
-        self.read.store(true, Ordering::Relaxed);
-        Enumerator::Str(&["id", "name", "locale"])
-    }
-}
-
 /// The query parameter of the preference page that names the follow to end.
 pub const UNFOLLOW: &str = "unfollow";
 
@@ -116,8 +70,9 @@ pub(super) fn followed(mail: &Mail<'_>) -> Vec<Value> {
     followed.collect()
 }
 
-/// The most values in one object's `data`. With more, it is treated as missing.
-const MAX_VALUES: usize = 10_000;
+/// The largest `data` of an object that templates see, in bytes. Larger data is treated as missing,
+/// because a parsed tree takes far more memory than its text.
+const MAX_DATA: usize = 64 << 10;
 
 /// The field of `data` with the place of an object.
 #[derive(Deserialize)]
@@ -133,7 +88,7 @@ pub(super) fn place_in(json: &Json) -> Option<String> {
 
 /// Returns `data` as a template value. An object is parsed when a template reads it.
 pub(super) fn data_value(json: &Json) -> Value {
-    if json.values() > MAX_VALUES {
+    if json.bytes() > MAX_DATA {
         return Value::from(());
     }
     match json.text().starts_with('{') {
@@ -227,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn data_with_too_many_values_is_none() {
-        let list = |values: usize| json!(vec![0; values]);
-        assert_eq!(filled("{{ data|length }}", list(MAX_VALUES - 1)), "9999");
-        assert_eq!(filled("{{ data is none }}", list(MAX_VALUES)), "True");
+    fn data_that_is_too_long_is_none() {
+        let text = |bytes: usize| json!("x".repeat(bytes - 2));
+        assert_eq!(filled("{{ data|length }}", text(MAX_DATA)), "65534");
+        assert_eq!(filled("{{ data is none }}", text(MAX_DATA + 1)), "True");
     }
 }

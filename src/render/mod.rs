@@ -20,20 +20,18 @@ mod text;
 mod view;
 mod voice;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use minijinja::{Value, context};
+use minijinja::context;
 
 use crate::domain::content::Section;
-use crate::domain::{EventType, Occasion, User};
+use crate::domain::{Occasion, User};
 
 use files::{BATCH, DIGEST, MailTemplates};
-use mail::Recipient;
 use templates::Templates;
 
-pub use catalogs::{Catalogs, Gap};
-pub use files::{Error, UnknownTemplate, unknown_templates};
+pub use catalogs::Catalogs;
+pub use files::Error;
 pub use mail::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
@@ -64,16 +62,15 @@ pub struct Rendered {
     pub text: String,
     /// The number of items shown. Some are omitted if the email would be too long.
     pub shown: usize,
-    /// Whether a template read a field of the user. If not, all recipients of the same content
-    /// share this email.
+    /// Whether templates read fields of the user. If not, all recipients of the same content share
+    /// this email.
     pub is_personal: bool,
 }
 
 /// Compiled templates. Configured ones have rendered the sample emails without an error.
 pub struct Renderer {
     templates: Templates,
-    /// Event types whose batches have their own templates.
-    own: BTreeMap<EventType, MailTemplates>,
+    is_personal: bool,
 }
 
 impl Renderer {
@@ -81,21 +78,20 @@ impl Renderer {
     /// the built-in templates.
     ///
     /// A template in `overrides` replaces the built-in one: `subject.txt`, `body.txt` and
-    /// `body.html` in `digest/` and `batch/`, and the shared parts in `mail/`. A template in
-    /// `batch/TYPE/` replaces it only in batches of that type.
+    /// `body.html` in `digest/` and `batch/`, and the shared parts in `mail/`.
     ///
     /// # Errors
     ///
     /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let own = MailTemplates::of_types(overrides.as_deref())?;
-        let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
-        let all = all.flat_map(MailTemplates::all);
+        let all = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
         let catalogs = Catalogs::load(overrides.as_deref())?;
         let mut templates = Templates::load(all, overrides.as_deref(), &site, catalogs)?;
-        let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
-        templates.inline_styles(all.map(|mail| &mail.html))?;
-        let renderer = Self { templates, own };
+        templates.inline_styles([&DIGEST.html, &BATCH.html])?;
+        let renderer = Self {
+            is_personal: templates.mention_user(),
+            templates,
+        };
         if overrides.is_some() {
             renderer.try_out()?;
         }
@@ -115,15 +111,7 @@ impl Renderer {
     /// Renders an email. If it would be too long, the longest sections show fewer items and count
     /// the rest.
     pub fn render(&self, mail: &Mail<'_>) -> Result<Rendered, Error> {
-        let own = mail.content.only().and_then(|kind| self.own.get(kind));
-        let templates = match mail.occasion {
-            Occasion::Digest { .. } => &DIGEST,
-            Occasion::Batch { .. } => own.unwrap_or(&BATCH),
-        };
-        self.render_by(templates, mail)
-    }
-
-    fn render_by(&self, templates: &MailTemplates, mail: &Mail<'_>) -> Result<Rendered, Error> {
+        let templates = templates_of(mail);
         let sections = mail.content.sections.iter().take(MAX_SECTIONS);
         let mut shown: Vec<usize> = sections.map(Section::shown).collect();
         level(&mut shown, MAX_ITEMS);
@@ -149,7 +137,7 @@ impl Renderer {
                     &templates.text
                 };
                 return Err(Error::TooLong {
-                    file: self.templates.file(&longer.name),
+                    file: self.templates.file(longer.name),
                     bytes,
                 });
             }
@@ -163,52 +151,38 @@ impl Renderer {
         mail: &Mail<'_>,
         shown: &[usize],
     ) -> Result<Rendered, Error> {
-        let recipient = Recipient::of(mail.user);
-        let user = Value::from_dyn_object(recipient.clone());
         let voice = self.catalogs().voice(mail.user.locale.as_deref());
-        let view = view::view_of(mail, voice, user, shown);
+        let view = view::view_of(mail, voice, shown);
         let subject = self
             .templates
-            .render(&templates.subject.name, voice, view.clone())?;
+            .render(templates.subject.name, voice, view.clone())?;
         let subject = text::clamp(&text::one_line(&subject), MAX_SUBJECT).into_owned();
         let subject = voice::closed(subject);
         let view = context! { subject => &subject, ..view };
         let html = self
             .templates
-            .render(&templates.html.name, voice, view.clone())?;
-        let text = self.templates.render(&templates.text.name, voice, view)?;
+            .render(templates.html.name, voice, view.clone())?;
+        let text = self.templates.render(templates.text.name, voice, view)?;
         Ok(Rendered {
             subject,
             html,
             text,
             shown: shown.iter().sum(),
-            is_personal: recipient.was_read(),
+            is_personal: self.is_personal,
         })
     }
 
-    /// Returns the name of a template that makes an empty part of a sample email, if there is one.
-    pub fn empty_part(&self) -> Result<Option<String>, Error> {
-        let is_empty = |(templates, mail): &(MailTemplates, Rendered)| {
-            let parts = [&mail.subject, &mail.text, &mail.html];
-            let mut parts = templates.all().into_iter().zip(parts);
-            let empty = parts.find(|(_, part)| part.trim().is_empty());
-            empty.map(|(template, _)| template.name.to_string())
-        };
-        Ok(self.try_out()?.iter().find_map(is_empty))
+    /// Renders the samples.
+    fn try_out(&self) -> Result<(), Error> {
+        sample::digests(|mail| self.render(mail).map(drop))?;
+        sample::batches(|mail| self.render(mail).map(drop))
     }
+}
 
-    /// Renders the samples. Returns each email with its templates.
-    fn try_out(&self) -> Result<Vec<(MailTemplates, Rendered)>, Error> {
-        let mut made = Vec::new();
-        let mut try_out = |templates: &MailTemplates, mail: &Mail<'_>| -> Result<(), Error> {
-            made.push((templates.clone(), self.render_by(templates, mail)?));
-            Ok(())
-        };
-        sample::digests(|mail| try_out(&DIGEST, mail))?;
-        for templates in std::iter::once(&BATCH).chain(self.own.values()) {
-            sample::batches(|mail| try_out(templates, mail))?;
-        }
-        Ok(made)
+fn templates_of(mail: &Mail<'_>) -> &'static MailTemplates {
+    match mail.occasion {
+        Occasion::Digest { .. } => &DIGEST,
+        Occasion::Batch { .. } => &BATCH,
     }
 }
 

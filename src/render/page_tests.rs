@@ -56,7 +56,7 @@ fn preferences(user: &User, saved: bool) -> String {
         saved,
         next: None,
     });
-    pages().render(&page, None).unwrap()
+    pages().render(&page, user.locale.as_deref()).unwrap()
 }
 
 /// Returns the body without the list of time zones, which is long like the style sheet.
@@ -82,24 +82,17 @@ fn stop_page(
     policies: &Policies,
     before: Option<Option<&User>>,
 ) -> String {
-    let stopping = Stopping {
+    let page = Page::Stop(Stopping {
         user,
         stop,
+        ended: before.is_some(),
+        before: before.flatten(),
         tokens: &tokens(),
         default: &default(),
         policies,
         name: matches!(stop, Stop::Follow(_)).then_some("Ines Tavoro"),
-        again: false,
-    };
-    let page = match before {
-        Some(before) => Page::Stopped {
-            stopping,
-            before,
-            others: Others::Silent,
-        },
-        None => Page::Stop(stopping),
-    };
-    pages().render(&page, None).unwrap()
+    });
+    pages().render(&page, user.locale.as_deref()).unwrap()
 }
 
 /// Returns the user's record after the stop.
@@ -132,34 +125,6 @@ fn the_unsubscribed_page_offers_an_undo() {
     let html = stop_page(&gone, &Stop::All, &policies(), Some(Some(&mara())));
 
     insta::assert_snapshot!("page_unsubscribed", without_zones(&html));
-}
-
-#[test]
-fn the_page_offers_to_unsubscribe_other_users_with_the_same_address() {
-    let (gone, stop) = (after(&mara(), &Stop::All), Stop::All);
-    let page = |others| {
-        let stopping = Stopping {
-            user: &gone,
-            stop: &stop,
-            tokens: &tokens(),
-            default: &default(),
-            policies: &policies(),
-            name: None,
-            again: false,
-        };
-        let stopped = Page::Stopped {
-            stopping,
-            before: None,
-            others,
-        };
-        pages().render(&stopped, None).unwrap()
-    };
-
-    insta::assert_snapshot!(
-        "page_unsubscribed_others",
-        without_zones(&page(Others::Offered))
-    );
-    insta::assert_snapshot!("page_unsubscribed_all", without_zones(&page(Others::Ended)));
 }
 
 #[test]
@@ -239,8 +204,9 @@ fn every_selected_zone_is_in_the_list() {
         let regions = Value::from(view::zones(zone));
         let env = minijinja::Environment::new();
         let template = "{% for region in regions %}{% for option in region.options \
-                        if option.chosen %}{{ option.value }};{% endfor %}{% endfor %}";
-        let chosen = env.render_str(template, context! { regions }).unwrap();
+                        if option.value == zone %}{{ option.value }};{% endfor %}{% endfor %}";
+        let variables = context! { regions, zone => zone.name() };
+        let chosen = env.render_str(template, variables).unwrap();
         assert_eq!(chosen, format!("{};", zone.name()));
     }
 }
@@ -251,7 +217,7 @@ fn markup_in_names_is_escaped() {
     let odd = EventType::stored("\"><script>alert(1)</script>");
     let (route, since) = (Route::Digest, at());
     user.types.insert(odd, TypePreference::new(route, since));
-    let notice = Page::Notice(Notice::Choice("<b>, <i>&\""));
+    let notice = Page::Notice(Notice::Choice("<b>, <i>&\"".to_owned()));
 
     for html in [
         preferences(&user, true),

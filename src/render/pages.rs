@@ -22,26 +22,16 @@ use crate::domain::{
 mod view;
 
 pub use super::mail::UNFOLLOW;
-pub use view::{Choices, Others, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
+pub use view::{Choices, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.
-#[derive(Debug, Clone, Copy)]
 pub enum Page<'a> {
-    /// Asks for confirmation of a link's effect. Its path ends in the token.
+    /// Asks for confirmation of a link's effect, or confirms it. Its path ends in the token.
     Stop(Stopping<'a>),
-    /// Confirms the stop.
-    Stopped {
-        /// The effect, and the user.
-        stopping: Stopping<'a>,
-        /// The user's record before the stop, if it has just happened. It allows an undo.
-        before: Option<&'a User>,
-        /// The message about other records with the same address.
-        others: Others,
-    },
     /// All choices. Its path is one level below the token.
     Preferences(Choices<'a>),
     /// A message.
-    Notice(Notice<'a>),
+    Notice(Notice),
 }
 
 /// Compiled page templates. Configured ones have rendered the samples without an error.
@@ -72,37 +62,31 @@ impl Pages {
         self.templates.catalogs()
     }
 
-    /// Returns the reason why users cannot turn this type off, in a locale.
-    pub fn reason(&self, locale: Option<&str>, kind: &EventType, mandate: &Mandate) -> String {
-        self.catalogs().voice(locale).reason(kind, mandate)
-    }
-
-    /// Renders the page as HTML, in the user's language. If it is unknown or has no catalog, the
-    /// page is in `locale`.
+    /// Renders the page as HTML, in the nearest locale that has a catalog.
     ///
     /// # Errors
     ///
     /// Fails if a template fails with this page, although it rendered the samples.
     pub fn render(&self, page: &Page<'_>, locale: Option<&str>) -> Result<String, Error> {
-        let own = page.user().and_then(|user| user.locale.as_deref());
-        // Ignore a user's locale without a catalog.
-        let own = own.filter(|own| self.catalogs().nearest(own).is_some());
-        let voice = self.catalogs().voice(own.or(locale));
-        let template = match page {
-            Page::Stop(stopping) => match stopping.stop {
-                Stop::All => "pages/unsubscribe.html",
-                Stop::Subject(..) => "pages/mute.html",
-                _ => "pages/stop.html",
-            },
-            Page::Stopped { stopping, .. } => match stopping.stop {
-                Stop::All => "pages/unsubscribed.html",
-                Stop::Subject(..) => "pages/muted.html",
-                _ => "pages/stopped.html",
-            },
-            Page::Preferences(_) => "pages/preferences.html",
-            Page::Notice(_) => "pages/notice.html",
+        let voice = self.catalogs().voice(locale);
+        let (template, view) = match page {
+            Page::Stop(stopping) => {
+                let template = match (stopping.stop, stopping.ended) {
+                    (Stop::All, false) => "pages/unsubscribe.html",
+                    (Stop::All, true) => "pages/unsubscribed.html",
+                    (Stop::Subject(..), false) => "pages/mute.html",
+                    (Stop::Subject(..), true) => "pages/muted.html",
+                    (_, false) => "pages/stop.html",
+                    (_, true) => "pages/stopped.html",
+                };
+                (template, view::stop(stopping, voice))
+            }
+            Page::Preferences(choices) => {
+                ("pages/preferences.html", view::preferences(choices, voice))
+            }
+            Page::Notice(notice) => ("pages/notice.html", notice.view(voice)),
         };
-        self.templates.render(template, voice, page.view(voice))
+        self.templates.render(template, voice, view)
     }
 
     fn try_out(&self) -> Result<(), Error> {
@@ -149,24 +133,18 @@ impl Pages {
                 &follow,
                 &muting,
             ] {
-                let stopping = Stopping {
-                    user,
-                    stop,
-                    tokens,
-                    default,
-                    policies,
-                    name: Some("Sample"),
-                    again: true,
-                };
-                self.render(&Page::Stop(stopping), None)?;
-                let befores = [(None, Others::Offered), (Some(&sample), Others::Ended)];
-                for (before, others) in befores {
-                    let stopped = Page::Stopped {
-                        stopping,
+                for (ended, before) in [(false, None), (true, None), (true, Some(&sample))] {
+                    let stopping = Stopping {
+                        user,
+                        stop,
+                        ended,
                         before,
-                        others,
+                        tokens,
+                        default,
+                        policies,
+                        name: Some("Sample"),
                     };
-                    self.render(&stopped, None)?;
+                    self.render(&Page::Stop(stopping), None)?;
                 }
             }
             for saved in [false, true] {
@@ -185,33 +163,10 @@ impl Pages {
     }
 }
 
-impl Page<'_> {
-    fn user(&self) -> Option<&User> {
-        match self {
-            Self::Notice(_) => None,
-            Self::Stop(stopping) | Self::Stopped { stopping, .. } => Some(stopping.user),
-            Self::Preferences(choices) => Some(choices.user),
-        }
-    }
-
-    fn view(&self, voice: &Voice) -> Value {
-        match *self {
-            Self::Notice(notice) => notice.view(voice),
-            Self::Stop(stopping) => view::stop(stopping, None, Others::Silent, voice),
-            Self::Stopped {
-                stopping,
-                before,
-                others,
-            } => view::stop(stopping, before, others, voice),
-            Self::Preferences(choices) => view::preferences(choices, voice),
-        }
-    }
-}
-
 /// The message of a page: why a request had no effect, and what to do. Each has a message in the
 /// catalogs. Details of errors that only programs cause are in English.
-#[derive(Debug, Clone, Copy)]
-pub enum Notice<'a> {
+#[derive(Debug, Clone)]
+pub enum Notice {
     /// A link is incomplete or has an invalid signature.
     Forged,
     /// A link has expired.
@@ -220,34 +175,33 @@ pub enum Notice<'a> {
     Gone,
     /// The user does not follow the key that the link would end.
     NotFollowed,
-    /// The link is for a type that has become mandatory; the reason.
-    Mandatory(&'a str),
+    /// The link is for a type that has become mandatory.
+    Mandatory(EventType, Mandate),
     /// The request body cannot be read; the cause, as a sentence.
-    Form(&'a str),
-    /// The HTTP method is not allowed here.
-    Method(&'a str),
+    Form(String),
     /// A choice is invalid; the value and the cause.
-    Choice(&'a str),
+    Choice(String),
     /// The form of the preferences page has only one of the two times of the quiet hours.
     QuietHours,
     /// An internal error.
     Inside,
 }
 
-impl Notice<'_> {
-    fn view(self, voice: &Voice) -> Value {
+impl Notice {
+    fn view(&self, voice: &Voice) -> Value {
+        let reason;
         let (id, filled) = match self {
             Self::Forged => ("notice-forged", None),
             Self::Expired => ("notice-expired", None),
             Self::Gone => ("notice-gone", None),
             Self::NotFollowed => ("notice-not-followed", None),
-            Self::Mandatory(reason) => (
-                "notice-mandatory",
-                Some(("reason", reason.trim_end_matches('.'))),
-            ),
-            Self::Form(why) => ("notice-form", Some(("why", why))),
-            Self::Method(method) => ("notice-method", Some(("method", method))),
-            Self::Choice(why) => ("notice-choice", Some(("why", why))),
+            Self::Mandatory(kind, mandate) => {
+                reason = voice.reason(kind, mandate);
+                let reason = reason.trim_end_matches('.');
+                ("notice-mandatory", Some(("reason", reason)))
+            }
+            Self::Form(why) => ("notice-form", Some(("why", why.as_str()))),
+            Self::Choice(why) => ("notice-choice", Some(("why", why.as_str()))),
             Self::QuietHours => ("notice-quiet", None),
             Self::Inside => ("notice-inside", None),
         };

@@ -33,8 +33,6 @@ pub(super) struct SentenceView {
     /// The number of events that the sentence covers. `rest` counts the other events of the email.
     total: u64,
     rest: u64,
-    /// Whether there is only one topic, and the sentence covers all events of the email.
-    whole: bool,
 }
 
 impl SentenceView {
@@ -65,7 +63,6 @@ impl SentenceView {
         group: &Group,
         total: u64,
     ) -> Option<Self> {
-        let all = section.groups.len() == 1 && section.abouts == 1;
         let url = match group.items.as_slice() {
             [only] if is_itself(group) && group.total == 1 => only.object.url.as_deref(),
             _ => group.url(),
@@ -73,7 +70,6 @@ impl SentenceView {
         Some(Self {
             about: vec![about(group, TITLE)],
             url: url.and_then(link).map(str::to_owned),
-            whole: all && group.total == total,
             ..Self::of(voice, section, &group.people, group.total, total)?
         })
     }
@@ -119,7 +115,6 @@ impl SentenceView {
             url: None,
             total: covered,
             rest: total - covered,
-            whole: false,
         })
     }
 }

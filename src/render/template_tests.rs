@@ -206,7 +206,7 @@ fn an_email_is_personal_if_its_template_reads_user_fields() {
 #[test]
 fn templates_format_dates_and_messages_in_the_users_language() {
     let digest = digest(at(), [("A", "New works", works(0..1), 0)]);
-    let subject = "{% if one %}{{ one.at }} {{ one.at|day(tz) }} {{ one.at|time('Asia/Tokyo') }} \
+    let subject = "{% if one %}{{ one.at }} {{ one.date }} \
                    {{ t('people', count=total) }} {{ 39389|grouped }}{% endif %}";
     let renderer = with(&[("digest/subject.txt", subject)]).unwrap();
     let said = |locale: &str| {
@@ -217,14 +217,8 @@ fn templates_format_dates_and_messages_in_the_users_language() {
         renderer.render(&mail(&user, &digest)).unwrap().subject
     };
 
-    assert_eq!(
-        said("en"),
-        "2014-04-22T00:00:00Z 22 April 2014 09:00 1 people 39,389"
-    );
-    assert_eq!(
-        said("de"),
-        "2014-04-22T00:00:00Z 22. April 2014 09:00 1 Person 39.389"
-    );
+    assert_eq!(said("en"), "2014-04-22T00:00:00Z 22 April 1 people 39,389");
+    assert_eq!(said("de"), "2014-04-22T00:00:00Z 22. April 1 Person 39.389");
     let wrong = with(&[("digest/subject.txt", "one\n{{ t('peeple') }}")]);
     let error = wrong.err().unwrap().to_string();
     assert!(

@@ -4,14 +4,11 @@
 //! do not. An undefined name is an error, except in `{% if … %}`. The words of a locale are
 //! `t("message", name=value)`, filters and globals ([`spoken`]). Start with [`Templates::load`].
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 use css_inline::CSSInliner;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde};
@@ -40,9 +37,9 @@ pub(super) struct Templates {
     catalogs: Catalogs,
     overrides: Option<PathBuf>,
     /// The sources. Lines of errors refer to them, unless styles are inlined.
-    written: HashMap<Cow<'static, str>, ExpandedTemplate>,
+    written: HashMap<&'static str, ExpandedTemplate>,
     /// Templates whose styles are inlined. For the others, each email is inlined.
-    pub inlined: BTreeSet<Cow<'static, str>>,
+    pub inlined: BTreeSet<&'static str>,
     /// Exists once styles are inlined. Pages keep their style sheets.
     inliner: Option<CSSInliner<'static>>,
 }
@@ -72,11 +69,9 @@ impl Templates {
         for template in all {
             let whole = ExpandedTemplate::of(template, |part| templates.source(part))?;
             let text = whole.text.clone();
-            templates.written.insert(template.name.clone(), whole);
-            let added = templates
-                .env
-                .add_template_owned(template.name.clone(), text);
-            added.map_err(|error| templates.error(&template.name, &error))?;
+            templates.written.insert(template.name, whole);
+            let added = templates.env.add_template_owned(template.name, text);
+            added.map_err(|error| templates.error(template.name, &error))?;
         }
         templates.speak();
         Ok(templates)
@@ -108,9 +103,9 @@ impl Templates {
             };
             let html = inline::template(&inliner, &written.text);
             let html = html.map_err(|error| self.wrong(name, None, error.to_string()))?;
-            let added = self.env.add_template_owned(name.clone(), html);
+            let added = self.env.add_template_owned(*name, html);
             added.map_err(|error| self.wrong(name, None, error.to_string()))?;
-            self.inlined.insert(name.clone());
+            self.inlined.insert(*name);
         }
         self.inliner = Some(inliner);
         self.speak();
@@ -141,6 +136,13 @@ impl Templates {
         }
     }
 
+    /// Returns whether a template may print a field of the recipient: whether its text mentions it.
+    /// `debug()` prints all variables.
+    pub(super) fn mention_user(&self) -> bool {
+        let mut written = self.written.values();
+        written.any(|whole| whole.text.contains("user") || whole.text.contains("debug"))
+    }
+
     /// Returns the path of a template's file, or a description of the built-in template.
     pub(super) fn file(&self, name: &str) -> String {
         match self.own_file(name) {
@@ -155,7 +157,7 @@ impl Templates {
 
     fn source(&self, template: &Template) -> Result<String, Error> {
         let built_in = || template.built_in.to_owned();
-        let Some(path) = self.own_file(&template.name) else {
+        let Some(path) = self.own_file(template.name) else {
             return Ok(built_in());
         };
         match std::fs::read_to_string(&path) {
@@ -299,14 +301,6 @@ fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environment<'static
             _ => words,
         }
     });
-    let telling = Arc::clone(voice);
-    env.add_filter("day", move |at: &str, zone: &str| {
-        moment(at, zone).map(|(at, zone)| telling.day_in_full(at, zone))
-    });
-    let timing = Arc::clone(voice);
-    env.add_filter("time", move |at: &str, zone: &str| {
-        moment(at, zone).map(|(at, zone)| timing.time(at, zone))
-    });
     let isolating = Arc::clone(voice);
     env.add_filter("iso", move |state: &State, words: Value| {
         let Some(text) = words.as_str().filter(|_| !words.is_safe()) else {
@@ -317,16 +311,6 @@ fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environment<'static
         given(out, medium(state))
     });
     env
-}
-
-/// Parses a time in ISO 8601, and a time zone.
-fn moment(at: &str, zone: &str) -> Result<(DateTime<Utc>, Tz), minijinja::Error> {
-    let wrong = |what: &str| minijinja::Error::new(ErrorKind::InvalidOperation, what.to_owned());
-    let at = at
-        .parse()
-        .map_err(|_| wrong("this is no moment by ISO 8601"))?;
-    let zone = zone.parse().map_err(|_| wrong("this is no time zone"))?;
-    Ok((at, zone))
 }
 
 fn medium(state: &State) -> Medium {

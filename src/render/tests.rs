@@ -7,7 +7,7 @@ use chrono_tz::Tz;
 
 use super::*;
 use crate::domain::content::{About, Group, Item, People};
-use crate::domain::{Cadence, Content, Object, ObjectId, ObjectKey, Stop, UserId};
+use crate::domain::{Cadence, Content, EventType, Object, ObjectId, ObjectKey, Stop, UserId};
 
 pub(super) fn site() -> Site {
     Site {

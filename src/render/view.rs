@@ -21,10 +21,9 @@ use crate::domain::{Cadence, Occasion, Stop};
 /// An object's time that is later than its event by no more than this is not shown.
 const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
 
-/// Returns the variables of an email's templates, except `site`. `user` is the recipient
-/// ([`super::mail::Recipient`]). `shown` is the number of items for each section; sections beyond
-/// its length are not shown.
-pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, user: Value, shown: &[usize]) -> Value {
+/// Returns the variables of an email's templates, except `site`. `shown` is the number of items for
+/// each section; sections beyond its length are not shown.
+pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, shown: &[usize]) -> Value {
     let content = mail.content;
     let all = &content.sections;
     let known: u64 = all.iter().map(|section| section.total).sum();
@@ -51,7 +50,12 @@ pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, user: Value, shown: &[usiz
         Some(mail.item(voice, section, item, url(item)))
     });
     context! {
-        user,
+        // The recipient. Built-in templates do not read it, see `Rendered::is_personal`.
+        user => context! {
+            id => mail.user.id.as_str(),
+            name => mail.user.name.as_deref().and_then(|name| words(name, SHORT)),
+            locale => mail.user.locale.as_deref(),
+        },
         // The date of the email, such as `22 April 2014`.
         date => voice.day_in_full(mail.at, mail.tz),
         // The recipient's time zone, such as `Europe/London`.
@@ -235,8 +239,6 @@ impl Mail<'_> {
             date => self.when(voice, item.at),
             // The time of the event in ISO 8601, UTC.
             at => iso(item.at),
-            // The object's own time, such as that of an opening, in the format of `date`.
-            on => object.at.map(|at| self.when(voice, at)),
             // The object's own time, such as `2 May, 18:00`; none unless later than the event.
             when => later.map(|at| voice.takes_place(at, self.at, self.tz)),
             // The name of the place: `data.place` of the object.

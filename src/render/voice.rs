@@ -244,7 +244,7 @@ impl Voice {
     }
 
     /// Formats a time of day, such as `08:14`.
-    pub(super) fn time(&self, at: DateTime<Utc>, tz: Tz) -> String {
+    fn time(&self, at: DateTime<Utc>, tz: Tz) -> String {
         self.written(at.with_timezone(&tz), "time")
     }
 

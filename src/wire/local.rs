@@ -77,23 +77,11 @@ pub(crate) struct Mail {
 pub(crate) struct Board {
     /// The version of the templates.
     pub(crate) version: u64,
-    /// The locale of the sheets; `None` for each user's own.
-    pub(crate) locale: Option<String>,
-    /// The locales that have a catalog.
-    pub(crate) locales: Vec<Locale>,
     pub(crate) sheets: Vec<Sheet>,
     /// The error that prevented a rebuild, if any. The sheets are then those from before it.
     pub(crate) trouble: Option<String>,
     /// Explains which kinds have no sheets.
     pub(crate) notes: Vec<String>,
-}
-
-/// A locale that has a catalog.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Locale {
-    pub(crate) tag: String,
-    /// The name of the language in that language.
-    pub(crate) name: String,
 }
 
 /// An email or a page.

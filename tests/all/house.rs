@@ -76,7 +76,7 @@ const SHARED_FIELDS: usize = 14;
 
 /// Libraries with the only modules that may import them, so that a library is easy to replace.
 const LIBRARIES: &[(&str, &[&str])] = &[
-    ("actix_cors", &["http/api/cors"]),
+    ("actix_cors", &["http/api/access"]),
     ("actix_web", &["http"]),
     ("clap", &["cli"]),
     ("comfy_table", &["cli"]),

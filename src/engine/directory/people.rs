@@ -24,9 +24,6 @@ use crate::store::{self, FollowChange, PeopleFilter};
 /// at least one of them succeeds.
 const ROUNDS: usize = 100;
 
-/// The maximum number of records with one address that are read.
-const MAX_SHARED: usize = 200;
-
 /// Changes users' records and follows.
 pub struct PeopleService {
     pub(crate) context: Arc<Context>,
@@ -196,31 +193,6 @@ impl PeopleService {
         Ok(self.context.store.find_people(&at, None, limit).await?)
     }
 
-    /// Returns the other users with this user's address whose emails `stop` would still stop.
-    /// They are in ascending order of their ids, at most `limit`. Reads at most 200 records.
-    pub async fn others_to_stop(
-        &self,
-        user: &User,
-        stop: &Stop,
-        limit: usize,
-    ) -> Result<Vec<UserId>> {
-        let Some(address) = &user.email else {
-            return Ok(Vec::new());
-        };
-        let (default, policies) = (self.schedule(), &self.context.policies);
-        // An unsubscribed user gets no email that a mute could stop.
-        let needs_stop = |other: &User| {
-            other.id != user.id
-                && other.unsubscribed.is_none()
-                && !stop.holds(other, false, default, policies)
-        };
-        let (at, store) = (PeopleFilter::Address(address), &self.context.store);
-        let ids = store.find_people(&at, None, MAX_SHARED).await?;
-        let users = store.users(&ids).await?.into_iter().flatten();
-        let others = users.filter(needs_stop).map(|other| other.id);
-        Ok(others.take(limit).collect())
-    }
-
     /// Returns the keys after this one that a user follows, ascending.
     pub async fn follows(
         &self,
@@ -248,34 +220,12 @@ impl PeopleService {
                 .await?;
             return self.get(id).await;
         }
-        self.stop_at(id, None, stop).await
-    }
-
-    /// Does the same as [`Self::stop`], but changes nothing if the stored record does not have
-    /// `address` when the change is written. Never ends a follow, which belongs to one record.
-    pub async fn stop_at(
-        &self,
-        id: &UserId,
-        address: Option<&Address>,
-        stop: &Stop,
-    ) -> Result<Option<User>> {
-        let has_address = |user: &User| {
-            let own = user.email.as_ref().map(Address::folded);
-            address.is_none_or(|address| own == Some(address.folded()))
-        };
         if let Stop::Subject(subject, title) = stop {
-            let mute = |user: &mut User, now| {
-                if has_address(user) {
-                    user.mutes.mute(subject.clone(), None, title.clone(), now);
-                }
-            };
+            let mute =
+                |user: &mut User, now| user.mutes.mute(subject.clone(), None, title.clone(), now);
             return self.change_mutes(id, mute).await;
         }
-        let edit = |user: &mut User, now| {
-            if has_address(user) {
-                user.stop(stop, &self.context.policies, now);
-            }
-        };
+        let edit = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
         // A user can always stop emails, with any number of choices.
         self.edit(id, |_, _| Ok(()), edit).await
     }

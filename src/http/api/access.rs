@@ -2,23 +2,21 @@
 //!
 //! A caller is an application with a server key, or a user with a token that an application signed.
 //! Every request under `/v1` and `/metrics` needs one (P8). [`super::route`] decides which routes
-//! it opens. Keys and tokens, valid or not, are never logged or returned. Each process counts
-//! requests by itself.
+//! it opens. Pages of the origins in `server.cors_origins` may call `/v1`, without cookies. Keys
+//! and tokens, valid or not, are never logged or returned. Each process counts its own requests.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
+use actix_cors::Cors;
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::{Method, header};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, web};
-use governor::clock::{Clock as _, DefaultClock};
-use governor::middleware::StateInformationMiddleware;
-use governor::state::keyed::HashMapStateStore;
-use governor::{Quota, RateLimiter};
+use governor::clock::Clock as _;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use super::problem::{Code, Problem};
 use crate::app::App;
@@ -80,8 +78,8 @@ impl Gate {
             ring: KeyRing::new(key, app.context.clone()),
             tokens: app.tokens(),
             clock: app.context.clock.clone(),
-            keys: keys.map(|rate| RateLimit::new("key", "this server key", rate)),
-            users: users.map(|rate| RateLimit::new("token", "this person's tokens", rate)),
+            keys: keys.map(|rate| RateLimit::new("this server key", rate)),
+            users: users.map(|rate| RateLimit::new("this person's tokens", rate)),
         }
     }
 
@@ -104,14 +102,12 @@ impl Gate {
     }
 
     /// Counts a request against the limit of its caller, if there is one.
-    fn count(&self, caller: &Caller) -> Counted {
+    fn count(&self, caller: &Caller) -> Result<(), Problem> {
         let (limit, name) = match caller {
             Caller::Key(key) => (&self.keys, key.name.as_ref().map_or("", KeyName::as_str)),
             Caller::User(token) => (&self.users, token.user.as_str()),
         };
-        limit
-            .as_ref()
-            .map_or_else(Counted::default, |limit| limit.count(name))
+        limit.as_ref().map_or(Ok(()), |limit| limit.count(name))
     }
 }
 
@@ -121,22 +117,14 @@ pub(super) async fn require<B: MessageBody>(
     req: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
-    let caller = match gate.caller(&req).await {
-        Ok(caller) => caller,
-        Err(problem) => return Ok(req.error_response(problem).map_into_right_body()),
-    };
-    let (headers, exceeded) = gate.count(&caller);
-    let mut response = match exceeded {
-        Some(problem) => req.error_response(problem).map_into_right_body(),
-        None => {
+    let caller = gate.caller(&req).await;
+    match caller.and_then(|caller| gate.count(&caller).map(|()| caller)) {
+        Ok(caller) => {
             req.extensions_mut().insert(caller);
-            next.call(req).await?.map_into_left_body()
+            Ok(next.call(req).await?.map_into_left_body())
         }
-    };
-    for (name, value) in headers {
-        response.headers_mut().insert(name, value);
+        Err(problem) => Ok(req.error_response(problem).map_into_right_body()),
     }
-    Ok(response)
 }
 
 fn bearer(req: &ServiceRequest) -> Option<&[u8]> {
@@ -149,69 +137,104 @@ fn bearer(req: &ServiceRequest) -> Option<&[u8]> {
 /// The limit for one kind of caller. All tokens of a user share one limit, so no client slows
 /// another down.
 struct RateLimit {
-    /// The name of the policy in the headers.
-    name: &'static str,
     /// The caller, for error messages.
     who: &'static str,
-    limiter:
-        RateLimiter<String, HashMapStateStore<String>, DefaultClock, StateInformationMiddleware>,
+    limiter: DefaultKeyedRateLimiter<String>,
     quota: Quota,
     since_sweep: AtomicU32,
 }
 
-/// The headers `RateLimit-Policy` and `RateLimit` of the answer
-/// (draft-ietf-httpapi-ratelimit-headers), and the problem if the request exceeded the limit.
-type Counted = (Vec<(HeaderName, HeaderValue)>, Option<Problem>);
-
 impl RateLimit {
-    fn new(name: &'static str, who: &'static str, rate: NonZeroU32) -> Self {
+    fn new(who: &'static str, rate: NonZeroU32) -> Self {
         let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(BURST));
         Self {
-            name,
             who,
-            limiter: RateLimiter::hashmap(quota).with_middleware(),
+            limiter: RateLimiter::hashmap(quota),
             quota,
             since_sweep: AtomicU32::new(0),
         }
     }
 
-    fn count(&self, caller: &str) -> Counted {
+    fn count(&self, caller: &str) -> Result<(), Problem> {
         if self.since_sweep.fetch_add(1, Ordering::Relaxed) >= SWEEP {
             self.since_sweep.store(0, Ordering::Relaxed);
             self.limiter.retain_recent();
             self.limiter.shrink_to_fit();
         }
-        let Self { name, who, .. } = self;
-        let quota = self.quota.burst_size().get();
-        let window = seconds(self.quota.burst_size_replenished_in());
-        let (left, exceeded) = match self.limiter.check_key(&caller.to_owned()) {
-            Ok(snapshot) => (snapshot.remaining_burst_capacity(), None),
-            Err(until) => {
-                let wait = until.wait_time_from(self.limiter.clock().now());
-                let wait = seconds(wait).max(1);
-                let detail = format!(
-                    "{who} made more than {quota} requests in {window} s; ask again in {wait} s"
-                );
-                (0, Some(Problem::too_many(detail, wait)))
-            }
-        };
-        let full_in = seconds(self.quota.replenish_interval() * quota.saturating_sub(left));
-        let header = |field, value: String| {
-            let value = HeaderValue::try_from(value).expect("names and numbers are plain text");
-            (HeaderName::from_static(field), value)
-        };
-        let headers = vec![
-            header(
-                "ratelimit-policy",
-                format!("\"{name}\";q={quota};w={window}"),
-            ),
-            header("ratelimit", format!("\"{name}\";r={left};t={full_in}")),
-        ];
-        (headers, exceeded)
+        self.limiter.check_key(&caller.to_owned()).map_err(|until| {
+            let wait = until.wait_time_from(self.limiter.clock().now());
+            let wait = wait.as_secs_f64().ceil().max(1.0);
+            let window = self.quota.burst_size_replenished_in().as_secs_f64().ceil();
+            let (who, quota) = (self.who, self.quota.burst_size());
+            let detail = format!(
+                "{who} made more than {quota} requests in {window} s; ask again in {wait} s"
+            );
+            Problem::new(Code::TooManyRequests, detail).with(header::RETRY_AFTER, wait.to_string())
+        })
     }
 }
 
-/// Rounds up to whole seconds.
-fn seconds(time: Duration) -> u64 {
-    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+/// How long a browser may cache the answer to a preflight, in seconds. Chromium allows no more.
+const REMEMBERED: usize = 7_200;
+
+/// Returns the CORS rules that admit pages of these origins; `*` admits all.
+pub(super) fn cors(origins: &[String]) -> Cors {
+    let cors = Cors::default()
+        .allowed_methods(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
+        .allowed_headers([
+            header::AUTHORIZATION.as_str(),
+            header::CONTENT_TYPE.as_str(),
+            header::IF_NONE_MATCH.as_str(),
+            "Idempotency-Key",
+            "Last-Event-ID",
+            "X-Request-Id",
+        ])
+        .expose_headers([
+            header::ETAG.as_str(),
+            header::LOCATION.as_str(),
+            header::RETRY_AFTER.as_str(),
+            "X-Poll-Interval",
+            "X-Request-Id",
+        ])
+        .max_age(REMEMBERED);
+    match origins.iter().any(|origin| origin == "*") {
+        true => cors.allow_any_origin().send_wildcard(),
+        false => origins
+            .iter()
+            .fold(cors, |cors, origin| cors.allowed_origin(origin)),
+    }
+}
+
+/// Refuses requests of pages whose origin is not listed. Runs before authentication, so that the
+/// answer names the origin and not the missing key.
+pub(super) async fn refuse_foreign<B: MessageBody>(
+    app: web::Data<App>,
+    req: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
+    let listed = &app.config.server.cors_origins;
+    let is_listed = |origin: &str| listed.iter().any(|one| one == "*" || one == origin);
+    let Some(origin) = foreign(&req).filter(|origin| !is_listed(origin)) else {
+        return Ok(next.call(req).await?.map_into_left_body());
+    };
+    let detail = format!(
+        "pages of this origin may not call this API; to allow them, add {origin:?} to \
+         server.cors_origins (\"null\" is a page without an origin, such as a local file: serve \
+         the page over HTTP)"
+    );
+    let problem = Problem::new(Code::Forbidden, detail).at("header Origin");
+    Ok(req.error_response(problem).map_into_right_body())
+}
+
+/// Returns the origin of a cross-origin page: of a preflight, or of a request without a key that
+/// the browser marks as cross-site. Other requests passed a preflight, or no page sent them.
+fn foreign(req: &ServiceRequest) -> Option<&str> {
+    let headers = req.headers();
+    let origin = headers.get(header::ORIGIN)?.to_str().ok()?;
+    let preflights = *req.method() == Method::OPTIONS
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let site = headers.get("Sec-Fetch-Site");
+    let crosses = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+    let is_anonymous = !headers.contains_key(header::AUTHORIZATION);
+    (preflights || crosses && is_anonymous).then_some(origin)
 }

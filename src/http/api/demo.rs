@@ -43,18 +43,18 @@ const STYLE: &str = include_str!("demo/page.css");
 const TOKEN: TimeDelta = TimeDelta::minutes(10);
 
 /// Shows an email as email programs do: pictures and links, but no scripts.
-const OF_MAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
+pub(super) const OF_MAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
                        sandbox allow-popups allow-popups-to-escape-sandbox; frame-ancestors 'self'";
-/// Shows a picture alone.
-pub(super) const OF_PICTURE: &str = "default-src 'none'; sandbox";
+/// Shows a picture, a script or a style sheet alone.
+pub(super) const OF_FILE: &str = "default-src 'none'; sandbox";
 
-/// Allows only resources of this server, and no inline scripts or styles.
-fn policy(gallery: &Gallery) -> String {
+/// Allows only resources of this server and pictures of the site `url`, and no inline scripts or
+/// styles.
+pub(super) fn page_policy(url: &str) -> String {
     format!(
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' {}; connect-src 'self'; \
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' {url}; connect-src 'self'; \
          frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-         require-trusted-types-for 'script'; trusted-types 'none'",
-        gallery.url()
+         require-trusted-types-for 'script'; trusted-types 'none'"
     )
 }
 
@@ -71,17 +71,18 @@ pub(super) fn local_answer(kind: &str, policy: &str, body: impl Into<String>) ->
 
 /// `GET /demo`
 async fn page(_: Call, gallery: Data<Gallery>) -> HttpResponse {
-    local_answer("text/html; charset=utf-8", &policy(&gallery), PAGE)
+    let policy = page_policy(gallery.url());
+    local_answer("text/html; charset=utf-8", &policy, PAGE)
 }
 
 /// `GET /demo/page.js`
-async fn script(_: Call, gallery: Data<Gallery>) -> HttpResponse {
-    local_answer("text/javascript; charset=utf-8", &policy(&gallery), SCRIPT)
+async fn script(_: Call) -> HttpResponse {
+    local_answer("text/javascript; charset=utf-8", OF_FILE, SCRIPT)
 }
 
 /// `GET /demo/page.css`
-async fn style(_: Call, gallery: Data<Gallery>) -> HttpResponse {
-    local_answer("text/css; charset=utf-8", &policy(&gallery), STYLE)
+async fn style(_: Call) -> HttpResponse {
+    local_answer("text/css; charset=utf-8", OF_FILE, STYLE)
 }
 
 /// `GET /demo/scene`
@@ -155,7 +156,7 @@ async fn mail(call: Call, gallery: Data<Gallery>) -> ApiResult {
 async fn picture(call: Call) -> ApiResult {
     let name: ObjectId = call.segment("name")?;
     let drawn = demo::picture(name.as_str());
-    Ok(local_answer("image/svg+xml", OF_PICTURE, drawn))
+    Ok(local_answer("image/svg+xml", OF_FILE, drawn))
 }
 
 /// Starts an answer that no cache keeps.

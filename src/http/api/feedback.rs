@@ -45,11 +45,11 @@ async fn page(call: Call) -> ApiResult {
 
 /// `POST /v1/suppressions`
 async fn post(mut call: Call) -> ApiResult {
-    let parser = |body: &[u8]| match is_many(body, "suppressions") {
-        true => many(body, "suppressions"),
-        false => Ok(vec![one(body)?]),
+    let body = call.json().await?;
+    let inputs: Vec<SuppressionInput> = match is_many(&body, "suppressions") {
+        true => many(&body, "suppressions")?,
+        false => vec![one(&body)?],
     };
-    let inputs: Vec<SuppressionInput> = call.parse(parser).await?;
     let accepted = inputs.len();
     call.app.suppressions().add(inputs).await?;
     Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))

@@ -7,7 +7,6 @@
 
 mod access;
 mod batches;
-mod cors;
 mod demo;
 mod events;
 mod feed;
@@ -16,12 +15,11 @@ mod monitoring;
 mod objects;
 mod preview;
 pub mod problem;
-mod request;
+pub(in crate::http) mod request;
 mod response;
-mod route;
+pub(in crate::http) mod route;
 mod server;
 mod socket;
-mod static_files;
 mod stream;
 mod users;
 
@@ -42,7 +40,7 @@ pub const V1: &[RouteTable] = &[
 ];
 
 /// The routes that need no key.
-pub const OPEN: &[RouteTable] = &[monitoring::HEALTH, static_files::ROUTES, feedback::HOOKS];
+pub const OPEN: &[RouteTable] = &[monitoring::HEALTH, response::ROUTES, feedback::HOOKS];
 
 /// The routes for Prometheus.
 pub const METRICS: &[RouteTable] = &[monitoring::METRICS];

@@ -114,7 +114,7 @@ const INTERNAL: &str = "something went wrong inside; the log says what";
 pub struct Problem {
     /// The code for programs.
     pub code: Code,
-    detail: String,
+    pub(in crate::http) detail: String,
     /// The location in the request, such as `query parameter limit` or `events[12].at (line 3,
     /// column 7)`.
     location: Option<String>,
@@ -160,20 +160,11 @@ impl Problem {
         Self::new(Code::InvalidParameter, detail).at(location)
     }
 
-    /// Creates the problem for an unsupported method. `allow` lists the methods of the path.
-    pub fn method_not_allowed(method: &str, allow: String) -> Self {
-        let detail = format!("{method} does not work here; use {allow}");
+    /// Adds a header to the response.
+    pub fn with(self, name: HeaderName, value: String) -> Self {
         Self {
-            header: Some(Box::new((header::ALLOW, allow))),
-            ..Self::new(Code::MethodNotAllowed, detail)
-        }
-    }
-
-    /// Creates the problem for too many requests. `retry_after` is in seconds.
-    pub fn too_many(detail: impl Into<String>, retry_after: u64) -> Self {
-        Self {
-            header: Some(Box::new((header::RETRY_AFTER, retry_after.to_string()))),
-            ..Self::new(Code::TooManyRequests, detail)
+            header: Some(Box::new((name, value))),
+            ..self
         }
     }
 

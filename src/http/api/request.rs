@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use actix_web::dev;
 use actix_web::http::header;
-use actix_web::web::{self, Bytes, Data, Payload};
+use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -33,8 +33,6 @@ use crate::engine::ingest::MAX_REQUESTS;
 const MAX_RECORDS: usize = MAX_REQUESTS;
 /// How long a body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The size from which a body is parsed on a blocking thread, in bytes.
-const LONG: usize = 64 << 10;
 
 /// A request, as handlers get it. Its parameters are those of its route.
 pub(super) struct Call {
@@ -147,33 +145,9 @@ impl Call {
 
     /// Reads a body of any content type. Rejects encoded bodies.
     pub(super) async fn bytes(&mut self) -> Result<Bytes, Problem> {
-        let (headers, limit) = (self.req.headers(), self.body_limit);
-        if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
-            let detail =
-                format!("Content-Encoding {encoding:?} is not read; send the body as it is");
-            return Err(unsupported(detail).at("header Content-Encoding"));
-        }
-        let too_large = || {
-            let mib = limit >> 20;
-            let detail = format!("the body is larger than {mib} MiB; send less at once");
-            Problem::new(Code::BodyTooLarge, detail)
-        };
-        let announced = headers.get(header::CONTENT_LENGTH);
-        let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if announced.is_some_and(|length| length > limit) {
-            return Err(too_large());
-        }
-        let Some(body) = self.body.take() else {
-            return Ok(Bytes::new());
-        };
-        match tokio::time::timeout(PATIENCE, body.to_bytes_limited(limit)).await {
-            Ok(Ok(Ok(bytes))) => Ok(bytes),
-            Ok(Ok(Err(error))) => Err(Problem::body(format!("the body broke off: {error}"))),
-            Ok(Err(_)) => Err(too_large()),
-            Err(_) => {
-                let detail = format!("the body did not come within {PATIENCE:?}; send it again");
-                Err(Problem::new(Code::BodyTimeout, detail))
-            }
+        match self.body.take() {
+            Some(body) => read_body(&self.req, body, self.body_limit).await,
+            None => Ok(Bytes::new()),
         }
     }
 
@@ -187,55 +161,66 @@ impl Call {
         self.bytes().await
     }
 
-    /// Reads a JSON body and runs its parser.
-    pub(super) async fn parse<T: Send + 'static>(
-        &mut self,
-        parser: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        parse_body(self.json().await?, parser).await
-    }
-
     /// Reads one record.
-    pub(super) async fn one<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Problem> {
-        self.parse(one).await
+    pub(super) async fn one<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
+        one(&self.json().await?)
     }
 
     /// Reads one record. An empty body means the default.
-    pub(super) async fn one_if_any<T>(&mut self) -> Result<T, Problem>
-    where
-        T: DeserializeOwned + Default + Send + 'static,
-    {
-        self.parse(|body| match body.trim_ascii() {
+    pub(super) async fn one_if_any<T: DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
+        let body = self.json().await?;
+        match body.trim_ascii() {
             [] => Ok(T::default()),
-            _ => one(body),
-        })
-        .await
+            body => one(body),
+        }
     }
 
     /// Reads many records.
-    pub(super) async fn many<T: DeserializeOwned + Send + 'static>(
+    pub(super) async fn many<T: DeserializeOwned>(
         &mut self,
         field: &'static str,
     ) -> Result<Vec<T>, Problem> {
-        self.parse(move |body| many(body, field)).await
+        many(&self.json().await?, field)
+    }
+}
+
+/// Reads a body of at most `limit` bytes. Rejects encoded bodies.
+pub(in crate::http) async fn read_body(
+    req: &HttpRequest,
+    body: Payload,
+    limit: usize,
+) -> Result<Bytes, Problem> {
+    let headers = req.headers();
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
+        let detail = format!("Content-Encoding {encoding:?} is not read; send the body as it is");
+        return Err(unsupported(detail).at("header Content-Encoding"));
+    }
+    let too_large = || {
+        let most = match limit >> 20 {
+            0 => format!("{} KiB", limit >> 10),
+            mib => format!("{mib} MiB"),
+        };
+        let detail = format!("the body is larger than {most}; send less at once");
+        Problem::new(Code::BodyTooLarge, detail)
+    };
+    let announced = headers.get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(PATIENCE, body.to_bytes_limited(limit)).await {
+        Ok(Ok(Ok(bytes))) => Ok(bytes),
+        Ok(Ok(Err(error))) => Err(Problem::body(format!("the body broke off: {error}"))),
+        Ok(Err(_)) => Err(too_large()),
+        Err(_) => {
+            let detail = format!("the body did not come within {PATIENCE:?}; send it again");
+            Err(Problem::new(Code::BodyTimeout, detail))
+        }
     }
 }
 
 fn unsupported(detail: String) -> Problem {
     Problem::new(Code::UnsupportedMediaType, detail)
-}
-
-/// Runs the parser of a body. A long body is parsed on a blocking thread, because parsing it would
-/// delay other requests.
-async fn parse_body<T: Send + 'static>(
-    body: Bytes,
-    parser: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    if body.len() < LONG {
-        return parser(&body);
-    }
-    let parsed = web::block(move || parser(&body)).await;
-    parsed.unwrap_or_else(|stopped| Err(Problem::internal(&stopped)))
 }
 
 /// Parses one record.
@@ -387,17 +372,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Many<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::thread::{self, ThreadId};
-
     use super::*;
-
-    /// Returns the thread that parses a body of this many bytes.
-    async fn read_on(bytes: usize) -> ThreadId {
-        let body = Bytes::from(vec![b' '; bytes]);
-        parse_body(body, |_| Ok(thread::current().id()))
-            .await
-            .unwrap()
-    }
 
     #[test]
     fn text_behind_many_records_is_reported_as_such() {
@@ -411,13 +386,5 @@ mod tests {
             );
         }
         assert!(!is_many(b"{\"type\": \"events\"} x", "events"));
-    }
-
-    #[actix_web::test]
-    async fn a_long_body_is_parsed_on_another_thread() {
-        let here = thread::current().id();
-
-        assert_eq!(read_on(LONG - 1).await, here);
-        assert_ne!(read_on(LONG).await, here);
     }
 }

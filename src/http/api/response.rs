@@ -1,15 +1,30 @@
-//! Conditional and compressed responses.
+//! Conditional and compressed responses, and the static ones: `GET /widget.js`, the element that
+//! shows a feed on a page, and `GET /openapi.json`.
 //!
 //! A tag that covers both content encodings must be weak (RFC 9110, 8.8.3), and the response needs
 //! `Vary`. Never compress a secret together with other users' text: the length would reveal it.
+//! Static files contain no user data. Browsers revalidate the widget by its entity tag.
 
 use std::io::Write;
+use std::sync::LazyLock;
 
-use actix_web::HttpRequest;
-use actix_web::http::header::{AcceptEncoding, Encoding, EntityTag, Header, IfNoneMatch};
+use actix_web::http::header::{
+    self, AcceptEncoding, ContentEncoding, Encoding, EntityTag, Header, IfNoneMatch,
+};
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
 pub(super) use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
+
+use super::route::routes;
+use crate::app::App;
+use crate::wire::OPENAPI;
+
+routes! {ROUTES under "":
+    "/widget.js" => {get open: widget}
+    "/openapi.json" => {get open: openapi}
+}
 
 /// A hash of a body, for its entity tag.
 pub(super) fn hash(body: &[u8]) -> [u8; 16] {
@@ -45,4 +60,55 @@ pub(super) fn gzipped(body: &[u8], how: Compression) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), how);
     let written = gzip.write_all(body).and_then(|()| gzip.finish());
     written.expect("memory takes what is written")
+}
+
+/// The widget without comment lines and indentation; compressed; and its hash.
+static WIDGET: LazyLock<(String, Vec<u8>, [u8; 16])> = LazyLock::new(|| {
+    let lines = include_str!("../../../widget/widget.js").lines();
+    let lines = lines.map(str::trim).filter(|line| !line.starts_with("//"));
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let gzipped = gzipped(text.as_bytes(), Compression::best());
+    let hash = hash(text.as_bytes());
+    (text, gzipped, hash)
+});
+
+/// `GET /widget.js`
+async fn widget(req: HttpRequest) -> HttpResponse {
+    let (text, gzipped, hash) = &*WIDGET;
+    let is_known = is_known(&req, hash);
+    let mut response = match is_known {
+        true => HttpResponse::NotModified(),
+        false => HttpResponse::Ok(),
+    };
+    response
+        .insert_header(header::ETag(entity_tag(hash)))
+        .insert_header((header::CACHE_CONTROL, "no-cache"))
+        .insert_header((header::VARY, "Accept-Encoding"))
+        // Browsers fetch modules by the rules of CORS.
+        .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
+        .insert_header(("Cross-Origin-Resource-Policy", "cross-origin"));
+    if is_known {
+        return response.finish();
+    }
+    response.content_type("text/javascript; charset=utf-8");
+    if accepts_gzip(&req) {
+        response.insert_header(ContentEncoding::Gzip);
+        response.body(gzipped.as_slice())
+    } else {
+        response.body(text.as_str())
+    }
+}
+
+/// `GET /openapi.json`
+async fn openapi(app: Data<App>) -> HttpResponse {
+    let path = app.config.server.public_path();
+    let servers = |path: &str| format!(r#""servers": [{{"url": "{path}"}}]"#);
+    let mut response = HttpResponse::Ok();
+    response
+        .content_type("application/json")
+        .insert_header((header::CACHE_CONTROL, "no-cache"));
+    match path {
+        "" => response.body(OPENAPI),
+        path => response.body(OPENAPI.replacen(&servers("/"), &servers(path), 1)),
+    }
 }

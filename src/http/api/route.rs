@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use actix_web::body::{BoxBody, EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{Error, FromRequest, Handler, HttpMessage, HttpRequest, Responder, guard};
@@ -198,9 +199,13 @@ where
 }
 
 /// Answers a request whose path has no such method.
-pub(super) fn wrong_method(req: &HttpRequest, methods: &[&str]) -> Result<&'static str, Problem> {
+pub(in crate::http) fn wrong_method(
+    req: &HttpRequest,
+    methods: &[&str],
+) -> Result<&'static str, Problem> {
     let allow = methods.join(", ").to_uppercase();
-    Err(Problem::method_not_allowed(req.method().as_str(), allow))
+    let detail = format!("{} does not work here; use {allow}", req.method());
+    Err(Problem::new(Code::MethodNotAllowed, detail).with(header::ALLOW, allow))
 }
 
 /// The matched route of a request, once it is known; `None` if no table has it. Clones share it.
@@ -226,11 +231,12 @@ pub(super) fn segment<T: FromStr<Err = Invalid>>(
         .map_err(|invalid: Invalid| refuse(&invalid.to_string()))
 }
 
-/// Returns the segment undecoded, because the router's decoder changes invalid UTF-8.
+/// Returns the segment undecoded, because the router's decoder changes invalid UTF-8. Counts from
+/// the end, because the path may begin with that of the public address.
 fn raw_segment<'a>(req: &'a HttpRequest, name: &str) -> Option<&'a str> {
-    let mut pattern = matched(req)?.path.split('/');
+    let mut pattern = matched(req)?.path.rsplit('/');
     let index = pattern.position(|part| part.trim_matches(['{', '}']) == name)?;
-    req.uri().path().split('/').nth(index)
+    req.uri().path().rsplit('/').nth(index)
 }
 
 /// Decodes percent-encoded UTF-8; `None` if it is malformed.

@@ -1,8 +1,7 @@
 //! The server: it binds an address, registers all routes, and watches over each request.
 //!
 //! [`observe`] limits the time of a request, and logs and counts its outcome. [`BodyGuard`] closes
-//! connections with an unread body, and [`strip_base`] serves requests that keep the path of
-//! `server.public_url`. Start with [`Bound::run`].
+//! connections with an unread body. Start with [`Bound::run`].
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -15,7 +14,6 @@ use std::time::{Duration, Instant};
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::error::{InternalError, PayloadError};
-use actix_web::http::Uri;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::{Condition, Next, from_fn};
 use actix_web::web::{self, Bytes, Data, ServiceConfig};
@@ -32,7 +30,7 @@ use super::socket::{
     HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, Listening, connections_per_thread, listen, stopped,
 };
 use super::stream::Streams;
-use super::{DEMO, METRICS, OPEN, V1, cors, demo};
+use super::{DEMO, METRICS, OPEN, V1, demo};
 use crate::app::App;
 use crate::demo::Gallery;
 use crate::domain::Id;
@@ -98,6 +96,29 @@ fn register(tables: &[RouteTable], config: &mut ServiceConfig) {
     }
 }
 
+/// Registers all routes except those of the demo.
+fn configure(config: &mut ServiceConfig, app: &App) {
+    let origins = &app.config.server.cors_origins;
+    config
+        .service(
+            web::scope("/v1")
+                .wrap(from_fn(access::require))
+                // Wraps authentication, so that pages can read its errors.
+                .wrap(Condition::new(!origins.is_empty(), access::cors(origins)))
+                .wrap(from_fn(access::refuse_foreign))
+                .configure(|config| register(V1, config))
+                .default_service(web::to(not_found)),
+        )
+        .service(
+            web::scope("/metrics")
+                .wrap(from_fn(access::require))
+                .configure(|config| register(METRICS, config))
+                .default_service(web::to(not_found)),
+        )
+        .configure(|config| register(OPEN, config))
+        .configure(pages::configure);
+}
+
 impl Bound {
     /// Serves until `stop` becomes true or its sender is dropped. Then it accepts no new
     /// connections, finishes running requests, and returns.
@@ -106,7 +127,6 @@ impl Bound {
         let streams = Streams::new(app.config.feed.streams, stop.clone());
         let streams = Data::new(streams);
         let demo = self.demo.map(Data::new);
-        let refused = Data::new(cors::Refused::default());
         let listening = {
             let (app, stop) = (app.clone(), stop.clone());
             tokio::spawn(async move { app.feed_cache.listen(&*app.context.store, stop).await })
@@ -114,40 +134,26 @@ impl Bound {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MAX_THREADS);
         let server = HttpServer::new(move || {
-            let origins = &app.config.server.cors_origins;
-            let has_path = !app.config.server.public_path().is_empty();
-            let with_demo = |config: &mut ServiceConfig| {
+            let path = app.config.server.public_path();
+            let routes = |config: &mut ServiceConfig| {
+                configure(config, &app);
                 if let Some(gallery) = &demo {
                     config.app_data(gallery.clone());
                     register(DEMO, config);
+                }
+                // A proxy strips the path of the public address, or keeps it.
+                if !path.is_empty() {
+                    let kept = web::scope(path);
+                    config.service(kept.configure(|config| configure(config, &app)));
                 }
             };
             actix_web::App::new()
                 .app_data(app.clone())
                 .app_data(gate.clone())
                 .app_data(streams.clone())
-                .app_data(refused.clone())
                 .wrap(Condition::new(demo.is_some(), from_fn(demo::local)))
                 .wrap(from_fn(observe))
-                .wrap(Condition::new(has_path, from_fn(strip_base)))
-                .service(
-                    web::scope("/v1")
-                        .wrap(from_fn(access::require))
-                        // Wraps authentication, so that pages can read its errors.
-                        .wrap(Condition::new(!origins.is_empty(), cors::of(origins)))
-                        .wrap(from_fn(cors::refuse))
-                        .configure(|config| register(V1, config))
-                        .default_service(web::to(not_found)),
-                )
-                .service(
-                    web::scope("/metrics")
-                        .wrap(from_fn(access::require))
-                        .configure(|config| register(METRICS, config))
-                        .default_service(web::to(not_found)),
-                )
-                .configure(|config| register(OPEN, config))
-                .configure(with_demo)
-                .configure(pages::configure)
+                .configure(routes)
                 .default_service(web::to(not_found))
         })
         .workers(threads)
@@ -195,25 +201,23 @@ async fn observe(
         Some(route) => route.path.into(),
         // Pages are in no table.
         None => {
-            let pattern = answer
+            let answer = answer.as_ref().ok();
+            let pattern = answer.and_then(|it| it.request().match_pattern());
+            let base = app
                 .as_ref()
-                .ok()
-                .and_then(|it| it.request().match_pattern());
-            pattern.map_or("(none)".into(), Into::into)
+                .map_or("", |app| app.config.server.public_path());
+            pattern.map_or("(none)".into(), |pattern| {
+                let own = pattern.strip_prefix(base).map(str::to_owned);
+                own.unwrap_or(pattern).into()
+            })
         }
     };
     let problem = error.and_then(|error| error.as_error::<Problem>());
     let code = problem.map_or("", |problem| problem.code.as_str());
     if status >= 500 {
-        let of_page = answer.as_ref().ok().and_then(|response| {
-            let extensions = response.response().extensions();
-            extensions
-                .get::<pages::Cause>()
-                .map(|cause| cause.0.clone())
-        });
-        // Without a cause, log the problem itself.
-        let of_problem = problem.map(|it| it.cause.clone().unwrap_or_else(|| it.to_string()));
-        let cause = of_page.or(of_problem).unwrap_or_default();
+        // Without a cause, log the problem itself. Pages log theirs.
+        let cause = problem.map(|it| it.cause.clone().unwrap_or_else(|| it.to_string()));
+        let cause = cause.unwrap_or_default();
         tracing::error!(%method, route = &*route, status, code, cause, "a request failed");
     } else {
         tracing::debug!(%method, route = &*route, status, code, "a request was answered");
@@ -257,34 +261,6 @@ fn request_id(req: &ServiceRequest, made: impl FnOnce() -> Option<Id>) -> Header
 fn is_request_id(id: &[u8]) -> bool {
     let fits = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(c);
     (1..=MAX_REQUEST_ID).contains(&id.len()) && id.iter().all(fits)
-}
-
-/// Routes a request by its path without that of `server.public_url`.
-///
-/// A proxy strips that path or keeps it. Addresses in answers start with it, so callers that reach
-/// the server directly send it as well. Paths that are routes by themselves stay unchanged.
-async fn strip_base<B: MessageBody>(
-    mut req: ServiceRequest,
-    next: Next<B>,
-) -> Result<ServiceResponse<B>, Error> {
-    if let Some(uri) = stripped(&req) {
-        req.match_info_mut().get_mut().update(&uri);
-        req.head_mut().uri = uri;
-    }
-    next.call(req).await
-}
-
-fn stripped(req: &ServiceRequest) -> Option<Uri> {
-    let app = req.app_data::<Data<App>>()?;
-    let uri = req.uri();
-    let rest = uri.path_and_query()?.as_str();
-    let rest = rest.strip_prefix(app.config.server.public_path())?;
-    if !rest.starts_with('/') || req.resource_map().has_resource(uri.path()) {
-        return None;
-    }
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(rest.parse().ok()?);
-    Uri::from_parts(parts).ok()
 }
 
 /// The payload of a request, shared by its reader and the response body.

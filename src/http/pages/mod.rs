@@ -4,21 +4,15 @@
 //! email scanners follow every link. POST acts at once without a redirect, because email programs
 //! send it by themselves (RFC 8058). No cache keeps a page. Start with [`unsubscribe`].
 
-use actix_web::guard;
-use actix_web::http::{StatusCode, header};
-use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::web::{self, ServiceConfig};
+use actix_web::{HttpRequest, guard};
 
-use crate::app::App;
-use crate::render::pages::Notice;
+use crate::http::api::problem::Problem;
+use crate::http::api::route;
 
-mod form;
 mod preferences;
 mod unsubscribe;
 mod visit;
-
-pub use visit::Cause;
-use visit::Visit;
 
 /// The methods and paths of all pages.
 pub const ROUTES: &[(&str, &str)] = &[
@@ -27,10 +21,6 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("get", "/u/{token}/preferences"),
     ("post", "/u/{token}/preferences"),
 ];
-
-/// The path of the preferences, followed by punctuation. Programs that detect links in text may
-/// include it.
-const PUNCTUATED: &str = "/u/{token}/{end:preferences[.,;:!?)\\]>'\"]+}";
 
 /// Registers the pages.
 pub fn configure(config: &mut ServiceConfig) {
@@ -42,18 +32,13 @@ pub fn configure(config: &mut ServiceConfig) {
             .default_service(web::to(wrong_method)),
     );
     config.service(
-        web::resource(["/u/{token}/preferences", PUNCTUATED])
+        web::resource("/u/{token}/preferences")
             .route(reading().to(preferences::show))
             .route(web::post().to(preferences::save))
             .default_service(web::to(wrong_method)),
     );
 }
 
-async fn wrong_method(req: HttpRequest, app: Data<App>) -> HttpResponse {
-    let notice = Notice::Method(req.method().as_str());
-    let visit = Visit::new(&req, app);
-    let mut response = visit.notice(StatusCode::METHOD_NOT_ALLOWED, notice);
-    let allowed = header::HeaderValue::from_static("GET, HEAD, POST");
-    response.headers_mut().insert(header::ALLOW, allowed);
-    response
+async fn wrong_method(req: HttpRequest) -> Result<&'static str, Problem> {
+    route::wrong_method(&req, &["get", "head", "post"])
 }

@@ -12,8 +12,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::form::{Form, Unreadable, short};
-use super::visit::{Failure, Visit, redirect};
+use super::visit::{Failure, Form, Visit, redirect, short};
 use crate::app::App;
 use crate::domain::preferences::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
@@ -21,26 +20,20 @@ use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
 use crate::engine::directory::input::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
-use crate::render::pages::{Choices, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
+use crate::render::pages::{Choices, Notice, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 
 /// The fields of the quiet hours.
 const QUIET_FROM: &str = "quiet-from";
 const QUIET_TO: &str = "quiet-to";
 
-/// The path parameter with the link's token.
-#[derive(serde::Deserialize)]
-pub(super) struct LinkPath {
-    token: String,
-}
-
 /// `GET /u/{token}/preferences`
-pub(super) async fn show(req: HttpRequest, path: Path<LinkPath>, app: Data<App>) -> HttpResponse {
+pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
     let mut visit = Visit::new(&req, app);
     let mut query = form_urlencoded::parse(req.query_string().as_bytes());
     let unfollow = query.find(|(name, _)| name == UNFOLLOW);
     let shown = async {
-        let (link, user) = visit.open(&path.token).await?;
-        let user = user.ok_or(Failure::Gone)?;
+        let (link, user) = visit.open(&token).await?;
+        let user = user.ok_or(Notice::Gone)?;
         match unfollow {
             Some((_, key)) => unfollow_page(&visit, &link, FollowKey::stored(key)).await,
             None => page(&visit, &link, user, false).await,
@@ -50,8 +43,7 @@ pub(super) async fn show(req: HttpRequest, path: Path<LinkPath>, app: Data<App>)
     shown.unwrap_or_else(|why| visit.failure(why))
 }
 
-/// Redirects to the page that ends this follow. The follow must exist: otherwise, undoing the link
-/// would create it.
+/// Redirects to the page that ends this follow, if there is one.
 async fn unfollow_page(
     visit: &Visit,
     link: &Link,
@@ -59,7 +51,7 @@ async fn unfollow_page(
 ) -> Result<HttpResponse, Failure> {
     let app = &visit.app;
     if !app.people().is_following(&link.user, &key).await? {
-        return Err(Failure::NotFollowed);
+        return Err(Notice::NotFollowed.into());
     }
     let link = Link {
         stop: Stop::Follow(key),
@@ -74,14 +66,14 @@ async fn unfollow_page(
 /// `POST /u/{token}/preferences`
 pub(super) async fn save(
     req: HttpRequest,
-    path: Path<LinkPath>,
+    token: Path<String>,
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
     let mut visit = Visit::new(&req, app);
     let saved = async {
-        let (link, user) = visit.open(&path.token).await?;
-        user.ok_or(Failure::Gone)?;
+        let (link, user) = visit.open(&token).await?;
+        user.ok_or(Notice::Gone)?;
         let (people, policies) = (visit.app.people(), &visit.app.config.policies);
         let form = Form::read(&req, payload).await?;
         let user = match unmuted(&form)? {
@@ -91,7 +83,7 @@ pub(super) async fn save(
                 people.prefer(&link.user, change).await?
             }
         };
-        page(&visit, &link, user.ok_or(Failure::Gone)?, true).await
+        page(&visit, &link, user.ok_or(Notice::Gone)?, true).await
     };
     let saved = saved.await;
     saved.unwrap_or_else(|why| visit.failure(why))
@@ -151,7 +143,7 @@ fn unmuted(form: &Form) -> Result<Option<Subject>, Failure> {
     };
     if form.pairs().count() > 1 {
         let why = "The form unmutes something and holds other choices as well.";
-        return Err(Unreadable::bad(why).into());
+        return Err(Failure::form(why));
     }
     Ok(Some(Subject::new(subject)?))
 }
@@ -179,7 +171,7 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
                         "The form holds {:?}, which is nothing to choose.",
                         short(name)
                     );
-                    return Err(Unreadable::bad(why).into());
+                    return Err(Failure::form(&why));
                 };
                 if !offered(&kind) {
                     continue;
@@ -201,7 +193,9 @@ fn quiet(form: &Form) -> Result<Change<Quiet>, Failure> {
     Ok(match (form.get(QUIET_FROM), form.get(QUIET_TO)) {
         (None, None) => None,
         (Some(""), Some("")) => Some(None),
-        (None | Some(""), _) | (_, None | Some("")) => return Err(Failure::QuietHours),
+        (None | Some(""), _) | (_, None | Some("")) => {
+            return Err(Notice::QuietHours.into());
+        }
         (Some(from), Some(to)) => Some(Some(Quiet::new(from.parse()?, to.parse()?)?)),
     })
 }

@@ -1,69 +1,99 @@
-//! A visit of a public page: its link, its language and brand, and its answer.
+//! A visit of a public page: its link, its form, its language and brand, and its answer.
 //!
-//! The user's locale comes first, as soon as the user is known. Otherwise the browser's preferred
-//! available language is used. Answers forbid cookies, caching, referrers, resources, scripts,
-//! frames and indexing (P8). Internal errors go to the log through [`Cause`], not to the page.
+//! The user's locale comes first, as soon as the user is known; otherwise the browser's. A form is
+//! read whole or rejected with a sentence for the user (P10), also if a name repeats: its meaning
+//! would be ambiguous. Answers forbid cookies, caching, referrers, resources, scripts, frames and
+//! indexing (P8). Internal errors go to the log, not to the page.
 
-use actix_web::http::header::{self, HeaderValue};
-use actix_web::http::{StatusCode, header::ACCEPT_LANGUAGE};
-use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
+use std::collections::HashSet;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, ACCEPT_LANGUAGE, HeaderValue};
+use actix_web::web::{Bytes, Data, Payload};
+use actix_web::{HttpMessage, HttpRequest, HttpResponse};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::form::Unreadable;
 use crate::app::App;
 use crate::domain::text::error_chain;
-use crate::domain::{BrandName, EventType, Invalid, Mandate, User};
+use crate::domain::{BrandName, Invalid, User};
 use crate::engine;
 use crate::engine::access::links::{Link, LinkError};
+use crate::http::api::problem::{Code, Problem};
+use crate::http::api::request::read_body;
 use crate::render::pages::Notice;
 use crate::render::{Page, Pages};
 
-/// The reason of an error page, for the log only.
-#[derive(Debug, Clone)]
-pub struct Cause(pub String);
+/// The largest form: enough for the preferences of hundreds of types.
+const FORM_LIMIT: usize = 64 << 10;
 
-/// Why a page cannot be shown.
+/// A request that gets a notice instead of its page.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The token is invalid or expired.
-    Link(LinkError),
-    /// The token is valid, but its user no longer exists.
-    Gone,
-    /// The user does not follow this key.
-    NotFollowed,
-    /// The link's types have become mandatory.
-    Mandatory(EventType, Mandate),
-    /// The form cannot be read.
-    Form(Unreadable),
-    /// The form holds an invalid choice.
-    Choice(Invalid),
-    /// The form of the preferences page has only one of the two times of the quiet hours.
-    QuietHours,
-    /// An internal error.
-    Inside(engine::Error),
+pub(super) struct Failure {
+    pub status: StatusCode,
+    pub notice: Notice,
+    /// The internal error, for the log only.
+    pub cause: Option<engine::Error>,
+}
+
+impl Failure {
+    pub(super) fn form(why: &str) -> Self {
+        Notice::Form(why.to_owned()).into()
+    }
+}
+
+impl From<Notice> for Failure {
+    fn from(notice: Notice) -> Self {
+        let status = match notice {
+            Notice::Forged | Notice::Gone => StatusCode::NOT_FOUND,
+            Notice::Expired => StatusCode::GONE,
+            Notice::NotFollowed | Notice::Mandatory(..) => StatusCode::OK,
+            Notice::Form(_) | Notice::Choice(_) | Notice::QuietHours => StatusCode::BAD_REQUEST,
+            Notice::Inside => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self {
+            status,
+            notice,
+            cause: None,
+        }
+    }
 }
 
 impl From<engine::Error> for Failure {
     fn from(error: engine::Error) -> Self {
         match error {
-            engine::Error::Invalid(invalid) => Self::Choice(invalid),
-            error => Self::Inside(error),
+            engine::Error::Invalid(invalid) => invalid.into(),
+            error => Self {
+                cause: Some(error),
+                ..Notice::Inside.into()
+            },
         }
     }
 }
 
 impl From<Invalid> for Failure {
     fn from(invalid: Invalid) -> Self {
-        Self::Choice(invalid)
+        Notice::Choice(invalid.to_string()).into()
     }
 }
 
-impl From<Unreadable> for Failure {
-    fn from(unreadable: Unreadable) -> Self {
-        Self::Form(unreadable)
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Forged => Notice::Forged.into(),
+            LinkError::Expired => Notice::Expired.into(),
+        }
+    }
+}
+
+/// The problem with a form.
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self {
+            status: problem.code.status(),
+            ..Self::form(&format!("The form cannot be read ({}).", problem.detail))
+        }
     }
 }
 
@@ -95,7 +125,7 @@ impl Visit {
             &self.app.identities.default.links,
             self.app.context.clock.now(),
         );
-        let link = links.open(token, now).await?.map_err(Failure::Link)?;
+        let link = links.open(token, now).await??;
         self.brand.clone_from(&link.brand);
         let user = self.app.people().get(&link.user).await?;
         let is_theirs = |user: &User| user.start.is_none_or(|start| !start.rejects(link.issued));
@@ -119,42 +149,84 @@ impl Visit {
             Ok(html) => sealed(status, html),
             Err(error) => {
                 let text = "This page cannot be shown at the moment.".to_owned();
-                let response = sealed(StatusCode::INTERNAL_SERVER_ERROR, text);
-                with_cause(response, &error)
+                tracing::error!(cause = error_chain(&error), "a page cannot be rendered");
+                sealed(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         }
-    }
-
-    /// Renders a page that only shows a message.
-    pub(super) fn notice(&self, status: StatusCode, notice: Notice<'_>) -> HttpResponse {
-        self.page(status, &Page::Notice(notice))
     }
 
     /// Renders the page that explains a failure and the next step.
     pub(super) fn failure(&self, failure: Failure) -> HttpResponse {
-        match failure {
-            Failure::Link(LinkError::Forged) => self.notice(StatusCode::NOT_FOUND, Notice::Forged),
-            Failure::Link(LinkError::Expired) => self.notice(StatusCode::GONE, Notice::Expired),
-            Failure::Gone => self.notice(StatusCode::NOT_FOUND, Notice::Gone),
-            Failure::NotFollowed => self.notice(StatusCode::OK, Notice::NotFollowed),
-            Failure::Mandatory(kind, why) => {
-                let reason = self.pages().reason(self.locale.as_deref(), &kind, &why);
-                self.notice(StatusCode::OK, Notice::Mandatory(&reason))
-            }
-            Failure::Form(Unreadable { status, why }) => self.notice(status, Notice::Form(&why)),
-            Failure::Choice(invalid) => {
-                let why = invalid.to_string();
-                self.notice(StatusCode::BAD_REQUEST, Notice::Choice(&why))
-            }
-            Failure::QuietHours => self.notice(StatusCode::BAD_REQUEST, Notice::QuietHours),
-            Failure::Inside(error) => {
-                let mut response = self.notice(StatusCode::SERVICE_UNAVAILABLE, Notice::Inside);
-                let soon = HeaderValue::from_static("30");
-                response.headers_mut().insert(header::RETRY_AFTER, soon);
-                with_cause(response, &error)
-            }
+        let status = failure.status;
+        let mut response = self.page(status, &Page::Notice(failure.notice));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            let soon = HeaderValue::from_static("30");
+            response.headers_mut().insert(header::RETRY_AFTER, soon);
         }
+        if let Some(error) = failure.cause {
+            tracing::error!(cause = error_chain(&error), "a page cannot be shown");
+        }
+        response
     }
+}
+
+/// The fields of a form in their order; no name occurs twice.
+#[derive(Debug)]
+pub(super) struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// Reads the form of a request. RFC 8058 allows two types: email programs should send
+    /// `multipart/form-data`, and most send the other.
+    pub(super) async fn read(req: &HttpRequest, payload: Payload) -> Result<Self, Problem> {
+        let kind = req.content_type();
+        let pairs = if kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            let body = read_body(req, payload, FORM_LIMIT).await?;
+            form_urlencoded::parse(&body).into_owned().collect()
+        } else if kind.eq_ignore_ascii_case("multipart/form-data") {
+            let content_type = req.headers().get(header::CONTENT_TYPE);
+            let content_type = content_type.and_then(|value| value.to_str().ok());
+            let boundary = multer::parse_boundary(content_type.unwrap_or_default());
+            let boundary = boundary.map_err(|error| Problem::body(error.to_string()))?;
+            let body = read_body(req, payload, FORM_LIMIT).await?;
+            let parts = parts(body, boundary).await;
+            parts.map_err(|error| Problem::body(error.to_string()))?
+        } else {
+            let why = "it is not application/x-www-form-urlencoded or multipart/form-data";
+            return Err(Problem::new(Code::UnsupportedMediaType, why));
+        };
+        let mut known = HashSet::with_capacity(pairs.len());
+        if let Some((name, _)) = pairs.iter().find(|(name, _)| !known.insert(name)) {
+            let why = format!("it holds {:?} twice", short(name));
+            return Err(Problem::body(why));
+        }
+        Ok(Self(pairs))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.0.iter();
+        pairs.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// Returns the first 80 characters, for messages.
+pub(super) fn short(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+async fn parts(body: Bytes, boundary: String) -> multer::Result<Vec<(String, String)>> {
+    let whole = futures::stream::iter([Ok::<_, std::convert::Infallible>(body)]);
+    let mut parts = multer::Multipart::new(whole, boundary);
+    let mut pairs = Vec::new();
+    while let Some(part) = parts.next_field().await? {
+        let name = part.name().unwrap_or_default().to_owned();
+        pairs.push((name, part.text().await?));
+    }
+    Ok(pairs)
 }
 
 /// Redirects a GET to another of these pages, by a path relative to the current one.
@@ -189,9 +261,4 @@ fn policy(html: &str) -> String {
     format!(
         "default-src 'none'; style-src {style}; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
-}
-
-fn with_cause(mut response: HttpResponse, error: &dyn std::error::Error) -> HttpResponse {
-    response.extensions_mut().insert(Cause(error_chain(error)));
-    response
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc, Weekday};
+use chrono::{DateTime, Utc};
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
@@ -23,12 +23,16 @@ pub const TYPE_FIELD: &str = "type.";
 pub const UNMUTE_FIELD: &str = "unmute";
 
 /// A link's effect, and the user whom it affects.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Stopping<'a> {
     /// The user.
     pub user: &'a User,
     /// The effect of the link.
     pub stop: &'a Stop,
+    /// Whether the stop is in effect. Otherwise the page asks for confirmation.
+    pub ended: bool,
+    /// The user's record before the stop, if it has just happened. It allows an undo.
+    pub before: Option<&'a User>,
     /// The signed tokens for relative links.
     pub tokens: &'a Tokens,
     /// The schedule of users who chose none.
@@ -37,12 +41,10 @@ pub struct Stopping<'a> {
     pub policies: &'a Policies,
     /// The name of the follow, if the link ends one.
     pub name: Option<&'a str>,
-    /// Whether the stop was just undone.
-    pub again: bool,
 }
 
 /// The choices of a user, for the preferences page.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Choices<'a> {
     /// The user, with all muted subjects.
     pub user: &'a User,
@@ -58,18 +60,6 @@ pub struct Choices<'a> {
     pub next: Option<DateTime<Utc>>,
 }
 
-/// The page's message about other records with the user's address. It identifies none of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Others {
-    /// No message: there are none to stop, or they cannot be read.
-    Silent,
-    /// There are some, and a button stops the same for them.
-    Offered,
-    /// The same was just stopped for them, and none are left.
-    Ended,
-}
-
 /// The tokens of one email.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tokens {
@@ -79,12 +69,6 @@ pub struct Tokens {
     pub digest: String,
     /// The token that stops all email.
     pub all: String,
-}
-
-impl std::fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("(hidden)")
-    }
 }
 
 /// Returns the variables about the user of a page.
@@ -132,7 +116,7 @@ fn gets_digest(user: &User, schedule: &Schedule) -> bool {
 fn schedule_of(schedule: &Schedule, next: Option<DateTime<Utc>>, voice: &Voice) -> Value {
     context! {
         cadence => schedule.cadence.as_str(),
-        weekday => weekday_name(schedule.weekday),
+        weekday => schedule.weekday.to_string().to_lowercase(),
         hour => format!("{:02}", schedule.hour),
         tz => schedule.tz.name(),
         // The date and time in that zone, and in ISO 8601, UTC.
@@ -141,17 +125,8 @@ fn schedule_of(schedule: &Schedule, next: Option<DateTime<Utc>>, voice: &Voice) 
     }
 }
 
-fn weekday_name(weekday: Weekday) -> String {
-    weekday.to_string().to_lowercase()
-}
-
 /// Returns the variables of the pages behind a stop link.
-pub(super) fn stop(
-    stopping: Stopping<'_>,
-    before: Option<&User>,
-    others: Others,
-    voice: &Voice,
-) -> Value {
+pub(super) fn stop(stopping: &Stopping<'_>, voice: &Voice) -> Value {
     let Stopping {
         user,
         stop,
@@ -159,14 +134,12 @@ pub(super) fn stop(
         default,
         policies,
         name,
-        again,
-    } = stopping;
+        ..
+    } = *stopping;
     let stops_digest = gets_digest(user, &user.schedule(default)) && *stop != Stop::Digest;
     let stops_all = user.unsubscribed.is_none() && *stop != Stop::All;
-    let (undo, undo_known) = undo(stopping, before);
-    let undo = undo
-        .into_iter()
-        .map(|(name, value)| context! { name, value });
+    let undo = undo(stopping).into_iter();
+    let undo = undo.map(|(name, value)| context! { name, value });
     context! {
         // The targets of the forms and links.
         links => context! {
@@ -183,72 +156,44 @@ pub(super) fn stop(
         }),
         // The fields of the undo form; empty if the previous choice is unknown.
         undo => undo.collect::<Vec<_>>(),
-        // Whether the undo form restores the previous choice.
-        undo_known,
-        // Whether the stop was just undone on this page.
-        again,
-        // The message about other records with the address.
-        others => Value::from(Serde(others)),
         ..person(user, default, policies, voice)
     }
 }
 
-/// Returns the names and values of the fields that undo a stop, and whether they restore the
-/// previous choice. If the previous record is unknown, the fields turn emails like the original one
-/// back on.
-fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<(String, String)>, bool) {
+/// Returns the names and values of the fields that undo a stop. Without the previous record, only a
+/// mute can be undone.
+fn undo(stopping: &Stopping<'_>) -> Vec<(String, String)> {
     let Stopping {
         user,
         stop,
+        before,
         default,
         policies,
         ..
-    } = stopping;
-    let cadence = |cadence: Cadence| ("cadence".to_owned(), cadence.as_str().to_owned());
-    let route =
-        |kind: &EventType, route: Route| (format!("{TYPE_FIELD}{kind}"), route.as_str().to_owned());
+    } = *stopping;
     if let Stop::Subject(subject, _) = stop {
-        let unmute = (UNMUTE_FIELD.to_owned(), subject.to_string());
-        let was_muted = before.is_none_or(|before| before.mutes.for_good(subject));
-        return (vec![unmute], !was_muted);
+        return vec![(UNMUTE_FIELD.to_owned(), subject.to_string())];
     }
-    let mut fields = Vec::new();
-    if let Stop::Follow(_) = stop {
-        // Choices do not include follows: the page's own link restores this one.
-        return (fields, true);
-    }
-    if let Some(before) = before {
-        let had = before.schedule(default).cadence;
-        if had != user.schedule(default).cadence {
-            fields.push(cadence(had));
-        }
-        let kinds = user.types.keys();
-        for kind in kinds.filter(|kind| !policies.is_mandatory(kind)) {
-            let had = before.chosen_route(kind, policies);
-            if had != user.chosen_route(kind, policies) {
-                fields.push(route(kind, had));
-            }
-        }
-    }
-    if !fields.is_empty() || user.unsubscribed.is_some() {
-        return (fields, true);
-    }
-    let usual = match stop {
-        Stop::Digest if default.cadence != Cadence::Never => vec![cadence(default.cadence)],
-        Stop::Types(kinds) => kinds
-            .iter()
-            .map(|kind| match policies.of(kind).route {
-                Route::Immediate => route(kind, Route::Immediate),
-                Route::Batch | Route::Digest | Route::Never => route(kind, Route::Batch),
-            })
-            .collect(),
-        Stop::Digest | Stop::Alone | Stop::All | Stop::Follow(_) | Stop::Subject(..) => Vec::new(),
+    let Some(before) = before else {
+        return Vec::new();
     };
-    (usual, false)
+    let mut fields = Vec::new();
+    let had = before.schedule(default).cadence;
+    if had != user.schedule(default).cadence {
+        fields.push(("cadence".to_owned(), had.as_str().to_owned()));
+    }
+    let kinds = user.types.keys();
+    for kind in kinds.filter(|kind| !policies.is_mandatory(kind)) {
+        let had = before.chosen_route(kind, policies);
+        if had != user.chosen_route(kind, policies) {
+            fields.push((format!("{TYPE_FIELD}{kind}"), had.as_str().to_owned()));
+        }
+    }
+    fields
 }
 
 /// Returns the variables of the preferences page.
-pub(super) fn preferences(choices: Choices<'_>, voice: &Voice) -> Value {
+pub(super) fn preferences(choices: &Choices<'_>, voice: &Voice) -> Value {
     let Choices {
         user,
         token,
@@ -256,20 +201,9 @@ pub(super) fn preferences(choices: Choices<'_>, voice: &Voice) -> Value {
         policies,
         saved,
         next,
-    } = choices;
+    } = *choices;
     let schedule = user.schedule(default);
     let next = next.filter(|_| user.unsubscribed.is_none());
-    let weekday = |n| Weekday::try_from(n).unwrap_or(Weekday::Mon);
-    let cadences = [Cadence::Daily, Cadence::Weekly, Cadence::Never];
-    let cadences = cadences.map(|one| option(one.as_str(), one.as_str(), one == schedule.cadence));
-    let weekdays = (0..7).map(weekday).map(|day| {
-        let name = weekday_name(day);
-        option(&name, &name, day == schedule.weekday)
-    });
-    let hours = (0..24).map(|hour| {
-        let (value, label) = (hour.to_string(), format!("{hour:02}"));
-        option(&value, &label, hour == schedule.hour)
-    });
     context! {
         links => context! {
             // Unsubscribes from everything.
@@ -279,9 +213,6 @@ pub(super) fn preferences(choices: Choices<'_>, voice: &Voice) -> Value {
         saved,
         // The current schedule.
         schedule => schedule_of(&schedule, next, voice),
-        cadences => Vec::from(cadences),
-        weekdays => weekdays.collect::<Vec<_>>(),
-        hours => hours.collect::<Vec<_>>(),
         zones => zones(schedule.tz),
         // The quiet hours, if the user has any.
         quiet => user.quiet.map(|quiet| Value::from(Serde(quiet))),
@@ -289,10 +220,6 @@ pub(super) fn preferences(choices: Choices<'_>, voice: &Voice) -> Value {
         mutes => mutes(user, schedule.tz, voice),
         ..person(user, default, policies, voice)
     }
-}
-
-fn option(value: &str, label: &str, chosen: bool) -> Value {
-    context! { value, label, chosen }
 }
 
 /// Returns the time zones by region, and the chosen zone even if it belongs to no region.
@@ -316,7 +243,7 @@ pub(super) fn zones(chosen: chrono_tz::Tz) -> Vec<Value> {
             _ => continue,
         };
         let label = place.replace('_', " ").replace('/', ", ");
-        let option = option(zone.name(), &label, zone == chosen);
+        let option = context! { value => zone.name(), label };
         regions.entry(region).or_default().push(option);
     }
     let regions = regions.into_iter();
@@ -378,14 +305,14 @@ fn type_of(user: &User, policies: &Policies, kind: &EventType, voice: &Voice) ->
             && possible.contains(one)
             && policies.mailed_by(kind, *one) == *one
     };
-    let offered = offered.into_iter().filter(is_offered);
-    let options = offered.map(|one| option(one.as_str(), one.as_str(), one == route));
+    let options = offered.into_iter().filter(is_offered).map(Route::as_str);
     context! {
         // The name of the form field.
         field => format!("{TYPE_FIELD}{kind}"),
         heading => voice.heading(policies.heading(kind), kind),
-        // The routes to choose from; empty if the type is locked.
+        // The routes to choose from, and the current one; empty if the type is locked.
         options => options.collect::<Vec<_>>(),
+        route => route.as_str(),
         locked => policy.mandatory.as_ref().map(|mandate| context! {
             route => default.as_str(),
             reason => voice.reason(kind, mandate),

@@ -66,13 +66,7 @@ async fn only_configured_origins_may_call_the_api(fresh: Fresh) {
         assert_eq!(response.status, status);
         assert_eq!(response.header("access-control-allow-origin"), APP);
         let exposed = names(&response.headers, "access-control-expose-headers");
-        for header in [
-            "etag",
-            "x-poll-interval",
-            "retry-after",
-            "ratelimit",
-            "ratelimit-policy",
-        ] {
+        for header in ["etag", "x-poll-interval", "retry-after"] {
             assert!(exposed.iter().any(|name| name == header), "{header}");
         }
         let vary = response.header("vary").to_lowercase();
@@ -166,32 +160,23 @@ async fn too_many(api: &Api, bearer: &str) -> (usize, Answer) {
 async fn only_the_user_over_the_rate_limit_gets_a_429(fresh: Fresh) {
     let api = Api::of(town(&fresh, "server.rate_limit_token = 1").await);
     let (ada, ben) = (token(&api, "ada"), token(&api, "ben"));
-    let first = api.anonymous("GET", "/v1/users/ada/feed").bearer_auth(&ada);
 
-    let first = answer(first).await;
     let (count, refused) = too_many(&api, &ada).await;
-    let again = api.anonymous("GET", "/v1/users/ada/feed");
     api.town.clock.advance(TimeDelta::minutes(1));
-    let again = answer(again.bearer_auth(token(&api, "ada"))).await;
+    let (again, _) = too_many(&api, &token(&api, "ada")).await;
     let other = answer(api.anonymous("GET", "/v1/users/ben/feed").bearer_auth(&ben)).await;
 
-    let (policy, left) = (first.header("RateLimit-Policy"), first.header("RateLimit"));
-    assert_eq!((policy, left), ("\"token\";q=6;w=6", "\"token\";r=5;t=1"));
     assert!(count >= 5, "{count}");
     assert_eq!(
         (refused.code(), refused.header("Retry-After")),
         ("too_many_requests", "1")
     );
     assert_eq!(refused.header("Content-Type"), "application/problem+json");
-    assert_eq!(refused.header("RateLimit"), "\"token\";r=0;t=6");
     // A second token of the same user shares the limit of the first.
-    assert_ne!(again.header("RateLimit"), "\"token\";r=5;t=1");
-    assert_eq!(
-        (other.status, other.header("RateLimit")),
-        (200, "\"token\";r=5;t=1")
-    );
+    assert!(again < 5, "{again}");
+    assert_eq!(other.status, 200);
     let unlimited = answer(api.ask("GET", "/v1/users/ada/feed")).await;
-    assert_eq!((unlimited.status, unlimited.header("RateLimit")), (200, ""));
+    assert_eq!(unlimited.status, 200);
     api.stop().await;
 }
 
@@ -205,13 +190,11 @@ async fn a_rate_limited_key_does_not_limit_other_callers(fresh: Fresh) {
     );
     let app = key(&api, "app", Scope::Read).await;
 
-    let (_, refused) = too_many(&api, &app).await;
+    let _ = too_many(&api, &app).await;
     let configured = answer(api.anonymous("GET", "/v1/users/ada").bearer_auth(KEY)).await;
     let person = api.anonymous("GET", "/v1/users/ada/feed");
     let person = answer(person.bearer_auth(token(&api, "ada"))).await;
 
-    assert_eq!(refused.header("RateLimit-Policy"), "\"key\";q=6;w=6");
     assert_eq!((configured.status, person.status), (200, 200));
-    assert_eq!(person.header("RateLimit"), "");
     api.stop().await;
 }

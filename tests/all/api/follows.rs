@@ -11,7 +11,7 @@ use tidings::domain::{Audience, FollowKey};
 use tidings::email::Message;
 use tidings::store::FollowChange;
 
-use super::pages::{CLICK, PUBLIC, path};
+use super::pages::{PUBLIC, path};
 use super::stops::form;
 use super::{Api, pages};
 use crate::support::town::{followers_of, monday, mostly_on_sqlite, request, saturday, to};
@@ -29,7 +29,6 @@ on_sqlite! {
     a_link_cannot_add_a_follow
     a_preview_names_the_same_follows_as_the_email
     an_email_names_three_follows_by_number_of_events
-    undo_follows_again_only_for_a_limited_time
     an_untitled_object_is_unfollowed_by_its_key
 }
 
@@ -81,10 +80,6 @@ async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh
     let left = follows(&api, "ada").await;
     let twice = api.submit(&path, &fields).await;
     let old = api.browse(&link).await;
-    let (undo, again) = form(&ended, "Undo");
-    let back = api.submit(&undo, &again).await;
-    let followed = follows(&api, "ada").await;
-    api.submit(&path, &fields).await;
     api.town.happens(&["a2"], followers_of("artist:1")).await;
     api.town.digests_at(monday(1)).await;
     let emailed = api.town.emailed_to("ada");
@@ -103,8 +98,6 @@ async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh
     assert_eq!(old.status, 200);
     assert!(old.html.contains("You do not follow this"), "{}", old.html);
     assert_eq!(emailed, ["a1"], "nothing more of it comes");
-    assert!(back.html.contains("again."), "{}", back.html);
-    assert_eq!(followed, ["artist:1", "artist:2"]);
     api.stop().await;
 }
 
@@ -208,13 +201,10 @@ async fn a_link_cannot_add_a_follow(fresh: Fresh) {
     let page = api
         .browse(&format!("{own}/preferences?unfollow=secret%3A1"))
         .await;
-    let ended = api.submit(&own, &format!("{CLICK}&follow=again")).await;
 
     assert_eq!(page.status, 200);
     assert_contains!(page.html, "You do not follow this");
     assert!(!page.html.contains("<form"), "{}", page.html);
-    // A link that ends no follow ignores this field.
-    assert_contains!(ended.html, "You are unsubscribed");
     assert_eq!(follows(&api, "ada").await, before);
     api.stop().await;
 }
@@ -276,30 +266,6 @@ async fn an_email_names_three_follows_by_number_of_events(fresh: Fresh) {
     let because = "Because you follow Artist 3, Ines Tavoro and Artist 5.\n";
     assert!(text.contains(because), "{text}");
     assert_eq!(text.matches("Because").count(), 1);
-    api.stop().await;
-}
-
-async fn undo_follows_again_only_for_a_limited_time(fresh: Fresh) {
-    let api = api(&fresh).await;
-    api.town.happens(&["a1"], followers_of("artist:1")).await;
-    api.town.digests_at(monday(0)).await;
-    let link = |person| unfollow(&person, "artist%3A1");
-    let (ada, ben) = (mail_to(&api, "ada"), mail_to(&api, "ben"));
-    let mut undo = Vec::new();
-    for link in [link(ada), link(ben)] {
-        let (path, fields) = form(&api.browse(&link).await, "Unfollow");
-        undo.push(form(&api.submit(&path, &fields).await, "Undo"));
-    }
-
-    api.town.clock.advance(TimeDelta::hours(2));
-    let late = api.submit(&undo[0].0, &undo[0].1).await;
-    api.town.store.delete_user(&user("ben")).await.unwrap();
-    let gone = api.submit(&undo[1].0, &undo[1].1).await;
-
-    assert_eq!((late.status, gone.status), (410, 200));
-    assert_contains!(gone.html, "no longer have a record");
-    assert_eq!(follows(&api, "ada").await, ["artist:2"]);
-    assert_eq!(follows(&api, "ben").await, [] as [String; 0]);
     api.stop().await;
 }
 

@@ -69,7 +69,6 @@ mod pages;
 mod polls;
 mod proxied;
 mod records;
-mod shared_addresses;
 mod stop;
 mod stops;
 mod strict;

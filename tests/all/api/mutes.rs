@@ -137,7 +137,7 @@ async fn the_link_of_an_email_about_one_subject_mutes_only_that(fresh: Fresh) {
         "<h1>Muted</h1>",
         "<bdi>Budget &lt;2014&gt;</bdi>",
         "Comments",
-        "Undo",
+        ">Unmute</button>",
     ] {
         assert!(done.html.contains(fragment), "{fragment}: {}", done.html);
     }
@@ -151,7 +151,7 @@ async fn the_link_of_an_email_about_one_subject_mutes_only_that(fresh: Fresh) {
     assert_eq!(list_mutes(&api).await[0]["title"], "Budget <2014>");
 
     // Events of the muted period are not emailed later.
-    let (path, fields) = form(&done, "Undo");
+    let (path, fields) = form(&done, "Unmute");
     let back = api.submit(&path, &fields.replace("&#x2f;", "/")).await;
     api.town.clock.advance(TimeDelta::minutes(1));
     comment(&api, "a5").await;

@@ -3,11 +3,13 @@
 //!
 //! The tests send requests as a browser, a mail client or a link scanner would: without a key, a
 //! cookie or a script. See `stops.rs` for the scope of each email's links.
+//!
+//! Long because every page is requested with valid, forged and damaged links and forms.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::header::HeaderMap;
 use tidings::clock::Clock;
-use tidings::domain::{Cadence, Stop, User};
+use tidings::domain::{Address, Cadence, Stop, Subject, User};
 use tidings::engine::access::links::Links;
 
 use super::Api;
@@ -30,6 +32,7 @@ on_sqlite! {
     pages_are_not_cached_or_indexed_and_load_nothing
     other_methods_get_a_405_that_lists_the_allowed_ones
     a_click_for_a_deleted_user_succeeds
+    a_click_on_a_deleted_users_mute_link_suppresses_nothing
     while_the_store_is_down_a_page_asks_to_try_again
     an_invalid_choice_changes_nothing
     choosing_a_cadence_subscribes_again
@@ -247,9 +250,14 @@ async fn a_body_other_than_one_click_changes_nothing(fresh: Fresh) {
             "application/json",
             "{\"List-Unsubscribe\": \"One-Click\"}",
             415,
-            "not a form",
+            "it is not application/x-www-form-urlencoded",
         ),
-        ("text/plain", CLICK, 415, "not a form"),
+        (
+            "text/plain",
+            CLICK,
+            415,
+            "it is not application/x-www-form-urlencoded",
+        ),
         ("multipart/form-data", CLICK, 400, "cannot be read"),
         (
             "multipart/form-data; boundary=b",
@@ -353,6 +361,28 @@ async fn a_click_for_a_deleted_user_succeeds(fresh: Fresh) {
     );
     assert!(clicked.html.contains("You get no mails from us"));
     assert_eq!(fresh.users(&[user("ada")]).await.unwrap(), [None]);
+    api.stop().await;
+}
+
+async fn a_click_on_a_deleted_users_mute_link_suppresses_nothing(fresh: Fresh) {
+    let api = api(&fresh).await;
+    let links = Links::new(
+        api.town.store.clone(),
+        Some(PUBLIC.into()),
+        Some(SECRET.into()),
+    );
+    let maker = links.maker().await.unwrap().unwrap();
+    let address = Address::new("ada@example.org").unwrap();
+    let thread = Stop::Subject(Subject::stored("Thread:9"), None);
+    let maker = maker.to(&address);
+    let personal = maker.personal(&user("ada"), None, Some(&thread), saturday());
+    let mute = personal.mute.unwrap();
+    fresh.delete_user(&user("ada")).await.unwrap();
+
+    let page = api.submit(mute.strip_prefix(PUBLIC).unwrap(), CLICK).await;
+
+    assert_eq!(page.status, 200);
+    assert_eq!(fresh.suppressions(None, 9).await.unwrap(), []);
     api.stop().await;
 }
 

@@ -10,7 +10,6 @@ use crate::support::{Fresh, assert_starts_with};
 on_sqlite! {
     urls_in_responses_start_with_the_public_path
     requests_with_the_public_path_are_served
-    a_public_path_named_like_a_route_hides_no_route
     without_a_public_path_urls_start_at_the_root
 }
 
@@ -91,21 +90,6 @@ async fn requests_with_the_public_path_are_served(fresh: Fresh) {
         );
     }
     api.stop().await;
-}
-
-async fn a_public_path_named_like_a_route_hides_no_route(fresh: Fresh) {
-    for base in ["/v1", "/healthz"] {
-        let api = behind(&fresh, &format!("https://x.example{base}")).await;
-
-        for path in ["/v1/users/ada/feed", "/healthz"] {
-            let direct = ask(&api, "GET", path, Value::Null).await.0;
-            let kept = ask(&api, "GET", &format!("{base}{path}"), Value::Null)
-                .await
-                .0;
-            assert_eq!((direct, kept), (200, 200), "{base}{path}");
-        }
-        api.stop().await;
-    }
 }
 
 async fn without_a_public_path_urls_start_at_the_root(fresh: Fresh) {

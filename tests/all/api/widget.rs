@@ -59,7 +59,7 @@ async fn the_widget_is_compressed_if_the_client_accepts_gzip(fresh: Fresh) {
     assert_eq!(header(&answer, "Content-Encoding"), "gzip");
     assert_eq!(header(&answer, "Vary"), "Accept-Encoding");
     let sent = answer.bytes().await.unwrap();
-    assert!(sent.len() <= 8 << 10, "{} bytes", sent.len());
+    assert!(sent.len() <= 9 << 10, "{} bytes", sent.len());
     let mut read = String::new();
     GzDecoder::new(&sent[..]).read_to_string(&mut read).unwrap();
     assert_eq!(strip(&read), strip(MODULE));

@@ -241,19 +241,6 @@ fn full_outbox(store: &str) {
 }
 
 #[test]
-fn doctor_suggests_the_name_of_a_mistyped_template() {
-    let desk = desk("templates = \"own\"");
-    std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
-    desk.write("own/digest/bodi.html", "<p>Hello");
-
-    let doctor = desk.run(&["doctor", "--offline"]);
-
-    let line = "digest/bodi.html is not the name of a template, so it is not used → rename it to digest/body.html";
-    assert!(doctor.out.contains(line), "{}", doctor.out);
-    assert_contains!(doctor.out, "warning    templates");
-}
-
-#[test]
 fn an_unreachable_database_is_one_sentence_with_host_and_advice() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let host = free.local_addr().unwrap();

@@ -11,7 +11,6 @@ const CHOICES = {
 const at = (id) => document.getElementById(id);
 const chosen = { width: "600", scheme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light", part: "html" };
 let board = { version: 0, sheets: [] };
-let locale = null; // that of the command line, until another is chosen
 let current = decodeURIComponent(location.hash.slice(1));
 
 function element(name, text, more = {}) {
@@ -35,12 +34,6 @@ function choices() {
       at(name).append(around);
     }
   }
-}
-
-function languages() {
-  const own = element("option", "Each person's own", { value: "", selected: board.locale == null });
-  const others = (board.locales ?? []).map(({ tag, name }) => element("option", `${name} (${tag})`, { value: tag, selected: tag === board.locale }));
-  at("locale").replaceChildren(own, ...others);
 }
 
 function list() {
@@ -95,7 +88,6 @@ function show() {
 function draw() {
   if (!board.sheets.some((sheet) => id(sheet) === current)) current = board.sheets.length ? id(board.sheets[0]) : "";
   troubled();
-  languages();
   at("notes").replaceChildren(...(board.notes ?? []).map((note) => element("p", note)));
   list();
   show();
@@ -103,11 +95,10 @@ function draw() {
 
 async function look() {
   try {
-    const asked = locale;
-    const answer = await fetch(asked == null ? "board" : `board?locale=${encodeURIComponent(asked)}`, { cache: "no-store" });
+    const answer = await fetch("board", { cache: "no-store" });
     const news = await answer.json();
     at("away").hidden = true;
-    if (asked === locale && (news.version !== board.version || news.locale !== board.locale)) {
+    if (news.version !== board.version) {
       board = news;
       draw();
     }
@@ -121,9 +112,5 @@ async function keepLooking() {
   setTimeout(keepLooking, LOOK_AGAIN);
 }
 
-at("locale").addEventListener("change", (event) => {
-  locale = event.target.value;
-  look();
-});
 choices();
 keepLooking();
