@@ -113,7 +113,7 @@ fn date(at: DateTime<Utc>) -> SystemTime {
 pub(super) fn headers(message: &Message) -> Result<Vec<(HeaderName, String)>, String> {
     let checked = |(name, value): (String, String)| {
         if name.chars().chain(value.chars()).any(char::is_control) {
-            return Err(format!("the header {name} holds a control character"));
+            return Err(format!("the header {name:?} holds a control character"));
         }
         match HeaderName::new_from_ascii(name.clone()) {
             Ok(name) => Ok((name, value)),
