@@ -19,46 +19,45 @@ pub(crate) fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Named::deserialize(from).map(|Named(object)| object)
 }
 
-/// Reads an object or `null`.
-pub(crate) fn named_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// Reads an object or `null`, which both differ from an omitted field.
+pub(crate) fn named_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
-) -> Result<Option<T>, D::Error> {
+) -> Result<Option<Option<T>>, D::Error> {
     let object = Option::<Named<T>>::deserialize(from)?;
-    Ok(object.map(|Named(object)| object))
+    Ok(Some(object.map(|Named(object)| object)))
+}
+
+/// Objects or `null`s by name.
+type ByName<K, T> = BTreeMap<K, Option<T>>;
+
+fn unnamed<K: Ord, T>(objects: ByName<K, Named<T>>) -> ByName<K, T> {
+    let objects = objects.into_iter();
+    let object = |(name, object): (K, Option<Named<T>>)| (name, object.map(|Named(object)| object));
+    objects.map(object).collect()
 }
 
 /// Reads objects or `null`s by name.
-pub(crate) fn each_if_given<'de, D, K, T>(
-    from: D,
-) -> Result<Option<BTreeMap<K, Option<T>>>, D::Error>
+pub(crate) fn each_if_given<'de, D, K, T>(from: D) -> Result<Option<ByName<K, T>>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Ord,
     T: Deserialize<'de>,
 {
-    let objects = BTreeMap::<K, Option<Named<T>>>::deserialize(from)?;
-    let objects = objects.into_iter();
-    Ok(Some(
-        objects
-            .map(|(name, object)| (name, object.map(|Named(object)| object)))
-            .collect(),
-    ))
+    let objects = ByName::<K, Named<T>>::deserialize(from)?;
+    Ok(Some(unnamed(objects)))
 }
 
-/// Reads objects by name, or `null` in place of all of them.
-pub(crate) fn all_if_any<'de, D, K, T>(from: D) -> Result<Option<BTreeMap<K, Option<T>>>, D::Error>
+/// Reads objects or `null`s by name, or `null` in place of all of them.
+pub(crate) fn each_or_null<'de, D, K, T>(
+    from: D,
+) -> Result<Option<Option<ByName<K, T>>>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Ord,
     T: Deserialize<'de>,
 {
-    let objects = Option::<BTreeMap<K, Named<T>>>::deserialize(from)?;
-    Ok(objects.map(|objects| {
-        let objects = objects.into_iter();
-        objects
-            .map(|(name, Named(object))| (name, Some(object)))
-            .collect()
-    }))
+    let objects = Option::<ByName<K, Named<T>>>::deserialize(from)?;
+    Ok(Some(objects.map(unnamed)))
 }
 
 /// Reads a value that may be omitted but not `null`: a value lost by its sender would otherwise

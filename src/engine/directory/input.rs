@@ -2,7 +2,7 @@
 //!
 //! serde checks the fields one by one, and `check` checks the rest, before any read or write (P10).
 //! Records, patches, imports and the preferences page all make a [`PreferencesChange`]. A new
-//! preference is a field in `preferences_body` and a line in [`PreferencesChange::apply`].
+//! preference is a field there and in [`UserInput`], and a line in [`PreferencesChange::apply`].
 //! [`User::replacing`] decides its effect on earlier events.
 
 use std::collections::BTreeMap;
@@ -26,54 +26,25 @@ type Result<T, E = Invalid> = std::result::Result<T, E>;
 /// A change of one field: omitted, `null`, or a value.
 pub type Change<T> = Option<Option<T>>;
 
-/// Declares a request body that changes preferences, with `$field`s of its own before them.
-///
-/// It replaces serde's `flatten`, whose errors name neither the invalid field nor the known ones.
-/// `$digest` and `$types` read these two fields: what `null` means there differs.
-macro_rules! preferences_body {
-    (
-        $(#[$meta:meta])* $name:ident(digest: $digest:literal, types: $types:literal) {
-            $($(#[$attribute:meta])* $field:ident: $type:ty,)*
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Default, Deserialize)]
-        #[serde(default, deny_unknown_fields, expecting = "an object")]
-        pub struct $name {
-            $($(#[$attribute])* pub $field: $type,)*
-            /// How often and when digests are sent.
-            #[serde(deserialize_with = $digest)]
-            pub digest: Option<DigestChange>,
-            /// The time zone, such as `Europe/Paris`.
-            #[serde(deserialize_with = "zone")]
-            pub tz: Change<Tz>,
-            /// The hours in which no batch closes.
-            #[serde(deserialize_with = "quiet")]
-            pub quiet: Change<Quiet>,
-            /// The choices by type. `None` restores the configuration's route.
-            #[serde(deserialize_with = $types)]
-            pub types: Option<TypeChanges>,
-        }
-
-        impl From<&$name> for PreferencesChange {
-            fn from(body: &$name) -> Self {
-                Self {
-                    digest: body.digest,
-                    tz: body.tz,
-                    quiet: body.quiet,
-                    types: body.types.clone(),
-                }
-            }
-        }
-    };
-}
-
 /// Changes of the choices of types.
 pub type TypeChanges = BTreeMap<EventType, Option<TypeChange>>;
 
-preferences_body! {
-    /// A user's own change of preferences. Omitted fields stay, and `null` resets a choice.
-    PreferencesChange(digest: "fields::named_if_given", types: "fields::each_if_given") {}
+/// A user's own change of preferences. Omitted fields stay, and `null` resets a choice.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "an object")]
+pub struct PreferencesChange {
+    /// How often and when digests are sent.
+    #[serde(deserialize_with = "fields::named_if_given")]
+    pub digest: Option<DigestChange>,
+    /// The time zone, such as `Europe/Paris`.
+    #[serde(deserialize_with = "zone")]
+    pub tz: Change<Tz>,
+    /// The hours in which no batch closes.
+    #[serde(deserialize_with = "fields::named_or_null")]
+    pub quiet: Change<Quiet>,
+    /// The choices by type. `None` restores the configuration's route.
+    #[serde(deserialize_with = "fields::each_if_given")]
+    pub types: Option<TypeChanges>,
 }
 
 /// A change of a user's digests.
@@ -132,10 +103,6 @@ fn zone<'de, D: Deserializer<'de>>(from: D) -> Result<Change<Tz>, D::Error> {
 
 fn weekday<'de, D: Deserializer<'de>>(from: D) -> Result<Change<Weekday>, D::Error> {
     named(from, "weekday", "mon, tue, wed, thu, fri, sat or sun")
-}
-
-fn quiet<'de, D: Deserializer<'de>>(from: D) -> Result<Change<Quiet>, D::Error> {
-    fields::named_if_any(from).map(Some)
 }
 
 fn own_window<'de, D: Deserializer<'de>>(from: D) -> Result<Change<TimeDelta>, D::Error> {
@@ -236,33 +203,54 @@ impl PreferencesChange {
     }
 }
 
-preferences_body! {
-    /// A whole record. It replaces the earlier one, except for omitted preferences and omitted
-    /// `suppressed` and `unsubscribed`, which stay.
-    UserInput(
-        digest: "fields::named_if_any",
-        types: "fields::all_if_any"
-    ) {
-        /// Also called `_id`. May be a number. Required, unless the path names the user.
-        #[serde(alias = "_id", deserialize_with = "optional_id")]
-        id: Option<UserId>,
-        /// Users without an address get no email.
-        email: Option<Address>,
-        /// At most 1,000 bytes. A blank name counts as none.
-        name: Option<String>,
-        /// Whether the address is confirmed; others get no email.
-        confirmed: bool,
-        /// A language tag such as `pt-BR`, at most 100 bytes.
-        locale: Option<String>,
-        /// A configured brand; `None` for the default.
-        brand: Option<BrandName>,
-        /// The location, for events near a point.
-        loc: Option<Point>,
-        /// Suppresses the user, or lifts it.
-        suppressed: Option<bool>,
-        /// `true` unsubscribes the user from everything. A record cannot resubscribe anyone.
-        unsubscribed: Option<bool>,
-    }
+/// A user's record, or a patch of one. Omitted fields of a patch stay. A record replaces the earlier
+/// one, except for omitted preferences and omitted `suppressed` and `unsubscribed`, which stay.
+///
+/// It repeats the fields of [`PreferencesChange`], because serde's `flatten` has errors that name
+/// neither the invalid field nor the known ones.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "an object")]
+pub struct UserInput {
+    /// Also called `_id`. May be a number. Required, unless the path names the user.
+    #[serde(alias = "_id", deserialize_with = "optional_id")]
+    pub id: Option<UserId>,
+    /// Users without an address get no email. In a patch, a new address is unconfirmed unless the
+    /// patch sets `confirmed`.
+    #[serde(deserialize_with = "change")]
+    pub email: Change<Address>,
+    /// At most 1,000 bytes. A blank name counts as none.
+    #[serde(deserialize_with = "change")]
+    pub name: Change<String>,
+    /// Whether the address is confirmed; others get no email. `null` is `false`.
+    #[serde(deserialize_with = "change")]
+    pub confirmed: Change<bool>,
+    /// A language tag such as `pt-BR`, at most 100 bytes.
+    #[serde(deserialize_with = "change")]
+    pub locale: Change<String>,
+    /// A configured brand; `null` for the default.
+    #[serde(deserialize_with = "change")]
+    pub brand: Change<BrandName>,
+    /// The location, for events near a point.
+    #[serde(deserialize_with = "change")]
+    pub loc: Change<Point>,
+    /// Suppresses the user, or lifts it. `null` is `false` in a patch, and omitted in a record.
+    #[serde(deserialize_with = "change")]
+    pub suppressed: Change<bool>,
+    /// `true` unsubscribes the user from everything. It cannot resubscribe anyone.
+    #[serde(deserialize_with = "change")]
+    pub unsubscribed: Change<bool>,
+    /// As in [`PreferencesChange`]; `null` counts as omitted in a record.
+    #[serde(deserialize_with = "fields::named_or_null")]
+    pub digest: Change<DigestChange>,
+    /// As in [`PreferencesChange`].
+    #[serde(deserialize_with = "zone")]
+    pub tz: Change<Tz>,
+    /// As in [`PreferencesChange`].
+    #[serde(deserialize_with = "fields::named_or_null")]
+    pub quiet: Change<Quiet>,
+    /// As in [`PreferencesChange`]; `null` counts as omitted in a record.
+    #[serde(deserialize_with = "fields::each_or_null")]
+    pub types: Change<TypeChanges>,
 }
 
 /// How a user mutes a subject.
@@ -299,17 +287,59 @@ fn optional_id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<UserId>, D::
 }
 
 impl UserInput {
-    /// Checks what the types of the fields cannot express. Returns the id.
+    /// Checks what the types of a record's fields cannot express. Returns the id.
     pub fn check(&self) -> Result<&UserId> {
-        PreferencesChange::from(self).check()?;
-        check_texts(self.name.as_deref(), self.locale.as_deref())?;
-        self.id
-            .as_ref()
-            .ok_or_else(|| Invalid::new("user", "", "has no id"))
+        self.check_fields()?;
+        let id = self.id.as_ref();
+        id.ok_or_else(|| Invalid::new("user", "", "has no id"))
+    }
+
+    /// Checks what the types of a patch's fields cannot express.
+    pub fn check_patch(&self) -> Result<()> {
+        if let Some(id) = &self.id {
+            return Err(Invalid::new("user id", id, "cannot change; leave it out"));
+        }
+        if self.unsubscribed == Some(None) {
+            let why = "resubscribes no one; only the user's own choice does. Leave it out";
+            return Err(Invalid::new("unsubscribed", "null", why));
+        }
+        let why = "changes nothing; leave it out, or set its fields to null";
+        if matches!(self.digest, Some(None)) {
+            return Err(Invalid::new("digest", "null", why));
+        }
+        if matches!(self.types, Some(None)) {
+            return Err(Invalid::new("types", "null", why));
+        }
+        self.check_fields()
+    }
+
+    fn check_fields(&self) -> Result<()> {
+        self.preferences().check()?;
+        let name = self.name.iter().flatten().map(String::len);
+        let (bytes, limit) = (name.sum(), user::MAX_NAME);
+        let why = format_args!("bytes is more than the {limit} that can be kept; shorten it");
+        Invalid::check_limit("name of", bytes, limit, why)?;
+        let mut locale = self.locale.iter().flatten();
+        locale.try_for_each(|locale| text::check_locale(locale))
+    }
+
+    /// Rejects a brand that is not configured, and routes that the configuration does not allow.
+    pub(super) fn check_configured(&self, brands: &Brands, policies: &Policies) -> Result<()> {
+        brands.check(self.brand.as_ref().and_then(Option::as_ref))?;
+        self.preferences().check_routes(policies)
+    }
+
+    fn preferences(&self) -> PreferencesChange {
+        PreferencesChange {
+            digest: self.digest.flatten(),
+            tz: self.tz,
+            quiet: self.quiet,
+            types: self.types.clone().flatten(),
+        }
     }
 
     /// Returns the record that replaces `before`.
-    pub(super) fn user(
+    pub(super) fn replace(
         &self,
         id: UserId,
         before: Option<&User>,
@@ -318,97 +348,22 @@ impl UserInput {
     ) -> User {
         let mut user = before.cloned().unwrap_or_else(|| User::new(id));
         user.unreadable.clear();
-        user.email.clone_from(&self.email);
-        user.name = self.name.clone().filter(|name| is_not_blank(name));
-        user.confirmed = self.confirmed;
-        user.locale.clone_from(&self.locale);
-        user.brand.clone_from(&self.brand);
-        user.loc = self.loc;
-        if self.digest.is_some() {
+        (user.email, user.name, user.locale) = (None, None, None);
+        (user.brand, user.loc, user.confirmed) = (None, None, false);
+        if matches!(self.digest, Some(Some(_))) {
             user.digest = DigestPreference::default();
         }
-        if self.types.is_some() {
+        if matches!(self.types, Some(Some(_))) {
             user.types.clear();
         }
-        PreferencesChange::from(self).apply(&mut user);
-        suppress(&mut user, self.suppressed, now);
-        if self.unsubscribed == Some(true) {
-            user.unsubscribe(policies, now);
+        self.apply(&mut user, policies, now);
+        if self.suppressed == Some(None) {
+            user.suppressed = before.and_then(|before| before.suppressed);
         }
         user
     }
-}
 
-/// Suppresses a user, or lifts it. A user who is suppressed already keeps the moment.
-fn suppress(user: &mut User, suppressed: Option<bool>, now: DateTime<Utc>) {
-    let since = user.suppressed.unwrap_or(now);
-    user.suppressed = match suppressed {
-        Some(suppressed) => suppressed.then_some(since),
-        None => user.suppressed,
-    };
-}
-
-fn is_not_blank(name: &str) -> bool {
-    !name.trim().is_empty()
-}
-
-fn check_texts(name: Option<&str>, locale: Option<&str>) -> Result<()> {
-    let (bytes, limit) = (name.map_or(0, str::len), user::MAX_NAME);
-    if bytes > limit {
-        let why = format!("bytes is more than the {limit} that can be kept; shorten it");
-        return Err(Invalid::limit("name of", bytes, why));
-    }
-    locale.map_or(Ok(()), text::check_locale)
-}
-
-preferences_body! {
-    /// A change of some fields of a user's record.
-    UserPatch(
-        digest: "fields::named_if_given",
-        types: "fields::each_if_given"
-    ) {
-        /// A new address is unconfirmed unless the same patch sets `confirmed`.
-        #[serde(deserialize_with = "change")]
-        email: Change<Address>,
-        /// At most 1,000 bytes. A blank name counts as none.
-        #[serde(deserialize_with = "change")]
-        name: Change<String>,
-        /// Whether the address is confirmed; `null` is `false`.
-        #[serde(deserialize_with = "change")]
-        confirmed: Change<bool>,
-        /// At most 100 bytes.
-        #[serde(deserialize_with = "change")]
-        locale: Change<String>,
-        /// A configured brand; `null` for the default.
-        #[serde(deserialize_with = "change")]
-        brand: Change<BrandName>,
-        /// The location, for events near a point; `null` removes it.
-        #[serde(deserialize_with = "change")]
-        loc: Change<Point>,
-        /// Suppresses the user, or lifts it; `null` is `false`.
-        #[serde(deserialize_with = "change")]
-        suppressed: Change<bool>,
-        /// `true` unsubscribes the user from everything. A patch cannot resubscribe anyone.
-        #[serde(deserialize_with = "change")]
-        unsubscribed: Change<bool>,
-    }
-}
-
-impl UserPatch {
-    /// Checks what the types of the fields cannot express.
-    pub fn check(&self, brands: &Brands, policies: &Policies) -> Result<()> {
-        brands.check(self.brand.as_ref().and_then(Option::as_ref))?;
-        let text = |text: &Change<String>| text.clone().flatten();
-        check_texts(text(&self.name).as_deref(), text(&self.locale).as_deref())?;
-        if self.unsubscribed == Some(None) {
-            let why = "resubscribes no one; only the user's own choice does. Leave it out";
-            return Err(Invalid::new("unsubscribed", "null", why));
-        }
-        let preferences = PreferencesChange::from(self);
-        preferences.check()?;
-        preferences.check_routes(policies)
-    }
-
+    /// Changes the given fields of a record; the others stay.
     pub(super) fn apply(&self, user: &mut User, policies: &Policies, now: DateTime<Utc>) {
         let flag = |change: Change<bool>| change.map(Option::unwrap_or_default);
         if let Some(email) = &self.email {
@@ -416,7 +371,7 @@ impl UserPatch {
             user.email.clone_from(email);
         }
         if let Some(name) = &self.name {
-            user.name = name.clone().filter(|name| is_not_blank(name));
+            user.name = name.clone().filter(|name| !name.trim().is_empty());
         }
         user.confirmed = flag(self.confirmed).unwrap_or(user.confirmed);
         if let Some(locale) = &self.locale {
@@ -426,8 +381,13 @@ impl UserPatch {
             user.brand.clone_from(brand);
         }
         user.loc = self.loc.unwrap_or(user.loc);
-        PreferencesChange::from(self).apply(user);
-        suppress(user, flag(self.suppressed), now);
+        self.preferences().apply(user);
+        // A user who is suppressed already keeps the moment.
+        let since = user.suppressed.unwrap_or(now);
+        user.suppressed = match flag(self.suppressed) {
+            Some(suppressed) => suppressed.then_some(since),
+            None => user.suppressed,
+        };
         if flag(self.unsubscribed) == Some(true) {
             user.unsubscribe(policies, now);
         }

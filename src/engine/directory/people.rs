@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::erasure::Eraser;
-use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput, UserPatch};
+use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
@@ -53,8 +53,7 @@ impl PeopleService {
     /// Checks that the configuration has the brand of a record and allows its routes.
     pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
         let brands = self.context.config.brand_names();
-        brands.check(input.brand.as_ref())?;
-        PreferencesChange::from(input).check_routes(&self.context.policies)
+        input.check_configured(&brands, &self.context.policies)
     }
 
     /// Creates or replaces records. The last record of an id counts.
@@ -68,7 +67,7 @@ impl PeopleService {
         let mut ids: Vec<UserId> = people.keys().cloned().collect();
         ids.sort_unstable();
         let change = |id: &UserId, before: Option<&User>| {
-            let user = people[id].user(id.clone(), before, policies, now);
+            let user = people[id].replace(id.clone(), before, policies, now);
             Some(user.replacing(before, self.schedule(), policies, now))
         };
         self.change(ids, check_growth, change).await
@@ -149,10 +148,10 @@ impl PeopleService {
     }
 
     /// Changes some fields of a user's record. Returns it after that, or `None` if there is none.
-    pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
-        let policies = &self.context.policies;
-        patch.check(&self.context.config.brand_names(), policies)?;
-        let edit = |user: &mut User, now| patch.apply(user, policies, now);
+    pub async fn patch(&self, id: &UserId, patch: UserInput) -> Result<Option<User>> {
+        self.check(&patch)?;
+        patch.check_patch()?;
+        let edit = |user: &mut User, now| patch.apply(user, &self.context.policies, now);
         self.edit(id, check_growth, edit).await
     }
 

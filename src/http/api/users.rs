@@ -10,9 +10,7 @@ use super::problem::{ApiResult, Problem};
 use super::request::{Call, of_record};
 use super::route::routes;
 use crate::domain::{FollowKey, Subject, User, UserId};
-use crate::engine::directory::input::{
-    FollowInput, MuteInput, PreferencesChange, UserInput, UserPatch,
-};
+use crate::engine::directory::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
 use crate::wire::AcceptedCount;
 use crate::wire::user::{FollowPage, MutesView, PreferencesView, UserPage, UserView};
 
@@ -70,7 +68,7 @@ async fn get(call: Call) -> ApiResult {
 /// `PATCH /v1/users/{id}`
 async fn patch(mut call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
-    let patch: UserPatch = call.one().await?;
+    let patch: UserInput = call.one().await?;
     let user = call.app.people().patch(&id, patch).await?;
     Ok(view(&call, existing(user, &id)?))
 }
