@@ -66,14 +66,14 @@ export interface TypeChoice {
 export interface User {
   email?: string | null;
   name?: string | null;
-  confirmed?: boolean;
+  confirmed?: boolean | null;
   tz?: string | null;
   quiet?: Quiet | null;
   locale?: string | null;
   brand?: string | null;
   loc?: Point | null;
   digest?: Digest | null;
-  types?: Record<string, TypeChoice> | null;
+  types?: Record<string, TypeChoice | null> | null;
   suppressed?: boolean | null;
   unsubscribed?: boolean | null;
 }

@@ -69,10 +69,11 @@ Digest = TypedDict("Digest", {
     "cadence": Union[Cadence, None], "weekday": Union[Weekday, None], "hour": Union[int, None],
 }, total=False)
 User = TypedDict("User", {
-    "email": Str, "name": Str, "confirmed": bool, "tz": Str,
+    "email": Str, "name": Str, "confirmed": Union[bool, None], "tz": Str,
     "quiet": Union[Quiet, None], "locale": Str, "brand": Str,
     "loc": Union[Point, None], "digest": Union[Digest, None],
-    "types": Union[dict[str, TypeChoice], None], "suppressed": Union[bool, None],
+    "types": Union[dict[str, Union[TypeChoice, None]], None],
+    "suppressed": Union[bool, None],
     "unsubscribed": Union[bool, None],
 }, total=False)
 UserPatch = TypedDict("UserPatch", {
