@@ -14,7 +14,6 @@ use crate::domain::{Fanout, Id, Inbox, UserId, Window};
 use crate::email::{Mailer, Pinned};
 use crate::engine::coalescer::Coalescer;
 use crate::engine::delivery::identity::Identities;
-use crate::engine::directory::starts::Starts;
 use crate::engine::directory::unknown::RequestNames;
 use crate::engine::feed::cache::FeedCache;
 use crate::metrics::{Build, Metrics};
@@ -43,8 +42,6 @@ pub struct App {
     pub identities: Arc<Identities>,
     /// Caches what feeds read and which answers to polls are still valid.
     pub feed_cache: Arc<FeedCache>,
-    /// Knows when the records of users with reused ids begin.
-    pub starts: Arc<Starts>,
     /// Counts the work of this process.
     pub metrics: Metrics,
     /// Accepts short events of concurrent requests together.
@@ -125,7 +122,6 @@ impl App {
         Self {
             config: context.config.clone(),
             identities: Arc::new(identities),
-            starts: Arc::new(Starts::new(context.clone(), feed_cache.clone())),
             context,
             feed_cache,
             metrics,

@@ -10,10 +10,9 @@ use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::delivery::{Compose, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::digest::backlog::BacklogDays;
-use crate::engine::directory::erasure::Eraser;
-use crate::engine::directory::export::Exporter;
 use crate::engine::directory::import::Import;
 use crate::engine::directory::people::PeopleService;
+use crate::engine::directory::personal::PersonalData;
 use crate::engine::directory::unknown::NameLookup;
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::fanout::{Fanouts, Lingering};
@@ -179,19 +178,16 @@ impl App {
         PeopleService {
             context: self.context.clone(),
             feed_cache: self.feed_cache.clone(),
-            eraser: Eraser {
-                context: self.context.clone(),
-                batches: self.batches(),
-                feed_cache: self.feed_cache.clone(),
-            },
+            personal: self.personal_data(),
         }
     }
 
-    /// Exports all data about a user.
-    pub fn exporter(&self) -> Exporter {
-        Exporter {
+    /// Exports and erases all data about a user.
+    pub fn personal_data(&self) -> PersonalData {
+        PersonalData {
             context: self.context.clone(),
             batches: self.batches(),
+            feed_cache: self.feed_cache.clone(),
         }
     }
 

@@ -6,13 +6,11 @@ use crate::domain::{Address, User, UserId};
 use crate::store::{Directory, PeopleFilter, Result};
 use crate::wire::status::{UnreadableUser, UnreadableUsers};
 
-pub mod erasure;
-pub mod export;
 pub(crate) mod fields;
 pub mod import;
 pub mod input;
 pub mod people;
-pub mod starts;
+pub mod personal;
 pub mod unknown;
 
 /// The number of users in one read.

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use super::coalescer::Coalescer;
-use super::directory::starts;
+use super::directory::personal::start_of;
 use super::eligibility;
 use super::eligibility::catalog::{Catalog, CatalogSource};
 use crate::context::Context;
@@ -367,7 +367,7 @@ impl Feeds {
         let read = |requests| read_feeds(Arc::clone(store), requests);
         let request = (window.clone(), user.clone());
         let mut parts = self.reads.call(request, read).await?;
-        let start = starts::of(&*self.context.store, user, parts.user.as_ref()).await?;
+        let start = start_of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
         let choices = parts.user.map(|user| (user.mutes, user.types)).unzip();
         let read = Arc::new(UserWindow {

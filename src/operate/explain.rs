@@ -15,7 +15,7 @@ use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::Compose;
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
-use crate::engine::directory::starts;
+use crate::engine::directory::personal::start_of;
 use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::feedback::suppressions::Suppressed;
@@ -87,7 +87,7 @@ impl Explain {
         let mut found = store.windows(window, users).await?;
         let record = store.users(users).await?.pop().flatten();
         let record = record.as_ref();
-        let start = starts::of(store, user, record).await?;
+        let start = start_of(store, user, record).await?;
         found.iter_mut().for_each(|person| person.begin_at(start));
         let theirs = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;

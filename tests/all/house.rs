@@ -85,14 +85,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("lettre", &["email"]),
     ("minijinja", &["render"]),
-    (
-        "moka",
-        &[
-            "email/hooks",
-            "engine/directory/starts",
-            "engine/feed/cache",
-        ],
-    ),
+    ("moka", &["email/hooks", "engine/feed/cache"]),
     ("mongodb", &["store/mongo"]),
     ("prometheus_client", &["metrics"]),
     ("reqwest", &["email", "operate/probe"]),
@@ -127,7 +120,7 @@ const REVEALING: &[&str] = &[
     // Encrypts the address in a link for its user.
     "src/engine/access/links.rs",
     // An export for the user with this address.
-    "src/engine/directory/export.rs",
+    "src/engine/directory/personal.rs",
     // Only with `--reveal`.
     "src/cli/suppressions.rs",
 ];

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::erasure::Eraser;
 use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
+use super::personal::PersonalData;
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
@@ -30,7 +30,7 @@ pub struct PeopleService {
     /// Invalidates cached feeds of changed users.
     pub(crate) feed_cache: Arc<FeedCache>,
     /// Erases users, and knows where records with the ids of erased users begin.
-    pub(crate) eraser: Eraser,
+    pub personal: PersonalData,
 }
 
 /// Checks a change of a record.
@@ -92,7 +92,7 @@ impl PeopleService {
             let pairs = ids.iter().zip(&stored);
             let new = pairs.filter(|(_, user)| user.is_none());
             let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
-            let starts = self.eraser.starts(&new).await?;
+            let starts = self.personal.starts(&new).await?;
             let mut changed = Vec::new();
             for (id, before) in ids.iter().zip(&stored) {
                 let before = before.as_ref();
@@ -125,11 +125,6 @@ impl PeopleService {
     pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
         let found = self.context.store.users(std::slice::from_ref(id)).await?;
         Ok(found.into_iter().next().flatten())
-    }
-
-    /// Erases a user: see [`Eraser::erase`]. Returns whether anything was stored about them.
-    pub async fn delete(&self, id: &UserId) -> Result<bool> {
-        self.eraser.erase(id).await
     }
 
     /// Changes a user's preferences. Returns the record after it, or `None` if there is none.

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::domain::user::TypePreference;
 use crate::domain::{
     ChangeNotice, Day, Details, Entry, Event, EventType, Id, Inbox, Mutes, NoticeKey, Object,
-    ObjectId, ObjectKey, PersonStacks, UserId, Window,
+    ObjectId, ObjectKey, PersonStacks, Start, UserId, Window,
 };
 use crate::store::ChangeNotices;
 
@@ -35,11 +35,12 @@ const HALF: usize = COUNTERS / 2;
 const ANY_OBJECT: u16 = HALF as u16;
 /// A tag about more objects than this is invalidated when any object changes.
 const FEW: usize = 128;
-/// The most bytes of all tags, of all windows, of all objects and of all details.
+/// The most bytes of all tags, of all windows, of all objects, of all details and of all starts.
 const TAG_BYTES: u64 = 8 << 20;
 const WINDOW_BYTES: u64 = 12 << 20;
 const OBJECT_BYTES: u64 = 12 << 20;
 const DETAILS_BYTES: u64 = 4 << 20;
+const START_BYTES: u64 = 4 << 20;
 /// The estimated bytes that the cache adds to an entry, those of a muted subject, and those of a
 /// choice for a type, without its name.
 const ENTRY_BYTES: usize = 256;
@@ -148,6 +149,7 @@ pub struct FeedCache {
     windows: Entries<UserId, Arc<UserWindow>>,
     objects: Entries<(EventType, ObjectId), ObjectFacts>,
     details: Entries<Id, Option<Arc<Details>>>,
+    starts: Entries<UserId, Option<Start>>,
     subscribers: Mutex<HashMap<NoticeKey, watch::Sender<()>>>,
 }
 
@@ -164,6 +166,7 @@ impl FeedCache {
             windows: Entries::new(WINDOW_BYTES),
             objects: Entries::new(OBJECT_BYTES),
             details: Entries::new(DETAILS_BYTES),
+            starts: Entries::new(START_BYTES),
             subscribers: Mutex::default(),
         }
     }
@@ -374,6 +377,18 @@ impl FeedCache {
     pub(crate) fn put_details(&self, id: Id, details: Option<Arc<Details>>, before: Version) {
         let bytes = size_of::<Details>() + details.as_deref().map_or(0, Details::bytes);
         self.details.put(id, details, before, bytes);
+    }
+
+    /// Returns the start of a user, if it is cached and valid.
+    pub(crate) fn start(&self, user: &UserId) -> Option<Option<Start>> {
+        let (start, _) = self.current(&self.starts, user)?;
+        Some(start)
+    }
+
+    /// Caches the start of a user, with the user's version from before the read.
+    pub(crate) fn put_start(&self, user: &UserId, start: Option<Start>, before: Version) {
+        let bytes = size_of::<Start>() + user.as_str().len();
+        self.starts.put(user.clone(), start, before, bytes);
     }
 
     /// Subscribes to changes of this user's feed.

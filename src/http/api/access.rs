@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::domain::KeyName;
 use crate::engine::access::keys::{KeyRing, RecognizedKey};
 use crate::engine::access::tokens::{TokenError, Tokens, UserToken};
+use crate::engine::directory::personal::cached_start;
 
 /// The size of a burst, in seconds of the average rate.
 const BURST: NonZeroU32 = NonZeroU32::new(6).expect("6 is not 0");
@@ -45,7 +46,7 @@ impl Caller {
         let Self::User(token) = self else {
             return Ok(());
         };
-        match app.starts.of(&token.user).await? {
+        match cached_start(&*app.context.store, &app.feed_cache, &token.user).await? {
             Some(start) if start.rejects(token.issued) => {
                 Err(unauthorized(TokenError::EarlierUser))
             }

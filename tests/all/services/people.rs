@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::policy::Route;
 use tidings::domain::user::Unmailable;
 use tidings::domain::{Cadence, User};
-use tidings::engine::directory::input::{PreferencesChange, UserInput};
+use tidings::engine::directory::input::{FollowInput, PreferencesChange, UserInput};
 use tidings::engine::directory::people::PeopleService;
 
 use crate::support::town::{Town, monday, on_both_stores, to};
@@ -23,6 +23,7 @@ on_both_stores! {
     unsubscribing_again_changes_nothing
     a_resubscribed_user_gets_no_older_events
     a_digest_hour_alone_does_not_resubscribe_a_user
+    an_export_contains_all_follows
 }
 
 /// A configuration with two types that are emailed on their own, and one in the digest.
@@ -261,4 +262,24 @@ async fn a_digest_hour_alone_does_not_resubscribe_a_user(fresh: Fresh) {
         .unwrap()
         .unwrap();
     assert_eq!(back.unsubscribed, None);
+}
+
+async fn an_export_contains_all_follows(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let follow = |n: usize| FollowInput {
+        user: user("ada"),
+        key: format!("tag:{n}").parse().unwrap(),
+    };
+    let before = town.app.personal_data().export(&user("ada")).await.unwrap();
+    let before = before.unwrap().follows.len();
+
+    // More than two pages.
+    let follows = (0..2_500).map(follow).collect();
+    town.app.people().follow(follows).await.unwrap();
+    let export = town.app.personal_data().export(&user("ada")).await.unwrap();
+
+    let mut follows = export.unwrap().follows;
+    assert!(follows.is_sorted());
+    follows.dedup();
+    assert_eq!(follows.len(), before + 2_500);
 }
