@@ -14,7 +14,7 @@ use futures::future::{BoxFuture, join_all};
 use super::{Doctor, Finding};
 use crate::domain::text::error_chain;
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
-use crate::engine::directory::{find_shared_addresses, find_unreadable};
+use crate::engine::directory::find_unreadable;
 use crate::engine::feedback::suppressions::unreported;
 use crate::store::{
     BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Span, Store, Topology,
@@ -41,7 +41,7 @@ const ODD: TimeDelta = TimeDelta::seconds(2);
 const HARMFUL: TimeDelta = TimeDelta::seconds(30);
 /// The most pending emails that are read, newest first.
 const DELIVERIES: usize = 10_000;
-/// The most users that are read for unreadable fields and for shared addresses.
+/// The most users that are read for unreadable fields.
 const RECORDS: usize = 100_000;
 /// The most open batches that are read, newest first.
 const BATCHES: usize = 1_000;
@@ -83,7 +83,6 @@ impl Doctor {
             self.ask("languages", self.untranslated(store)).boxed(),
             self.ask("days", self.days_to_archive(store)).boxed(),
             self.ask("users", users(store)).boxed(),
-            self.ask("addresses", addresses(store)).boxed(),
         ];
         findings.extend(join_all(checks).await.into_iter().flatten());
         findings
@@ -273,28 +272,6 @@ async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
             "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons",
         )
     }))
-}
-
-/// Reports addresses that several records share.
-async fn addresses(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-    let shared = find_shared_addresses(store.as_ref(), RECORDS).await?;
-    let bound = match shared.read < RECORDS as u64 {
-        true => "",
-        false => "at least ",
-    };
-    if shared.addresses == 0 {
-        return Ok(None);
-    }
-    let addresses = count(shared.addresses, "address is", "addresses are");
-    let such_as = shared.first.map(|first| format!(", such as {first}"));
-    Ok(Some(Finding::warning(
-        format!(
-            "{bound}{addresses} used by {} user records{}",
-            shared.users,
-            such_as.unwrap_or_default()
-        ),
-        "merge the records of one person: an unsubscribe stops one record, and only its confirmation page offers the others; `tidings explain ADDRESS` names up to 10 records",
-    )))
 }
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use tidings::clock::{Clock, ManualClock, SystemClock};
 use tidings::config::Config;
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Address, Day, DeliveryState, User};
+use tidings::domain::{Day, DeliveryState, User};
 use tidings::operate::doctor::{DoctorOptions, doctor};
 use tidings::wire::status::{Finding, Severity};
 
@@ -24,7 +24,6 @@ on_both_stores! {
     a_note_overwritten_during_the_check_is_unchecked
     paused_sending_is_an_error_that_says_how_to_resume
     days_older_than_archive_keep_are_a_warning_with_the_command
-    addresses_shared_by_several_records_are_a_warning
     headings_and_phrases_without_a_translation_are_a_warning
     unreadable_fields_are_named_in_a_warning
 }
@@ -134,39 +133,6 @@ async fn headings_and_phrases_without_a_translation_are_a_warning(fresh: Fresh) 
 
     let expected = "emails in de: type-ArtworkPublished, type-Comment, type-Comment.phrase have no";
     found(&seen, "languages", Severity::Warning, expected);
-}
-
-async fn addresses_shared_by_several_records_are_a_warning(fresh: Fresh) {
-    let put = async |id: &str, address: &str| {
-        let record = User {
-            email: Address::new(address).ok(),
-            ..User::new(user(id))
-        };
-        assert_eq!(fresh.put_users(&[record]).await.unwrap(), [true]);
-    };
-    put("p1", "ada@example.org").await;
-    put("p2", "ben@example.org").await;
-    let unique = findings(fresh.url()).await;
-
-    put("p3", "Ben@example.org").await;
-    let one = findings(fresh.url()).await;
-    put("p4", "ada@example.org").await;
-    put("p5", "ADA@example.org").await;
-    let two = findings(fresh.url()).await;
-
-    assert!(unique.iter().all(|finding| finding.check != "addresses"));
-    let expected = "1 address is used by 2 user records, such as p2";
-    found(&one, "addresses", Severity::Warning, expected);
-    let expected = "2 addresses are used by 5 user records, such as p1";
-    found(&two, "addresses", Severity::Warning, expected);
-    found(
-        &two,
-        "addresses",
-        Severity::Warning,
-        "tidings explain ADDRESS",
-    );
-    let text = format!("{:?}", super::of(&two, "addresses"));
-    assert!(!text.contains("example.org"), "{text}");
 }
 
 async fn unreadable_fields_are_named_in_a_warning(fresh: Fresh) {
