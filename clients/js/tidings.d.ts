@@ -191,7 +191,6 @@ export interface Item {
   object: ObjectView;
   at: string;
   state: 'unseen' | 'seen' | 'read' | 'archived';
-  mailed: boolean;
   actor?: Actor;
   text?: string;
   data?: unknown;

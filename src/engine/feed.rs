@@ -6,7 +6,7 @@
 
 pub mod cache;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -22,10 +22,9 @@ use crate::domain::feed::{Cursor, GroupKey, PageEnd, Query, grouped, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::object::topic_key;
 use crate::domain::stack::EventAt;
-use crate::domain::user::TypePreference;
 use crate::domain::{
     Day, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks,
-    Purpose, Route, Stack, UserId, Window, classify,
+    Purpose, Stack, UserId, Window, classify,
 };
 use crate::store::{self, FeedParts, Store};
 use crate::wire::feed::{Counts, Group, GroupPage, Item, Page};
@@ -250,14 +249,12 @@ impl Feeds {
     ) -> Result<Vec<Item>> {
         let events = shown.iter().map(|(entry, _)| entry.event);
         catalog.load_details(events).await?;
-        let mailed = self.mailed(feed);
         let item = |(entry, about): (EventAt<'_>, Arc<Object>)| Item {
             id: entry.position,
             kind: entry.event.t.clone(),
             object: entry.event.o.clone(),
             at: entry.at,
             state: state_of(states, entry.event),
-            mailed: mailed.contains(&name(entry.event)),
             about,
             details: catalog.details(entry.event),
         };
@@ -369,13 +366,11 @@ impl Feeds {
         let mut parts = self.reads.call(request, read).await?;
         let start = start_of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
-        let choices = parts.user.map(|user| (user.mutes, user.types)).unzip();
         let read = Arc::new(UserWindow {
             window,
             person: parts.person,
             inbox: parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone())),
-            mutes: choices.0.unwrap_or_default(),
-            types: choices.1,
+            mutes: parts.user.map(|user| user.mutes).unwrap_or_default(),
         });
         if let Some(version) = version {
             self.cache.put_window(Arc::clone(&read), version);
@@ -406,33 +401,6 @@ impl Feeds {
         } else {
             state
         }
-    }
-
-    /// Returns the items that an email covers at any position: the marker of a batch names the
-    /// event, or that of a digest covers the entry and the event's route was the digest then.
-    fn mailed<'a>(&self, feed: &'a UserFeed) -> HashSet<Name<'a>> {
-        let (types, policies) = (feed.window.types.as_ref(), &self.context.policies);
-        let is_for_digest = |event: &Event, day: Day, marked: DateTime<Utc>| {
-            types.is_none_or(|types| {
-                let (chosen, at) = (types.get(&event.t), event.at(day));
-                // A later choice does not say what the route was before.
-                chosen.is_some_and(|chosen| chosen.since >= marked)
-                    || TypePreference::route(chosen, &event.t, at, policies) == Route::Digest
-            })
-        };
-        let mut found = HashSet::new();
-        for stack in &feed.person.stacks {
-            let by_batch = stack.mailed();
-            let mailed = stack.events().filter(|(place, event)| {
-                // Markers of older writers name no email.
-                let marker = stack.covering(place.index).filter(|of| of.n.is_some());
-                let marked = marker.and_then(|marker| marker.id).map(Id::time);
-                event.i.is_some_and(|id| by_batch.contains(&id))
-                    || marked.is_some_and(|at| is_for_digest(event, stack.id.day, at))
-            });
-            found.extend(mailed.map(|(_, event)| name(event)));
-        }
-        found
     }
 }
 
