@@ -11,10 +11,10 @@ use super::session::Session;
 use super::words;
 use super::work::{FanOut, FanOutEnd};
 use crate::app::Access;
-use crate::domain::{ModelName, Policies};
-use crate::engine::directory::import::{Kind, Mapping, SHOWN};
+use crate::domain::ModelName;
+use crate::engine::directory::import::{Kind, SHOWN};
 use crate::operate::open::Refusal;
-use crate::wire::transfer::{ImportReport, Imported, WithoutModel};
+use crate::wire::transfer::{ImportReport, Imported};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store
 ///
@@ -29,12 +29,9 @@ pub(super) struct Args {
     what: What,
     /// File to import; - is standard input. For `store`, the folder of the export
     file: PathBuf,
-    /// Objects: put this model before their ids, and store unknown fields in `data`
+    /// Objects: put this model before ids that lack it
     #[arg(long)]
     model: Option<ModelName>,
-    /// Objects: map fields of the file to fields of tidings, such as by=artist
-    #[arg(long, value_name = "OURS=THEIRS", value_parser = pair, num_args = 1..)]
-    map: Vec<(String, String)>,
     #[command(flatten)]
     fan_out: FanOut,
 }
@@ -56,7 +53,8 @@ All fields, those that are needed first; docs/api.md says what each means:
 
 Examples:
   tidings import users users.ndjson.gz
-  tidings import objects artworks.ndjson --model Artwork --map by=artist at=published_at
+  jq -c '{id, title, by: .artist, data: {year}}' works.ndjson |
+    tidings import objects - --model Artwork
   zcat events.gz | tidings import events -
   tidings --store mongodb://HOST/DATABASE import store /var/backups/tidings/2026-03-01"#;
 
@@ -96,28 +94,6 @@ pub(super) fn import_line(
     words::list([Some(format!("import: {taken}")), bad, rest])
 }
 
-/// Returns a warning about object ids without a model. Returns `None` if no event type of the
-/// configuration has a model.
-fn missing_model(of: &WithoutModel, policies: &Policies) -> Option<String> {
-    let with_model = |kind| Some((kind, policies.of(kind).model.as_ref()?));
-    let (kind, model) = policies.kinds().find_map(with_model)?;
-    let objects = words::count(of.objects, "object has", "objects have");
-    Some(format!(
-        "{objects} no model in the id, such as {}: events of {kind} are about {model}:ID; \
-         --model {model} puts it before them",
-        of.such_as
-    ))
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((ours, theirs)) if !ours.is_empty() && !theirs.is_empty() => {
-            Ok((ours.to_owned(), theirs.to_owned()))
-        }
-        _ => Err("not two names with = between, such as by=artist".into()),
-    }
-}
-
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let Some(kind) = self.kind()? else {
@@ -139,8 +115,6 @@ impl Args {
         let done = fanned_out.as_ref().filter(|end| end.failure.is_none());
         let done = done.map(|end| &end.done);
         show_bad_lines(&self.file, &report, screen)?;
-        let lacks = report.without_model.as_ref();
-        screen.warnings(lacks.and_then(|of| missing_model(of, &app.config.policies)))?;
         let imported = Imported {
             report: &report,
             fanned_out: done,
@@ -173,19 +147,16 @@ impl Args {
 
     /// Returns the kind of the lines; `None` if a whole store is imported.
     fn kind(&self) -> Result<Option<Kind>, Refusal> {
-        if self.what != What::Objects && (self.model.is_some() || !self.map.is_empty()) {
+        if self.what != What::Objects && self.model.is_some() {
             return Err(Refusal::new(
-                "--model and --map are for objects",
-                "leaving them out; every other line says itself what it is about",
+                "--model is for objects",
+                "leaving it out; every other line says itself what it is about",
             ));
         }
         Ok(Some(match self.what {
             What::Users => Kind::Users,
             What::Follows => Kind::Follows,
-            What::Objects => Kind::Objects(Mapping {
-                model: self.model.clone(),
-                fields: self.map.clone(),
-            }),
+            What::Objects => Kind::Objects(self.model.clone()),
             What::Events => Kind::Events,
             What::Store => return Ok(None),
         }))

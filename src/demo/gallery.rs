@@ -22,7 +22,7 @@ use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::identity::outbox;
 use crate::engine::ingest::Request;
 use crate::engine::{Error, Result, Silent, digest};
-use crate::wire::local::{Mail, Mails, Person, Published, Scene, Work};
+use crate::wire::local::{Made, Mail, Mails, Person, Published, Scene, Work};
 
 /// The gallery and its works.
 pub struct Gallery {
@@ -108,8 +108,10 @@ impl Gallery {
                 id: id.clone(),
                 title: title.to_owned(),
                 artist: artist.to_owned(),
-                medium: "new in the gallery".to_owned(),
-                year: None,
+                data: Made {
+                    medium: "new in the gallery".to_owned(),
+                    year: None,
+                },
             };
             works.insert(0, work);
             id

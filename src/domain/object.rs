@@ -134,6 +134,23 @@ fn yes() -> bool {
     true
 }
 
+impl<K> Object<K> {
+    /// Replaces the key by what `map` returns for it.
+    pub fn map_key<L, E>(self, map: impl FnOnce(K) -> Result<L, E>) -> Result<Object<L>, E> {
+        Ok(Object {
+            key: map(self.key)?,
+            notifiable: self.notifiable,
+            title: self.title,
+            url: self.url,
+            image: self.image,
+            by: self.by,
+            at: self.at,
+            place: self.place,
+            data: self.data,
+        })
+    }
+}
+
 impl Object {
     /// Creates an object with nothing but a key.
     pub fn bare(key: ObjectKey) -> Self {

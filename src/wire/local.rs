@@ -31,7 +31,14 @@ pub(crate) struct Person {
 pub(crate) struct Work {
     pub(crate) id: String,
     pub(crate) title: String,
+    #[serde(alias = "by")]
     pub(crate) artist: String,
+    pub(crate) data: Made,
+}
+
+/// How a work was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Made {
     pub(crate) medium: String,
     pub(crate) year: Option<u32>,
 }

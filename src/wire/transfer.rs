@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::digest::FannedOut;
-use crate::domain::{Day, ObjectKey};
+use crate::domain::Day;
 
 /// The outcome for one day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -87,18 +87,6 @@ pub struct ImportReport {
     pub bad: u64,
     /// The first rejected lines, up to the limit of the import.
     pub bad_lines: Vec<BadLine>,
-    /// The objects whose ids name no model, if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub without_model: Option<WithoutModel>,
-}
-
-/// Objects without a model in their ids. Only event types without a model can refer to them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WithoutModel {
-    /// The number of such objects that were accepted.
-    pub objects: u64,
-    /// The first of them.
-    pub such_as: ObjectKey,
 }
 
 /// The result of an import, and of fanning out its events.

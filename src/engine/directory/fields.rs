@@ -48,9 +48,7 @@ where
 }
 
 /// Reads objects or `null`s by name, or `null` in place of all of them.
-pub(crate) fn each_or_null<'de, D, K, T>(
-    from: D,
-) -> Result<Option<Option<ByName<K, T>>>, D::Error>
+pub(crate) fn each_or_null<'de, D, K, T>(from: D) -> Result<Option<Option<ByName<K, T>>>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Ord,

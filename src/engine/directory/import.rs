@@ -11,19 +11,19 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use super::people::PeopleService;
-use crate::domain::{Invalid, Object};
+use crate::domain::Invalid;
 use crate::engine::archive::BoundedLines;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::objects::ObjectService;
 use crate::engine::ingest::{Notify, Request};
 use crate::engine::{Error, Result, Watcher};
-use crate::wire::transfer::{BadLine, ImportReport, WithoutModel};
+use crate::wire::transfer::{BadLine, ImportReport};
 
 pub(crate) mod line;
 
 use line::{Mistake, Record, is_heading, parse};
 
-pub use line::{Kind, Mapping};
+pub use line::Kind;
 
 impl BadLine {
     pub(crate) fn new(line: u64, Mistake { field, why }: Mistake) -> Self {
@@ -57,16 +57,6 @@ pub struct Import {
 type Line = std::result::Result<(u64, Record), BadLine>;
 
 impl ImportReport {
-    fn note_model(&mut self, object: &Object) {
-        if object.key.parts().is_none() {
-            let none = WithoutModel {
-                objects: 0,
-                such_as: object.key.clone(),
-            };
-            self.without_model.get_or_insert(none).objects += 1;
-        }
-    }
-
     fn reject(&mut self, bad: BadLine) {
         self.bad += 1;
         if self.bad_lines.len() < SHOWN {
@@ -120,10 +110,7 @@ impl Import {
             match record {
                 Record::User(user) => users.push(*user),
                 Record::Follow(follow) => follows.push(follow),
-                Record::Object(object) => {
-                    report.note_model(&object);
-                    objects.push(*object);
-                }
+                Record::Object(object) => objects.push(*object),
                 Record::Event(event) => events.push((number, *event)),
                 Record::Suppression(suppression) => suppressions.push(suppression),
             }

@@ -27,22 +27,12 @@ fn key(call: &Call) -> Result<ObjectKey, Problem> {
 async fn put(mut call: Call) -> ApiResult {
     let key = key(&call)?;
     let object: Object<Option<ObjectKey>> = call.one().await?;
-    if let Some(other) = object.key.as_ref().filter(|other| **other != key) {
-        return Err(Problem::body(format!(
+    let object = object.map_key(|other| match other.filter(|other| *other != key) {
+        Some(other) => Err(Problem::body(format!(
             "id {other:?} is not the object of the path, {key:?}; leave it out"
-        )));
-    }
-    let object = Object {
-        key,
-        notifiable: object.notifiable,
-        title: object.title,
-        url: object.url,
-        image: object.image,
-        by: object.by,
-        at: object.at,
-        place: object.place,
-        data: object.data,
-    };
+        ))),
+        None => Ok(key),
+    })?;
     call.app.objects().put(vec![object]).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -45,11 +45,7 @@ fn invalid_arguments_are_rejected_with_their_value() {
         (&["import", "dogs", "x"], "'dogs'"),
         (
             &["import", "users", "x", "--model", "Artwork"],
-            "--model and --map are for objects",
-        ),
-        (
-            &["import", "objects", "x", "--map", "by"],
-            "such as by=artist",
+            "--model is for objects",
         ),
         (
             &["archive", "--keep", "3d"],

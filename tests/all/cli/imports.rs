@@ -117,38 +117,6 @@ fn the_help_lists_every_field_of_every_kind() {
 }
 
 #[test]
-fn fields_of_the_application_are_mapped_to_object_fields() {
-    let desk = Desk::with_people();
-    desk.write("tidings.toml", "[types.Published]\nmodel = \"Artwork\"");
-    desk.write(
-        "works",
-        r#"{"acno": "A1", "title": "Night Ferry", "artist": "Ines Tavoro", "year": 1931}"#,
-    );
-
-    desk.done(&[
-        "import",
-        "objects",
-        "works",
-        "--model",
-        "Artwork",
-        "--map",
-        "id=acno",
-        "by=artist",
-    ]);
-
-    desk.done(&["notify", "Published", "A1", "--to", "ada"]);
-    let item = desk.run(&["feed", "ada", "--json"]).json()["items"][0].clone();
-    assert_eq!(
-        (
-            &item["object"]["title"],
-            &item["object"]["by"],
-            &item["object"]["data"]["year"]
-        ),
-        (&"Night Ferry".into(), &"Ines Tavoro".into(), &1931.into())
-    );
-}
-
-#[test]
 fn events_imported_twice_from_standard_input_are_added_once() {
     let desk = Desk::with_people();
     let import = || {
@@ -172,40 +140,6 @@ fn events_imported_twice_from_standard_input_are_added_once() {
             .unwrap()
             .len(),
         1
-    );
-}
-
-#[test]
-fn objects_without_a_model_are_noted_if_a_type_has_one() {
-    let desk = Desk::new();
-    desk.write(
-        "comments",
-        "{\"id\": \"c1\"}\n{\"id\": \"c2\"}\n{\"id\": \"Work:w1\"}\n",
-    );
-    let import = ["import", "objects", "comments"];
-    let plain = desk.run(&import);
-    desk.write(
-        "tidings.toml",
-        "[types.Met]\n[types.Comment]\nmodel = \"Comment\"",
-    );
-
-    let noted = desk.run(&import);
-    let named = desk.run(&[&import[..], &["--model", "Comment"]].concat());
-    let json = desk.run(&[&import[..], &["--json"]].concat()).json();
-
-    assert_eq!(plain.err, "", "there is no type with a model");
-    assert_eq!(named.err, "");
-    for ran in [&plain, &noted, &named] {
-        assert_eq!((ran.code, ran.out.as_str()), (0, "import: 3 objects\n"));
-    }
-    assert_eq!(
-        noted.err,
-        "note: 2 objects have no model in the id, such as c1: events of Comment are about \
-         Comment:ID; --model Comment puts it before them\n"
-    );
-    assert_eq!(
-        json["without_model"],
-        serde_json::json!({"objects": 2, "such_as": "c1"})
     );
 }
 

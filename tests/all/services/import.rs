@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tidings::clock::Clock;
 use tidings::engine::Silent;
-use tidings::engine::directory::import::{Kind, Mapping};
+use tidings::engine::directory::import::Kind;
 use tidings::wire::transfer::{BadLine, ImportReport};
 
 use crate::support::town::{Town, mostly_on_sqlite};
@@ -14,8 +14,7 @@ use crate::support::{Fresh, Shorthand, key, kind, user};
 mostly_on_sqlite! {
     users_are_imported_and_bad_lines_are_reported_by_number
     compressed_files_are_imported
-    fields_of_application_objects_are_mapped
-    known_fields_of_a_line_stay_fields_with_a_model
+    a_model_is_put_before_ids_that_lack_it
     events_imported_twice_are_accepted_once
     follows_accept_numeric_user_ids
     a_reused_key_is_one_bad_line
@@ -113,89 +112,33 @@ async fn compressed_files_are_imported(fresh: Fresh) {
     assert!(fresh.users(&[user("z4999")]).await.unwrap()[0].is_some());
 }
 
-async fn fields_of_application_objects_are_mapped(fresh: Fresh) {
+async fn a_model_is_put_before_ids_that_lack_it(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
     let path = file(
         folder.path(),
-        r#"{"id": "A1", "title": "Snow & Storm", "artist": "M. Vale", "acquired": 1922, "image": null, "url": "https://example.org/a1"}
-{"id": 7, "title": 1914, "artist": null, "place": "Genève"}
+        r#"{"id": "A1", "title": "Snow & Storm", "data": {"acquired": 1922}}
+{"_id": 7}
+{"id": "Artwork:A2"}
 {"id": "A3", "url": "javascript:alert(1)"}
+{"id": "A4", "acquired": 1922}
+{"id": " A5"}
 {"title": "No id"}
 "#,
     );
-    let mapping = Mapping {
-        model: Some("Artwork".parse().unwrap()),
-        fields: vec![
-            ("by".into(), "artist".into()),
-            ("birthplace".into(), "place".into()),
-        ],
-    };
+    let kind = Kind::Objects(Some("Artwork".parse().unwrap()));
 
-    let report = import(&town, Kind::Objects(mapping), &path).await;
+    let report = import(&town, kind, &path).await;
 
-    assert_eq!((report.accepted, report.bad), (2, 2));
-    let keys = ["Artwork:A1", "Artwork:7", "Artwork:A3"].map(|text| text.parse().unwrap());
+    assert_eq!((report.accepted, report.bad), (3, 4));
+    let lines = report.bad_lines.iter().map(|bad| bad.line);
+    assert_eq!(lines.collect::<Vec<_>>(), [4, 5, 6, 7]);
+    let keys = ["Artwork:A1", "Artwork:7", "Artwork:A2"].map(|text| text.parse().unwrap());
     let found = fresh.objects(&keys).await.unwrap();
+    assert!(found.iter().all(Option::is_some), "{found:?}");
     let first = found[0].as_ref().unwrap();
-    assert_eq!(
-        (
-            first.title.as_deref(),
-            first.by.as_deref(),
-            first.notifiable
-        ),
-        (Some("Snow & Storm"), Some("M. Vale"), true)
-    );
+    assert_eq!(first.title.as_deref(), Some("Snow & Storm"));
     assert_eq!(first.data, serde_json::json!({"acquired": 1922}).into());
-    assert_eq!(found[1].as_ref().unwrap().title.as_deref(), Some("1914"));
-    assert_eq!(
-        found[1].as_ref().unwrap().data,
-        serde_json::json!({"birthplace": "Genève"}).into()
-    );
-    assert!(found[2].is_none());
-}
-
-async fn known_fields_of_a_line_stay_fields_with_a_model(fresh: Fresh) {
-    let town = Town::of(&fresh).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = file(
-        folder.path(),
-        r#"{"id": "c1", "by": "Ada", "data": {"about": {"title": "Budget"}}}
-{"id": "Comment:c2", "data": {"about": "Budget"}, "likes": 5}
-{"id": "c3", "data": [1, 2]}
-{"id": "c4", "data": {"likes": 1}, "likes": 5}
-{"id": "c5", "data": "text", "likes": 5}
-"#,
-    );
-    let mapping = Mapping {
-        model: Some("Comment".parse().unwrap()),
-        fields: Vec::new(),
-    };
-
-    let report = import(&town, Kind::Objects(mapping), &path).await;
-
-    assert_eq!((report.accepted, report.bad), (3, 2));
-    let fields: Vec<_> = report
-        .bad_lines
-        .iter()
-        .map(|bad| bad.field.as_deref())
-        .collect();
-    assert_eq!(fields, [Some("likes"), Some("data")]);
-    let keys = ["c1", "c2", "c3"].map(|id| format!("Comment:{id}").parse().unwrap());
-    let found = fresh.objects(&keys).await.unwrap();
-    let data: Vec<_> = found
-        .into_iter()
-        .map(|object| object.unwrap().data)
-        .collect();
-    assert_eq!(
-        data[0],
-        serde_json::json!({"about": {"title": "Budget"}}).into()
-    );
-    assert_eq!(
-        data[1],
-        serde_json::json!({"about": "Budget", "likes": 5}).into()
-    );
-    assert_eq!(data[2], serde_json::json!([1, 2]).into());
 }
 
 async fn events_imported_twice_are_accepted_once(fresh: Fresh) {
@@ -285,7 +228,7 @@ async fn an_object_of_a_mapped_model_is_a_bad_line(fresh: Fresh) {
         folder.path(),
         "{\"id\": \"Artwork:1\"}\n{\"id\": \"Show:1\", \"title\": \"never read\"}\n",
     );
-    let kind = Kind::Objects(Mapping::default());
+    let kind = Kind::Objects(None);
 
     let report = import(&town, kind, &path).await;
 

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::domain::{
     Address, Invalid, Kind as InvalidKind, ModelName, Object, ObjectId, ObjectKey, Reason,
 };
+use crate::engine::directory::fields;
 use crate::engine::directory::input::{FollowInput, UserInput};
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::ingest::{EventInput, Request};
@@ -23,24 +24,13 @@ pub enum Kind {
     Users,
     /// Follows, one user and key per line.
     Follows,
-    /// Objects, converted by this mapping.
-    Objects(Mapping),
+    /// Objects. This model is put before ids that lack it.
+    Objects(Option<ModelName>),
     /// Events. An event without an idempotency key gets one that is derived from its line.
     Events,
     /// Suppressed addresses, as JSON or as text whose first field is the address. The reason
     /// applies to lines that name none.
     Suppressions(Reason),
-}
-
-/// How an application's objects are converted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Mapping {
-    /// The model, which is put before ids that lack it. Unknown fields are moved into `data`.
-    pub model: Option<ModelName>,
-    /// Pairs of our field and the file's field, such as ("by", "artist"). If the first name is not
-    /// one of our fields, the value becomes a field of `data`. This also moves a field out of the
-    /// way that has one of our names but another meaning.
-    pub fields: Vec<(String, String)>,
 }
 
 /// A parsed line.
@@ -65,11 +55,16 @@ pub(super) fn parse(kind: &Kind, line: &[u8]) -> Result<Record> {
             Ok(Record::User(Box::new(user)))
         }
         Kind::Follows => Ok(Record::Follow(read(line)?)),
-        Kind::Objects(mapping) => {
-            let object = match *mapping == Mapping::default() {
-                true => read(line)?,
-                false => mapping.object(read(line)?)?,
+        Kind::Objects(model) => {
+            let object: Object<fields::Name> = read(line)?;
+            let key = |id: fields::Name| -> Result<ObjectKey, Invalid> {
+                let id: ObjectId = id.parse()?;
+                ObjectKey::of(model.as_ref(), &id).as_str().parse()
             };
+            let object = object.map_key(key).map_err(|why: Invalid| Mistake {
+                field: Some("id".to_owned()),
+                why: why.to_string(),
+            })?;
             Ok(Record::Object(Box::new(object)))
         }
         Kind::Events => {
@@ -111,84 +106,6 @@ fn first_field(line: &[u8]) -> Result<&str, String> {
         None => line.split([',', ';', '\t']).next(),
     };
     Ok(field.unwrap_or_default().trim())
-}
-
-/// The fields of an object, without its id and `data`.
-const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "place"];
-
-/// Merges the line's own `data` with the fields that are not ours. A name in both is an error.
-fn data_of(own: Option<Value>, beside: Map<String, Value>) -> Result<Option<Value>> {
-    let own = own.filter(|own| !own.is_null());
-    let bad = |field: &str, why| Mistake {
-        field: Some(field.to_owned()),
-        why,
-    };
-    match own {
-        None => Ok((!beside.is_empty()).then_some(Value::Object(beside))),
-        Some(own) if beside.is_empty() => Ok(Some(own)),
-        Some(Value::Object(mut own)) => {
-            for (name, value) in beside {
-                if own.contains_key(&name) {
-                    let why = format!(
-                        "is in data as well as beside it; leave one out, or bring it elsewhere with --map NAME={name}"
-                    );
-                    return Err(bad(&name, why));
-                }
-                own.insert(name, value);
-            }
-            Ok(Some(Value::Object(own)))
-        }
-        Some(_) => {
-            let names: Vec<&str> = beside.keys().map(String::as_str).collect();
-            let why = format!(
-                "is no object, so that {} cannot go into it; bring it elsewhere with --map NAME=data",
-                names.join(", ")
-            );
-            Err(bad("data", why))
-        }
-    }
-}
-
-impl Mapping {
-    fn object(&self, mut theirs: Map<String, Value>) -> Result<Object> {
-        let (mut ours, mut data) = (Map::new(), Map::new());
-        for (to, from) in &self.fields {
-            if let Some(value) = theirs.remove(from) {
-                let ours_too = to == "id" || to == "data" || FIELDS.contains(&to.as_str());
-                let place = if ours_too { &mut ours } else { &mut data };
-                place.insert(to.clone(), value);
-            }
-        }
-        for field in FIELDS {
-            if let Some(value) = theirs.remove(field) {
-                ours.entry(field).or_insert(value);
-            }
-        }
-        let id = ours
-            .remove("id")
-            .or_else(|| theirs.remove("id"))
-            .or_else(|| theirs.remove("_id"));
-        let id = match id {
-            Some(Value::String(text)) if !text.is_empty() => text,
-            Some(Value::Number(number)) => number.to_string(),
-            Some(other) => return Err(format!("id {other} is not text or a number").into()),
-            None => return Err(Mistake::missing("`id`")),
-        };
-        let key = ObjectKey::of(self.model.as_ref(), &ObjectId::stored(id));
-        ours.insert("_id".into(), Value::String(key.to_string()));
-        ours.retain(|_, value| !value.is_null());
-        for text in ["title", "by"] {
-            if let Some(value) = ours.get_mut(text).filter(|value| value.is_number()) {
-                *value = Value::String(value.to_string());
-            }
-        }
-        let own = ours.remove("data").or_else(|| theirs.remove("data"));
-        data.append(&mut theirs);
-        if let Some(data) = data_of(own, data)? {
-            ours.insert("data".into(), data);
-        }
-        read_value(Value::Object(ours))
-    }
 }
 
 /// Why a line is rejected.

@@ -131,7 +131,7 @@ function show() {
   const work = scene.works.find(one => one.id === decodeURIComponent(location.hash.slice(1)));
   if (!work) return $('shown').close();
   $('shown-title').textContent = work.title;
-  $('shown-by').textContent = `${work.artist}, ${madeOf(work)}`;
+  $('shown-by').textContent = `${work.artist}, ${madeOf(work.data)}`;
   $('shown-picture').src = pictureOf(work.id);
   if (!$('shown').open) $('shown').showModal();
 }
