@@ -1,5 +1,16 @@
 //! Authentication: server keys, user tokens, and the links in emails.
 
+use crate::engine::Result;
+use crate::store::Error;
+
 pub mod keys;
 pub mod links;
 pub mod tokens;
+
+/// Returns 32 random bytes of the operating system. `doing` is the operation in error messages.
+fn random(doing: &'static str) -> Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let filled = getrandom::fill(&mut bytes);
+    filled.map_err(|error| Error::database(doing, error.to_string()))?;
+    Ok(bytes)
+}

@@ -16,18 +16,21 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use tokio::sync::OnceCell;
 
+use super::random;
 use crate::config::Config;
 use crate::domain::preferences::Title;
 use crate::domain::{Address, BrandName, EventType, FollowKey, Stop, Subject, User, UserId};
 use crate::email::Personal;
 use crate::engine::Result;
-use crate::store::{Error, Notes};
+use crate::store::Notes;
 
 /// How long a link is valid after its email was begun.
 pub const VALID: TimeDelta = TimeDelta::days(365);
 
 /// The note that stores the generated secret.
 const NOTE: &str = "link_secret";
+/// The operation in error messages.
+const SECRET: &str = "making up the secret of links";
 /// Version 1: a time and a user. The effect is [`Stop::All`].
 const EVERYTHING: char = '1';
 /// Version 2: the effect is between the time and the user.
@@ -160,7 +163,7 @@ impl Links {
             issued: now,
         };
         // Only the proof is wrong, because it comes from another secret.
-        let other = LinkKeys::new(&generated_secret()?);
+        let other = LinkKeys::new(&hex::encode(random(SECRET)?));
         Ok(Some(LinkProbe {
             genuine: page(maker.public_url, &maker.keys.seal(&link)),
             forged: page(maker.public_url, &other.seal(&link)),
@@ -206,7 +209,7 @@ impl Links {
                 if let Some(stored) = self.notes.note(NOTE).await? {
                     break Ok(LinkKeys::new(&stored));
                 }
-                let secret = generated_secret()?;
+                let secret = hex::encode(random(SECRET)?);
                 self.notes.swap_note(NOTE, None, Some(&secret)).await?;
             },
         };
@@ -256,14 +259,6 @@ impl LinkMaker<'_> {
 
 fn page(public_url: &str, token: &str) -> String {
     format!("{public_url}/u/{token}")
-}
-
-/// Generates a secret from 32 random bytes of the operating system.
-fn generated_secret() -> Result<String> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Error::database("making up the secret of links", error.to_string()))?;
-    Ok(hex::encode(bytes))
 }
 
 /// The keys that create and open tokens, by version. Each version has its own, so no token is valid

@@ -17,7 +17,7 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
 
     let key = made.out.trim();
     assert!(
-        made.code == 0 && key.starts_with("tdg_write_") && key.len() == 62,
+        made.code == 0 && key.starts_with("tdg_write_") && key.len() == 53,
         "{key}"
     );
     assert!(made.err.contains("not shown again"), "{}", made.err);
