@@ -247,7 +247,6 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
         user: id.clone(),
         query: Default::default(),
         limit: 20,
-        days: None,
         accepts_cached: false,
     };
     let (mut finds, mut pages) = (Rounds::default(), Rounds::default());

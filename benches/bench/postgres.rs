@@ -139,7 +139,6 @@ async fn ours(ids: &[String]) -> [f64; 7] {
                 user,
                 query: Default::default(),
                 limit: PAGE,
-                days: None,
                 accepts_cached: false,
             };
             tokio::spawn(async move { feeds.page(&request).await.expect("a page") })

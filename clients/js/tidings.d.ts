@@ -239,7 +239,6 @@ export interface FeedQuery {
   type?: string;
   category?: string;
   state?: 'current' | 'unseen' | 'unread' | 'read' | 'archived' | 'all';
-  days?: number;
   day?: string;
   about?: string;
 }

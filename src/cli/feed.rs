@@ -44,7 +44,6 @@ impl Args {
                 ..Query::default()
             },
             limit: self.limit,
-            days: None,
             accepts_cached: false,
         };
         let page = app.feeds().page(&request).await?.answer;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::batch::{BatchKey, Item as Kept};
-use super::details::{Details, show_newest_names};
+use super::details::Details;
 use super::name::{EventType, FollowKey, ObjectId, UserId};
 pub use super::object::About;
 use super::object::Object;
@@ -194,13 +194,10 @@ pub struct Content {
 impl Content {
     /// Builds the content from events that are ordered newest first; `None` if there are none.
     pub(super) fn of(
-        mut included: Vec<(&EventType, Item)>,
+        included: Vec<(&EventType, Item)>,
         policies: &Policies,
         grouping: Grouping,
     ) -> Option<Self> {
-        let details = included.iter_mut();
-        let details = details.filter_map(|(_, item)| item.details.as_mut());
-        show_newest_names(&mut details.collect::<Vec<_>>());
         let mut content = Self {
             sections: Vec::new(),
             total: included.len() as u64,

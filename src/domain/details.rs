@@ -4,9 +4,6 @@
 //! of recipients does not matter. Workers delete them with the journal entry, after the event has
 //! expired.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use super::audience::{Audience, Selector};
@@ -73,33 +70,6 @@ impl Actor {
             check_link(link).map_err(|why| Invalid::new(what, link, why))?;
         }
         Ok(())
-    }
-}
-
-/// Shows each actor under one name. `all` is ordered newest first, and the first name found for an
-/// actor id applies to all.
-pub fn show_newest_names(all: &mut [&mut Arc<Details>]) {
-    let mut newest: HashMap<UserId, String> = HashMap::new();
-    for details in all.iter() {
-        if let Some(Actor {
-            id,
-            name: Some(name),
-            ..
-        }) = &details.actor
-        {
-            newest.entry(id.clone()).or_insert_with(|| name.clone());
-        }
-    }
-    for details in all {
-        let shown = details.actor.as_ref().and_then(|actor| {
-            let shown = newest.get(&actor.id)?;
-            (actor.name.as_ref() != Some(shown)).then_some(shown)
-        });
-        if let Some(shown) = shown
-            && let Some(actor) = &mut Arc::make_mut(details).actor
-        {
-            actor.name = Some(shown.clone());
-        }
     }
 }
 

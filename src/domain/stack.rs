@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use foldhash::fast::RandomState;
 use serde::Serialize;
 
-use super::day::{Day, Window};
+use super::day::Day;
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId, serde_as_text};
 
@@ -248,14 +248,6 @@ impl Stack {
         covered(&self.entries)
     }
 
-    /// Returns the `flushed` markers, oldest first.
-    pub fn markers(&self) -> impl Iterator<Item = &Marker> {
-        self.entries.iter().filter_map(|entry| match entry {
-            Entry::Marker(marker) => Some(marker),
-            Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
-        })
-    }
-
     /// Returns the oldest marker that covers this entry.
     pub fn covering(&self, index: u32) -> Option<&Marker> {
         self.entries.iter().enumerate().find_map(|(place, entry)| {
@@ -451,16 +443,6 @@ impl PersonStacks {
     /// Returns all events, oldest first, with each (type, object) once at its oldest position.
     pub fn events(&self) -> Vec<EventAt<'_>> {
         unique(self.stacks.iter().flat_map(Stack::events), |_, _| true)
-    }
-
-    /// Returns the stacks of the days in this window.
-    pub fn within(&self, window: &Window) -> Self {
-        let stacks = self.stacks.iter();
-        let stacks = stacks.filter(|stack| window.contains(stack.id.day));
-        Self {
-            user: self.user.clone(),
-            stacks: stacks.cloned().collect(),
-        }
     }
 
     /// Returns the current length of each stack with uncovered events. An email built from these

@@ -17,7 +17,6 @@ use super::directory::personal::start_of;
 use super::eligibility;
 use super::eligibility::catalog::{Catalog, CatalogSource};
 use crate::context::Context;
-use crate::domain::details::show_newest_names;
 use crate::domain::feed::{Cursor, GroupKey, PageEnd, Query, grouped, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::object::topic_key;
@@ -93,10 +92,18 @@ pub struct Request {
     pub query: Query,
     /// The most items or groups on the page, 1 to 200.
     pub limit: usize,
-    /// The number of days to include, from 1 to the length of the window, which is the default.
-    pub days: Option<u32>,
     /// Whether a first page may be built from a valid cached window instead of the store.
     pub accepts_cached: bool,
+}
+
+impl Request {
+    fn check(&self) -> Result<()> {
+        if (1..=MAX_LIMIT).contains(&self.limit) {
+            return Ok(());
+        }
+        let why = format!("is not a number from 1 to {MAX_LIMIT}");
+        Err(Invalid::new("limit", self.limit, why).into())
+    }
 }
 
 /// The most items or groups on a page.
@@ -121,10 +128,10 @@ impl Feeds {
     ///
     /// # Errors
     ///
-    /// Fails if `limit` or `days` is out of range.
+    /// Fails if `limit` is out of range.
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
         let query = &request.query;
-        self.check(request)?;
+        request.check()?;
         // A later page can use a cached window that contains the item from which it continues.
         let is_enough = |person: &PersonStacks| {
             let names = query.before.is_some_and(|place| person.holds(place));
@@ -132,7 +139,7 @@ impl Feeds {
         };
         let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
-        let requested = feed.requested(request, query.snapshot.as_ref());
+        let requested = feed.up_to(query.snapshot.as_ref());
         let mut shown = Vec::new();
         let states = self.states(&feed);
         for entry in selected(&requested, query, &states) {
@@ -162,10 +169,10 @@ impl Feeds {
     ///
     /// # Errors
     ///
-    /// Fails if `limit` or `days` is out of range.
+    /// Fails if `limit` is out of range.
     pub async fn groups(&self, request: &Request) -> Result<Answer<GroupPage>> {
         let query = &request.query;
-        self.check(request)?;
+        request.check()?;
         // A cached window is enough for a later page, if it contains the items up to the cursor.
         let is_enough = |person: &PersonStacks| {
             (query.snapshot.is_some() || request.accepts_cached) && query.is_within(person)
@@ -173,7 +180,7 @@ impl Feeds {
         let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
         let cursor = query.snapshot.as_ref().unwrap_or(&counts.cursor).clone();
-        let requested = feed.requested(request, Some(&cursor));
+        let requested = feed.up_to(Some(&cursor));
         // The end of the previous page applies to groups, not to items.
         let items = Query {
             before: None,
@@ -219,7 +226,7 @@ impl Feeds {
                 count: entries.len() as u64,
                 unseen: unseen.count() as u64,
                 unread: unread.count() as u64,
-                items_url: Group::items_url(&request.user, &key, query, request.days),
+                items_url: Group::items_url(&request.user, &key, query),
                 day: key.day,
                 kind: key.kind,
                 about: key.about,
@@ -258,25 +265,7 @@ impl Feeds {
             about,
             details: catalog.details(entry.event),
         };
-        let mut items: Vec<Item> = shown.into_iter().map(item).collect();
-        let details = items.iter_mut().filter_map(|item| item.details.as_mut());
-        show_newest_names(&mut details.collect::<Vec<_>>());
-        Ok(items)
-    }
-
-    fn check(&self, request: &Request) -> Result<()> {
-        let (limit, most) = (request.limit, self.context.config.window_back + 1);
-        if !(1..=MAX_LIMIT).contains(&limit) {
-            let why = format!("is not a number from 1 to {MAX_LIMIT}");
-            return Err(Invalid::new("limit", limit, why).into());
-        }
-        match request.days.filter(|days| !(1..=most).contains(days)) {
-            None => Ok(()),
-            Some(days) => {
-                let why = format!("is not a number from 1 to {most}, the days in the window");
-                Err(Invalid::new("days", days, why).into())
-            }
-        }
+        Ok(shown.into_iter().map(item).collect())
     }
 
     /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in [`Request`].
@@ -378,8 +367,7 @@ impl Feeds {
         Ok(read)
     }
 
-    /// Returns the state of each item. It is that of the item's oldest position in the whole
-    /// window, even if the request includes fewer days.
+    /// Returns the state of each item. It is that of the item's oldest position in the window.
     fn states<'a>(&self, feed: &'a UserFeed) -> States<'a> {
         let events = feed.person.events().into_iter();
         let states = events.map(|entry| (name(entry.event), self.state(feed, &entry)));
@@ -423,16 +411,13 @@ async fn read_feeds(
 }
 
 impl UserFeed {
-    /// Returns the stacks of the requested days, up to a cursor.
-    fn requested(&self, request: &Request, end: Option<&Cursor>) -> PersonStacks {
-        let days = self.window.window.days().count() as u32;
-        let back = request.days.unwrap_or(days) - 1;
-        let last = self.window.window.last();
-        let mut requested = self.person.within(&Window::ending(last, back));
+    /// Returns the stacks up to a cursor.
+    fn up_to(&self, end: Option<&Cursor>) -> PersonStacks {
+        let mut person = self.person.clone();
         if let Some(end) = end {
-            end.cut(&mut requested);
+            end.cut(&mut person);
         }
-        requested
+        person
     }
 
     fn answer<T>(&self, answer: T, about: Vec<ObjectKey>, catalog: &Catalog) -> Answer<T> {

@@ -63,7 +63,7 @@ pub struct Group {
 
 impl Group {
     /// Returns the path that lists the items of a group, with the filters of the request.
-    pub fn items_url(user: &UserId, key: &GroupKey, query: &Query, days: Option<u32>) -> String {
+    pub fn items_url(user: &UserId, key: &GroupKey, query: &Query) -> String {
         let user: String = form_urlencoded::byte_serialize(user.as_str().as_bytes()).collect();
         // A plus sign means a space in queries only.
         let path = format!("/v1/users/{}/feed?", user.replace('+', "%20"));
@@ -77,9 +77,6 @@ impl Group {
         }
         if let Some(after) = &query.after {
             url.append_pair("after", &after.to_string());
-        }
-        if let Some(days) = days {
-            url.append_pair("days", &days.to_string());
         }
         url.finish()
     }

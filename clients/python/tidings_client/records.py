@@ -143,7 +143,7 @@ GroupPage = TypedDict("GroupPage", {
 })
 FeedQuery = TypedDict("FeedQuery", {
     "limit": int, "before": str, "after": str, "type": str, "category": str, "state": FeedState,
-    "days": int, "day": str, "about": str,
+    "day": str, "about": str,
 }, total=False)
 BatchItem = TypedDict("BatchItem", {"type": str, "object": str, "title": Str, "at": str})
 Lead = TypedDict("Lead", {

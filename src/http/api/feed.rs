@@ -21,7 +21,7 @@ use crate::wire::to_json;
 
 routes! {ROUTES under "/v1":
     "/users/{id}/feed" => {get read own [
-        "after", "before", "limit", "type", "category", "state", "days", "day", "about", "group"
+        "after", "before", "limit", "type", "category", "state", "day", "about", "group"
     ]: page}
     "/users/{id}/feed/count" => {get read own: count}
     "/users/{id}/feed/marks" => {post write own: mark}
@@ -77,7 +77,6 @@ fn request(call: &Call, user: &UserId) -> Result<Request, Problem> {
             state: call.parameter("state")?.unwrap_or_default(),
         },
         limit: call.number("limit")?.unwrap_or(LIMIT) as usize,
-        days: call.number("days")?,
         accepts_cached: may_use_cache(call),
     })
 }

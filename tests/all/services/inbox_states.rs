@@ -71,7 +71,6 @@ async fn page(app: &App) -> Page {
             ..Query::default()
         },
         limit: 200,
-        days: None,
         accepts_cached: false,
     };
     let page = app.feeds().page(&request).await.unwrap().answer;

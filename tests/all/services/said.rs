@@ -83,7 +83,6 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
             user: user("ada"),
             query: tidings::domain::feed::Query::default(),
             limit,
-            days: None,
             accepts_cached: false,
         };
         let page = app.feeds().page(&request).await.unwrap().answer;

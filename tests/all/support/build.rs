@@ -203,7 +203,6 @@ pub fn feed_of(person: &UserId) -> feed::Request {
         user: person.clone(),
         query: Default::default(),
         limit: feed::MAX_LIMIT,
-        days: None,
         accepts_cached: false,
     }
 }
