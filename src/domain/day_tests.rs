@@ -1,5 +1,7 @@
 //! Tests of the module `day`.
 
+use super::*;
+
 mod days {
     use super::super::*;
 

@@ -113,14 +113,18 @@ pub const MAX_PAGE_BYTES: usize = 2 << 20;
 /// The number of items that a group shows.
 const SHOWN: usize = 3;
 
-/// Returns how many of these items fit on a page, at least one, given the bytes of each.
-fn fitting(limit: usize, bytes: impl Iterator<Item = usize>) -> usize {
+/// Cuts a list to what fits on a page, at least one, by `bytes` of each. Returns whether there is
+/// more.
+fn cut_to_fit<T>(list: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool {
     let mut all = 0;
-    let fits = bytes.take(limit).take_while(|bytes| {
-        all += bytes;
+    let fits = list.iter().take(limit).take_while(|item| {
+        all += bytes(item);
         all <= MAX_PAGE_BYTES
     });
-    fits.count().max(1)
+    let fitting = fits.count().max(1);
+    let more = list.len() > fitting;
+    list.truncate(fitting);
+    more
 }
 
 impl Feeds {
@@ -151,10 +155,7 @@ impl Feeds {
             let object = object.filter(|object| query.is_about(object));
             shown.extend(object.map(|object| (entry, object)));
         }
-        let sizes = shown.iter().map(|(_, object)| object.bytes());
-        let fitting = fitting(request.limit, sizes);
-        let more = shown.len() > fitting;
-        shown.truncate(fitting);
+        let more = cut_to_fit(&mut shown, request.limit, |(_, object)| object.bytes());
         let items = self.items(&feed, &mut catalog, &states, shown).await?;
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
@@ -203,13 +204,10 @@ impl Feeds {
         });
         let mut groups = grouped(applying);
         groups.retain(|(_, items)| query.before.is_none_or(|end| items[0].0.position < end));
-        let sizes = groups.iter().map(|(_, items)| {
+        let more = cut_to_fit(&mut groups, request.limit, |(_, items)| {
             let shown = items.iter().take(SHOWN);
             shown.map(|(_, object)| object.bytes()).sum()
         });
-        let fitting = fitting(request.limit, sizes);
-        let more = groups.len() > fitting;
-        groups.truncate(fitting);
         let shown = groups
             .iter()
             .flat_map(|(_, items)| items.iter().take(SHOWN));
@@ -321,11 +319,6 @@ impl Feeds {
             None => (self.read_window(user, days).await?, None),
         };
         let (mut person, mut catalog) = (window.person.clone(), self.catalog.of_feeds());
-        let excludes = |event: &Event, facts: Facts| {
-            let (at, policies) = (|| DateTime::UNIX_EPOCH, &self.context.policies);
-            classify(&event.t, at, facts, None, policies, Purpose::Feed).is_some()
-        };
-        person.leave_out(|_, event| excludes(event, Facts::default()));
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         // Withdrawn objects stay: their items come back if they become notifiable again.
@@ -334,7 +327,8 @@ impl Feeds {
                 retracted: catalog.is_retracted(event),
                 ..Facts::default()
             };
-            excludes(event, facts)
+            let (at, policies) = (|| DateTime::UNIX_EPOCH, &self.context.policies);
+            classify(&event.t, at, facts, None, policies, Purpose::Feed).is_some()
         });
         let muted = eligibility::muted_positions(&person, &window.mutes, &mut catalog).await?;
         let feed = UserFeed {

@@ -124,8 +124,7 @@ impl Compose {
             let at = event.i?.time();
             Some((*mutes, event, at))
         });
-        let muted = eligibility::possibly_muted(events, &self.context.policies);
-        Ok(eligibility::load_mute_facts(muted, catalog).await?)
+        Ok(eligibility::load_mute_facts(events, catalog).await?)
     }
 
     /// Returns the batches of this user that would become an email if they closed now, each with
