@@ -106,9 +106,21 @@ fn weekday<'de, D: Deserializer<'de>>(from: D) -> Result<Change<Weekday>, D::Err
 }
 
 fn own_window<'de, D: Deserializer<'de>>(from: D) -> Result<Change<TimeDelta>, D::Error> {
-    let text = Option::<String>::deserialize(from)?;
-    let window = text.as_deref().map(user::window).transpose();
-    window.map(Some).map_err(Error::custom)
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "expected a duration as text, such as \"1h\", or null"
+    )]
+    enum Window {
+        Own(String),
+        Types(()),
+    }
+    match Window::deserialize(from)? {
+        Window::Own(text) => user::window(&text)
+            .map(|window| Some(Some(window)))
+            .map_err(Error::custom),
+        Window::Types(()) => Ok(Some(None)),
+    }
 }
 
 impl PreferencesChange {
