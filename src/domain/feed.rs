@@ -62,9 +62,9 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// The longest text of a cursor or page end, in bytes. A window has at most 61 days with two stacks
-/// each, and its cursor is shorter.
-pub(super) const MAX_TEXT: usize = 4_000;
+/// The longest text of a cursor, in bytes. A window has at most 61 days with two stacks each, and its
+/// cursor is shorter.
+const MAX_TEXT: usize = 4_000;
 
 serde_as_text!(Cursor);
 
@@ -94,10 +94,9 @@ impl FromStr for Cursor {
 pub struct Query {
     /// Only items pushed since this cursor.
     pub after: Option<Cursor>,
-    /// Only items older than this one. In a grouped feed, groups whose newest item is older.
+    /// Only items older than this one. In a grouped feed, groups whose newest item is older. A group
+    /// with a new item moves to the first page.
     pub before: Option<Position>,
-    /// Only items that existed at this cursor.
-    pub snapshot: Option<Cursor>,
     /// Only events of these types.
     pub kinds: Kinds,
     /// Only items on this day.
@@ -141,15 +140,15 @@ impl Query {
         about.is_none_or(|about| topic_key(object) == *about)
     }
 
-    /// Returns whether these stacks contain everything up to the cursors of the query.
+    /// Returns whether these stacks contain everything up to the cursor of the query.
     pub fn is_within(&self, person: &PersonStacks) -> bool {
-        let mut cursors = self.after.iter().chain(&self.snapshot);
-        cursors.all(|cursor| cursor.is_within(person))
+        let after = self.after.as_ref();
+        after.is_none_or(|cursor| cursor.is_within(person))
     }
 }
 
-/// Returns the selected events, newest first. The caller still has to apply `snapshot`, and to
-/// filter by object, topic and state.
+/// Returns the selected events, newest first. The caller still has to filter by object, topic and
+/// state.
 pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<EventAt<'a>> {
     let mut events = person.events();
     events.retain(|item| {
@@ -174,46 +173,6 @@ pub struct GroupKey {
     pub kind: EventType,
     /// The topic of the objects ([`super::object::topic_key`]).
     pub about: String,
-}
-
-/// The end of a page: `20140422.17`, or `20140422.17~c20140421.3-20140422.18` if it lists groups.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageEnd {
-    /// The position of the last item, or of the newest item in the last group.
-    pub place: Position,
-    /// For groups, the cursor of the first page.
-    pub cursor: Option<Cursor>,
-}
-
-impl fmt::Display for PageEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.place)?;
-        match &self.cursor {
-            Some(cursor) => write!(f, "~{cursor}"),
-            None => Ok(()),
-        }
-    }
-}
-
-serde_as_text!(PageEnd);
-
-impl FromStr for PageEnd {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let Some((place, cursor)) = text.split_once('~') else {
-            let (place, cursor) = (text.parse()?, None);
-            return Ok(Self { place, cursor });
-        };
-        let refuse = || Invalid::new("before", text, "is no `next` that a page gave");
-        if text.len() > MAX_TEXT {
-            return Err(refuse());
-        }
-        Ok(Self {
-            place: place.parse().map_err(|_| refuse())?,
-            cursor: Some(cursor.parse().map_err(|_| refuse())?),
-        })
-    }
 }
 
 /// Groups items that are ordered newest first. Groups and their items keep that order.

@@ -111,17 +111,3 @@ mod cursors {
         }
     }
 }
-
-mod group {
-    use super::super::*;
-
-    #[test]
-    fn the_end_of_a_page_round_trips() {
-        for text in ["20140422.17~c20140421.3-20140422.18", "20140422.17"] {
-            assert_eq!(text.parse::<PageEnd>().unwrap().to_string(), text);
-        }
-        for garbled in ["", "20140422.17~", "~c", "x~c", "20140422.17~c~c"] {
-            assert!(garbled.parse::<PageEnd>().is_err(), "{garbled}");
-        }
-    }
-}

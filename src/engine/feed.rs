@@ -1,8 +1,7 @@
 //! Serves a user's feed: the events of the window, newest first, with their objects and states.
 //!
-//! Pages do not shift while events arrive ([`crate::domain::feed`]). Later pages of groups are cut
-//! from the feed as it was for the first page. Counts are of items in the current feed; they are
-//! computed for each response and never stored. Start with [`Feeds::page`].
+//! Pages do not shift while events arrive ([`crate::domain::feed`]). Counts are of items in the
+//! current feed; they are computed for each response and never stored. Start with [`Feeds::page`].
 
 pub mod cache;
 
@@ -17,7 +16,7 @@ use super::directory::personal::start_of;
 use super::eligibility;
 use super::eligibility::catalog::{Catalog, CatalogSource};
 use crate::context::Context;
-use crate::domain::feed::{Cursor, GroupKey, PageEnd, Query, grouped, select};
+use crate::domain::feed::{Cursor, GroupKey, Query, grouped, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::object::topic_key;
 use crate::domain::stack::EventAt;
@@ -96,16 +95,6 @@ pub struct Request {
     pub accepts_cached: bool,
 }
 
-impl Request {
-    fn check(&self) -> Result<()> {
-        if (1..=MAX_LIMIT).contains(&self.limit) {
-            return Ok(());
-        }
-        let why = format!("is not a number from 1 to {MAX_LIMIT}");
-        Err(Invalid::new("limit", self.limit, why).into())
-    }
-}
-
 /// The most items or groups on a page.
 pub const MAX_LIMIT: usize = 200;
 /// The most bytes of the objects on a page. A page has at least one item, even if it is larger.
@@ -135,18 +124,11 @@ impl Feeds {
     /// Fails if `limit` is out of range.
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
         let query = &request.query;
-        request.check()?;
-        // A later page can use a cached window that contains the item from which it continues.
-        let is_enough = |person: &PersonStacks| {
-            let names = query.before.is_some_and(|place| person.holds(place));
-            (names || query.before.is_none() && request.accepts_cached) && query.is_within(person)
-        };
-        let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
+        let (feed, mut catalog) = self.read_for(request).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
-        let requested = feed.up_to(query.snapshot.as_ref());
         let mut shown = Vec::new();
         let states = self.states(&feed);
-        for entry in selected(&requested, query, &states) {
+        for entry in selected(&feed.person, query, &states) {
             if shown.len() > request.limit {
                 break;
             }
@@ -173,22 +155,15 @@ impl Feeds {
     /// Fails if `limit` is out of range.
     pub async fn groups(&self, request: &Request) -> Result<Answer<GroupPage>> {
         let query = &request.query;
-        request.check()?;
-        // A cached window is enough for a later page, if it contains the items up to the cursor.
-        let is_enough = |person: &PersonStacks| {
-            (query.snapshot.is_some() || request.accepts_cached) && query.is_within(person)
-        };
-        let (feed, mut catalog) = self.read(&request.user, is_enough).await?;
+        let (feed, mut catalog) = self.read_for(request).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
-        let cursor = query.snapshot.as_ref().unwrap_or(&counts.cursor).clone();
-        let requested = feed.up_to(Some(&cursor));
         // The end of the previous page applies to groups, not to items.
         let items = Query {
             before: None,
             ..query.clone()
         };
         let states = self.states(&feed);
-        let selected = selected(&requested, &items, &states);
+        let selected = selected(&feed.person, &items, &states);
         about.extend(selected.iter().map(|entry| catalog.key(entry.event)));
         let applying = selected.into_iter().filter_map(|entry| {
             let object = catalog.applies(entry.event)?;
@@ -232,12 +207,8 @@ impl Feeds {
             }
         };
         let groups: Vec<Group> = groups.into_iter().map(group).collect();
-        let last = groups.last().filter(|_| more).map(|group| group.id);
         let answer = GroupPage {
-            next: last.map(|place| PageEnd {
-                place,
-                cursor: Some(cursor),
-            }),
+            next: groups.last().filter(|_| more).map(|group| group.id),
             groups,
             counts,
         };
@@ -301,6 +272,21 @@ impl Feeds {
         let found = store.inboxes(std::slice::from_ref(user)).await?;
         let found = found.into_iter().next().flatten();
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
+    }
+
+    /// Returns the current feed for a page, with the loaded facts about its events.
+    async fn read_for(&self, request: &Request) -> Result<(UserFeed, Catalog)> {
+        if !(1..=MAX_LIMIT).contains(&request.limit) {
+            let why = format!("is not a number from 1 to {MAX_LIMIT}");
+            return Err(Invalid::new("limit", request.limit, why).into());
+        }
+        let query = &request.query;
+        // A later page can use a cached window that contains the item from which it continues.
+        let is_enough = |person: &PersonStacks| {
+            let names = query.before.is_some_and(|place| person.holds(place));
+            (names || query.before.is_none() && request.accepts_cached) && query.is_within(person)
+        };
+        self.read(&request.user, is_enough).await
     }
 
     /// Returns the current feed, from a cached window if `is_enough` accepts its stacks, and the
@@ -405,15 +391,6 @@ async fn read_feeds(
 }
 
 impl UserFeed {
-    /// Returns the stacks up to a cursor.
-    fn up_to(&self, end: Option<&Cursor>) -> PersonStacks {
-        let mut person = self.person.clone();
-        if let Some(end) = end {
-            end.cut(&mut person);
-        }
-        person
-    }
-
     fn answer<T>(&self, answer: T, about: Vec<ObjectKey>, catalog: &Catalog) -> Answer<T> {
         let as_of = [self.as_of, catalog.as_of()];
         Answer {

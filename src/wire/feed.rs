@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
-use crate::domain::feed::{Cursor, GroupKey, PageEnd, Query};
+use crate::domain::feed::{Cursor, GroupKey, Query};
 use crate::domain::inbox::{ItemState, StateFilter};
 use crate::domain::{
     Day, Details, EventType, Json, Object, ObjectId, ObjectKey, Point, Position, UserId,
@@ -29,7 +29,7 @@ pub struct GroupPage {
     /// The groups, those with the newest items first.
     pub groups: Vec<Group>,
     /// The value of `before` for the next page; `None` on the last page.
-    pub next: Option<PageEnd>,
+    pub next: Option<Position>,
     /// The counts of the whole feed; flattened in JSON.
     #[serde(flatten)]
     pub counts: Counts,

@@ -12,7 +12,7 @@ use super::problem::{ApiResult, Problem};
 use super::request::{Call, refuse};
 use super::response::{Compression, accepts_gzip, entity_tag, gzipped, hash, is_known};
 use super::route::routes;
-use crate::domain::feed::{Kinds, PageEnd};
+use crate::domain::feed::Kinds;
 use crate::domain::{Invalid, NoticeKey, UserId, feed};
 use crate::engine::Error;
 use crate::engine::feed::cache::Tag;
@@ -63,14 +63,12 @@ async fn page(call: Call) -> ApiResult {
 }
 
 fn request(call: &Call, user: &UserId) -> Result<Request, Problem> {
-    let end: Option<PageEnd> = call.parameter("before")?;
     let (category, policies) = (call.parameter("category")?, &call.app.config.policies);
     Ok(Request {
         user: user.clone(),
         query: feed::Query {
             after: call.parameter("after")?,
-            before: end.as_ref().map(|end| end.place),
-            snapshot: end.and_then(|end| end.cursor),
+            before: call.parameter("before")?,
             kinds: Kinds::of(call.parameter("type")?, category.as_ref(), policies),
             day: call.parameter("day")?,
             about: call.text("about").map(str::to_owned),
