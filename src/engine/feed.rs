@@ -138,7 +138,7 @@ impl Feeds {
             shown.extend(object.map(|object| (entry, object)));
         }
         let more = cut_to_fit(&mut shown, request.limit, |(_, object)| object.bytes());
-        let items = self.items(&feed, &mut catalog, &states, shown).await?;
+        let items = items(&mut catalog, &states, shown).await?;
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
             items,
@@ -158,12 +158,12 @@ impl Feeds {
         let (feed, mut catalog) = self.read_for(request).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
         // The end of the previous page applies to groups, not to items.
-        let items = Query {
+        let ungrouped = Query {
             before: None,
             ..query.clone()
         };
         let states = self.states(&feed);
-        let selected = selected(&feed.person, &items, &states);
+        let selected = selected(&feed.person, &ungrouped, &states);
         about.extend(selected.iter().map(|entry| catalog.key(entry.event)));
         let applying = selected.into_iter().filter_map(|entry| {
             let object = catalog.applies(entry.event)?;
@@ -187,7 +187,7 @@ impl Feeds {
             .iter()
             .flat_map(|(_, items)| items.iter().take(SHOWN));
         let shown = shown.cloned().collect();
-        let items = self.items(&feed, &mut catalog, &states, shown).await?;
+        let items = items(&mut catalog, &states, shown).await?;
         let mut items = items.into_iter();
         let group = |(key, entries): (GroupKey, Vec<(EventAt<'_>, Arc<Object>)>)| {
             let states_of = || entries.iter().map(|of| state_of(&states, of.0.event));
@@ -213,28 +213,6 @@ impl Feeds {
             counts,
         };
         Ok(feed.answer(answer, about, &catalog))
-    }
-
-    /// Returns these entries as items, with their states and details.
-    async fn items(
-        &self,
-        feed: &UserFeed,
-        catalog: &mut Catalog,
-        states: &States<'_>,
-        shown: Vec<(EventAt<'_>, Arc<Object>)>,
-    ) -> Result<Vec<Item>> {
-        let events = shown.iter().map(|(entry, _)| entry.event);
-        catalog.load_details(events).await?;
-        let item = |(entry, about): (EventAt<'_>, Arc<Object>)| Item {
-            id: entry.position,
-            kind: entry.event.t.clone(),
-            object: entry.event.o.clone(),
-            at: entry.at,
-            state: state_of(states, entry.event),
-            about,
-            details: catalog.details(entry.event),
-        };
-        Ok(shown.into_iter().map(item).collect())
     }
 
     /// Counts the unseen and unread items. `accepts_cached` has the same meaning as in [`Request`].
@@ -399,6 +377,26 @@ impl UserFeed {
             as_of: as_of.into_iter().flatten().min(),
         }
     }
+}
+
+/// Returns these entries as items, with their states and details.
+async fn items(
+    catalog: &mut Catalog,
+    states: &States<'_>,
+    shown: Vec<(EventAt<'_>, Arc<Object>)>,
+) -> Result<Vec<Item>> {
+    let events = shown.iter().map(|(entry, _)| entry.event);
+    catalog.load_details(events).await?;
+    let item = |(entry, about): (EventAt<'_>, Arc<Object>)| Item {
+        id: entry.position,
+        kind: entry.event.t.clone(),
+        object: entry.event.o.clone(),
+        at: entry.at,
+        state: state_of(states, entry.event),
+        about,
+        details: catalog.details(entry.event),
+    };
+    Ok(shown.into_iter().map(item).collect())
 }
 
 /// Returns the events that the query selects, newest first, without the filters by object.
