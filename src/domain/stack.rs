@@ -248,6 +248,14 @@ impl Stack {
         covered(&self.entries)
     }
 
+    /// Returns the `flushed` markers, oldest first.
+    pub fn markers(&self) -> impl Iterator<Item = &Marker> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Marker(marker) => Some(marker),
+            Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
+        })
+    }
+
     /// Returns the oldest marker that covers this entry.
     pub fn covering(&self, index: u32) -> Option<&Marker> {
         self.entries.iter().enumerate().find_map(|(place, entry)| {
