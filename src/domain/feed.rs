@@ -62,8 +62,8 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// The longest text of a cursor, in bytes. A window has at most 61 days with two stacks each, and its
-/// cursor is shorter.
+/// The longest text of a cursor, in bytes. A window has at most 61 days with two stacks each, and
+/// its cursor is shorter.
 const MAX_TEXT: usize = 4_000;
 
 serde_as_text!(Cursor);
@@ -94,8 +94,8 @@ impl FromStr for Cursor {
 pub struct Query {
     /// Only items pushed since this cursor.
     pub after: Option<Cursor>,
-    /// Only items older than this one. In a grouped feed, groups whose newest item is older. A group
-    /// with a new item moves to the first page.
+    /// Only items older than this one. In a grouped feed, groups whose newest item is older. A
+    /// group with a new item moves to the first page.
     pub before: Option<Position>,
     /// Only events of these types.
     pub kinds: Kinds,

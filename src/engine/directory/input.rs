@@ -203,8 +203,9 @@ impl PreferencesChange {
     }
 }
 
-/// A user's record, or a patch of one. Omitted fields of a patch stay. A record replaces the earlier
-/// one, except for omitted preferences and omitted `suppressed` and `unsubscribed`, which stay.
+/// A user's record, or a patch of one. Omitted fields of a patch stay. A record replaces the
+/// earlier one, except for omitted preferences and omitted `suppressed` and `unsubscribed`, which
+/// stay.
 ///
 /// It repeats the fields of [`PreferencesChange`], because serde's `flatten` has errors that name
 /// neither the invalid field nor the known ones.

@@ -1,8 +1,9 @@
 //! Exports and erases the personal data of users.
 //!
-//! An erasure first writes a note that it has begun, and completes the note last (P4, P8). Repeating
-//! an interrupted erasure finishes it, and so does creating the next user with the id. Stacks keep
-//! their events; the [start](crate::domain::start) of the id hides these from all later readers.
+//! An erasure first writes a note that it has begun, and completes the note last (P4, P8).
+//! Repeating an interrupted erasure finishes it, and so does creating the next user with the id.
+//! Stacks keep their events; the start of the id ([`crate::domain::start`]) hides these from all
+//! later readers.
 //! Start with [`PersonalData::erase`].
 
 use std::collections::HashMap;
