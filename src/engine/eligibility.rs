@@ -65,6 +65,7 @@ pub async fn exclude(
         let events = which.events(person);
         events.map(move |(place, event)| (mutes, event, event.at(place.stack.day)))
     });
+    let muting = possibly_muted(muting, catalog.policies());
     load_mute_facts(muting, catalog).await?;
     let (catalog, none) = (&*catalog, Mutes::default());
     for ((person, user), inbox) in people.iter_mut().zip(users).zip(inboxes) {
@@ -134,19 +135,22 @@ pub fn muted_since(
     mutes.cover(at, &key, object.as_deref(), phrase, details.as_deref())
 }
 
-/// Loads the objects and details of the events that may be muted, for [`is_muted`].
-pub async fn load_mute_facts<'a>(
+/// Returns the events that may be muted, before anything is looked up.
+pub fn possibly_muted<'a>(
     events: impl Iterator<Item = (&'a Mutes, &'a Event, DateTime<Utc>)>,
-    catalog: &mut Catalog,
-) -> Result<()> {
-    let policies = catalog.policies();
+    policies: &Policies,
+) -> Vec<Event> {
     let possible = events.filter(|(mutes, event, at)| may_be_muted(mutes, event, *at, policies));
-    let possible: Vec<Event> = possible.map(|(_, event, _)| event.clone()).collect();
-    if possible.is_empty() {
+    possible.map(|(_, event, _)| event.clone()).collect()
+}
+
+/// Loads the objects and details of these events, for [`is_muted`].
+pub async fn load_mute_facts(events: Vec<Event>, catalog: &mut Catalog) -> Result<()> {
+    if events.is_empty() {
         return Ok(());
     }
-    catalog.load(possible.iter()).await?;
-    catalog.load_details(possible.iter()).await
+    catalog.load(events.iter()).await?;
+    catalog.load_details(events.iter()).await
 }
 
 /// The positions of muted events, and since when each is muted.
@@ -162,7 +166,9 @@ pub async fn muted_positions(
         let events = person.stacks.iter().flat_map(Stack::events);
         events.map(|(place, event)| (place, event, event.at(place.stack.day)))
     };
-    load_mute_facts(events().map(|(_, event, at)| (mutes, event, at)), catalog).await?;
+    let mutable = events().map(|(_, event, at)| (mutes, event, at));
+    let mutable = possibly_muted(mutable, catalog.policies());
+    load_mute_facts(mutable, catalog).await?;
     let muted = events().filter_map(|(place, event, at)| {
         let since = muted_since(mutes, event, at, catalog)?;
         Some((place, since))

@@ -69,7 +69,7 @@ impl Doctor {
             (None, Engine::Sqlite { .. }) => None,
         };
         let mut findings = judge_engine(&condition.engine);
-        let checks: [BoxFuture<'_, Option<Finding>>; 12] = [
+        let checks: [BoxFuture<'_, Option<Finding>>; 11] = [
             self.ask(SCHEMA, ready(condition.schema.map(judge_schema)))
                 .boxed(),
             self.ask(INDEXES, ready(condition.missing_indexes.map(judge_indexes)))

@@ -124,7 +124,8 @@ impl Compose {
             let at = event.i?.time();
             Some((*mutes, event, at))
         });
-        Ok(eligibility::load_mute_facts(events, catalog).await?)
+        let muted = eligibility::possibly_muted(events, &self.context.policies);
+        Ok(eligibility::load_mute_facts(muted, catalog).await?)
     }
 
     /// Returns the batches of this user that would become an email if they closed now, each with
