@@ -23,6 +23,8 @@ export interface Item {
   type: string;
   at: string;
   state: State;
+  /** Whether a digest or another email included it. */
+  mailed: boolean;
   object: FeedObject;
   actor?: Actor;
   text?: string;

@@ -191,6 +191,7 @@ export interface Item {
   object: ObjectView;
   at: string;
   state: 'unseen' | 'seen' | 'read' | 'archived';
+  mailed: boolean;
   actor?: Actor;
   text?: string;
   data?: unknown;

@@ -20,7 +20,6 @@ const DEFAULT: &str = r##"
     from_name = "The Gallery"
     reply_to = "desk@gallery.example"
     list_domain = "lists.gallery.example"
-    tags = ["art"]
     [hooks]
     mailgun_key = "hook-of-the-gallery"
 "##;

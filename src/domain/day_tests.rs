@@ -1,7 +1,5 @@
 //! Tests of the module `day`.
 
-use super::*;
-
 mod days {
     use super::super::*;
 

@@ -42,6 +42,30 @@ impl TypePreference {
             window,
         }
     }
+
+    /// Returns the route of an event of this type and time for a user who made this choice, or
+    /// none. See [`User::route`].
+    pub fn route(
+        chosen: Option<&Self>,
+        kind: &EventType,
+        at: DateTime<Utc>,
+        policies: &Policies,
+    ) -> Route {
+        Self::route_where(chosen, kind, |since| at < since, policies)
+    }
+
+    fn route_where(
+        chosen: Option<&Self>,
+        kind: &EventType,
+        is_older: impl FnOnce(DateTime<Utc>) -> bool,
+        policies: &Policies,
+    ) -> Route {
+        match chosen.filter(|_| !policies.is_mandatory(kind)) {
+            Some(chosen) if is_older(chosen.since) => Route::Never,
+            Some(chosen) => policies.mailed_by(kind, chosen.route),
+            None => policies.of(kind).route,
+        }
+    }
 }
 
 /// Parses a user's own batch window, from 1 second to 30 days, as in the configuration. There is no
@@ -264,20 +288,7 @@ impl User {
     /// Returns the route of an event of this type and time. Events from before the user's choice
     /// have [`Route::Never`].
     pub fn route(&self, kind: &EventType, at: DateTime<Utc>, policies: &Policies) -> Route {
-        self.route_where(kind, |since| at < since, policies)
-    }
-
-    fn route_where(
-        &self,
-        kind: &EventType,
-        is_older: impl FnOnce(DateTime<Utc>) -> bool,
-        policies: &Policies,
-    ) -> Route {
-        match self.chosen(kind, policies) {
-            Some(chosen) if is_older(chosen.since) => Route::Never,
-            Some(chosen) => policies.mailed_by(kind, chosen.route),
-            None => policies.of(kind).route,
-        }
+        TypePreference::route(self.types.get(kind), kind, at, policies)
     }
 
     /// Returns the batch policy of this type, with the user's own window if they chose one.
@@ -313,7 +324,9 @@ impl User {
         let is_older = |since| at() < since;
         let since = self.digest.since;
         let since = since.filter(|_| !policies.is_mandatory(kind));
-        !since.is_some_and(is_older) && self.route_where(kind, is_older, policies) == Route::Digest
+        let chosen = self.types.get(kind);
+        !since.is_some_and(is_older)
+            && TypePreference::route_where(chosen, kind, is_older, policies) == Route::Digest
     }
 
     /// Unsubscribes the user from everything. A repeated call keeps the first `unsubscribed` time.

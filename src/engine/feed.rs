@@ -5,7 +5,7 @@
 
 pub mod cache;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -20,9 +20,10 @@ use crate::domain::feed::{Cursor, GroupKey, Query, grouped, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::object::topic_key;
 use crate::domain::stack::EventAt;
+use crate::domain::user::TypePreference;
 use crate::domain::{
     Day, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks,
-    Purpose, Stack, UserId, Window, classify,
+    Purpose, Route, Stack, UserId, Window, classify,
 };
 use crate::store::{self, FeedParts, Store};
 use crate::wire::feed::{Counts, Group, GroupPage, Item, Page};
@@ -138,7 +139,8 @@ impl Feeds {
             shown.extend(object.map(|object| (entry, object)));
         }
         let more = cut_to_fit(&mut shown, request.limit, |(_, object)| object.bytes());
-        let items = items(&mut catalog, &states, shown).await?;
+        let mailed = self.mailed(&feed);
+        let items = items(&mut catalog, &states, &mailed, shown).await?;
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
             items,
@@ -187,7 +189,8 @@ impl Feeds {
             .iter()
             .flat_map(|(_, items)| items.iter().take(SHOWN));
         let shown = shown.cloned().collect();
-        let items = items(&mut catalog, &states, shown).await?;
+        let mailed = self.mailed(&feed);
+        let items = items(&mut catalog, &states, &mailed, shown).await?;
         let mut items = items.into_iter();
         let group = |(key, entries): (GroupKey, Vec<(EventAt<'_>, Arc<Object>)>)| {
             let states_of = || entries.iter().map(|of| state_of(&states, of.0.event));
@@ -313,11 +316,13 @@ impl Feeds {
         let mut parts = self.reads.call(request, read).await?;
         let start = start_of(&*self.context.store, user, parts.user.as_ref()).await?;
         parts.person.begin_at(start);
+        let choices = parts.user.map(|user| (user.mutes, user.types)).unzip();
         let read = Arc::new(UserWindow {
             window,
             person: parts.person,
             inbox: parts.inbox.unwrap_or_else(|| Inbox::empty(user.clone())),
-            mutes: parts.user.map(|user| user.mutes).unwrap_or_default(),
+            mutes: choices.0.unwrap_or_default(),
+            types: choices.1,
         });
         if let Some(version) = version {
             self.cache.put_window(Arc::clone(&read), version);
@@ -347,6 +352,33 @@ impl Feeds {
         } else {
             state
         }
+    }
+
+    /// Returns the items that an email covers at any position: the marker of a batch names the
+    /// event, or that of a digest covers the entry and the event's route was the digest then.
+    fn mailed<'a>(&self, feed: &'a UserFeed) -> HashSet<Name<'a>> {
+        let (types, policies) = (feed.window.types.as_ref(), &self.context.policies);
+        let is_for_digest = |event: &Event, day: Day, marked: DateTime<Utc>| {
+            types.is_none_or(|types| {
+                let (chosen, at) = (types.get(&event.t), event.at(day));
+                // A later choice does not say what the route was before.
+                chosen.is_some_and(|chosen| chosen.since >= marked)
+                    || TypePreference::route(chosen, &event.t, at, policies) == Route::Digest
+            })
+        };
+        let mut found = HashSet::new();
+        for stack in &feed.person.stacks {
+            let by_batch = stack.mailed();
+            let mailed = stack.events().filter(|(place, event)| {
+                // Markers of older writers name no email.
+                let marker = stack.covering(place.index).filter(|of| of.n.is_some());
+                let marked = marker.and_then(|marker| marker.id).map(Id::time);
+                event.i.is_some_and(|id| by_batch.contains(&id))
+                    || marked.is_some_and(|at| is_for_digest(event, stack.id.day, at))
+            });
+            found.extend(mailed.map(|(_, event)| name(event)));
+        }
+        found
     }
 }
 
@@ -383,6 +415,7 @@ impl UserFeed {
 async fn items(
     catalog: &mut Catalog,
     states: &States<'_>,
+    mailed: &HashSet<Name<'_>>,
     shown: Vec<(EventAt<'_>, Arc<Object>)>,
 ) -> Result<Vec<Item>> {
     let events = shown.iter().map(|(entry, _)| entry.event);
@@ -393,6 +426,7 @@ async fn items(
         object: entry.event.o.clone(),
         at: entry.at,
         state: state_of(states, entry.event),
+        mailed: mailed.contains(&name(entry.event)),
         about,
         details: catalog.details(entry.event),
     };

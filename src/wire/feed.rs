@@ -112,6 +112,8 @@ pub struct Item {
     pub at: DateTime<Utc>,
     /// The item's state for its reader.
     pub state: ItemState,
+    /// Whether an email covers the event.
+    pub mailed: bool,
     /// The details of the event; flattened in JSON, without unset ones.
     #[serde(flatten, serialize_with = "said")]
     pub details: Option<Arc<Details>>,

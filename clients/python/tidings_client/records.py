@@ -121,7 +121,7 @@ ObjectView = TypedDict("ObjectView", {
     "place": Union[list[float], None], "data": Any,
 })
 _ItemMust = TypedDict("_ItemMust", {
-    "id": str, "type": str, "object": ObjectView, "at": str, "state": ItemState,
+    "id": str, "type": str, "object": ObjectView, "at": str, "state": ItemState, "mailed": bool,
 })
 _ItemMay = TypedDict("_ItemMay", {"actor": Actor, "text": str, "data": Any, "reason": str},
                      total=False)

@@ -6,7 +6,7 @@
 //! not use this cache. Start with [`FeedCache::version_of_user`], which callers store with what
 //! they read afterwards.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,7 @@ use moka::sync::Cache;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
+use crate::domain::user::TypePreference;
 use crate::domain::{
     ChangeNotice, Day, Details, Entry, Event, EventType, Id, Inbox, Mutes, NoticeKey, Object,
     ObjectId, ObjectKey, PersonStacks, Start, UserId, Window,
@@ -40,9 +41,11 @@ const WINDOW_BYTES: u64 = 12 << 20;
 const OBJECT_BYTES: u64 = 12 << 20;
 const DETAILS_BYTES: u64 = 4 << 20;
 const START_BYTES: u64 = 4 << 20;
-/// The estimated bytes that the cache adds to an entry, and those of a muted subject.
+/// The estimated bytes that the cache adds to an entry, those of a muted subject, and those of a
+/// choice for a type, without its name.
 const ENTRY_BYTES: usize = 256;
 const MUTE_BYTES: usize = 256;
+const CHOICE_BYTES: usize = 128;
 /// Larger entries are not cached, because each would evict many others.
 const LARGEST: usize = 96 << 10;
 /// The delay before change notices are subscribed to again after an error.
@@ -70,13 +73,15 @@ pub(crate) struct ObjectFacts {
     pub retracted: Option<Id>,
 }
 
-/// A user's stacks, marks and mutes, as they were read.
+/// A user's stacks, marks and choices, as they were read.
 #[derive(Debug)]
 pub(crate) struct UserWindow {
     pub window: Window,
     pub person: PersonStacks,
     pub inbox: Inbox,
     pub mutes: Mutes,
+    /// The choices by type; `None` if the user has no record.
+    pub types: Option<BTreeMap<EventType, TypePreference>>,
 }
 
 /// A subscription to changes of a user's feed.
@@ -339,8 +344,12 @@ impl FeedCache {
         let stacks = window.person.stacks.iter();
         let entries = stacks.flat_map(|stack| &stack.entries);
         let entries = entries.map(|entry| size_of::<Entry>() + entry.bytes());
-        let bytes =
-            size_of::<UserWindow>() + entries.sum::<usize>() + window.mutes.len() * MUTE_BYTES;
+        let kinds = window.types.iter().flat_map(BTreeMap::keys);
+        let choices = kinds.map(|kind| CHOICE_BYTES + kind.as_str().len());
+        let bytes = size_of::<UserWindow>()
+            + entries.sum::<usize>()
+            + window.mutes.len() * MUTE_BYTES
+            + choices.sum::<usize>();
         let user = window.person.user.clone();
         self.windows.put(user, window, before, bytes);
     }

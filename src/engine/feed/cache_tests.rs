@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::domain::{Mailed, Stack, StackId, Subject};
+use crate::domain::{Mailed, Route, Stack, StackId, Subject};
 
 const TAG: Tag = [7; 16];
 
@@ -70,6 +70,16 @@ impl Case {
     }
 
     fn put_window(&self, name: &str, entries: Vec<Entry>, mutes: Mutes) {
+        self.put_window_with(name, entries, mutes, BTreeMap::new());
+    }
+
+    fn put_window_with(
+        &self,
+        name: &str,
+        entries: Vec<Entry>,
+        mutes: Mutes,
+        types: BTreeMap<EventType, TypePreference>,
+    ) {
         let user = UserId::stored(name);
         let version = self.cache.version_of_user(&user).unwrap();
         let stack = Stack::new(StackId::of(Day::of(self.clock.now())), entries);
@@ -77,6 +87,7 @@ impl Case {
             window: self.window(),
             inbox: Inbox::empty(user.clone()),
             mutes,
+            types: Some(types),
             person: PersonStacks {
                 user,
                 stacks: vec![stack],
@@ -321,6 +332,22 @@ fn ids_of_emailed_entries_muted_subjects_and_choices_count_toward_the_limit() {
         case.put_window(&format!("p{n}"), Vec::new(), muted(100));
     }
     let room = WINDOW_BYTES as usize / (100 * MUTE_BYTES);
+    assert!((1..=room).contains(&case.windows()));
+
+    let case = Case::new();
+    let name = "N".repeat(72);
+    let choice = TypePreference::new(Route::Never, case.clock.now());
+    let types = (0..400).map(|n| (EventType::stored(format!("{name}{n}")), choice));
+    let types: BTreeMap<_, _> = types.collect();
+    for n in 0..2_000 {
+        case.put_window_with(
+            &format!("p{n}"),
+            Vec::new(),
+            Mutes::default(),
+            types.clone(),
+        );
+    }
+    let room = WINDOW_BYTES as usize / (400 * (CHOICE_BYTES + name.len()));
     assert!((1..=room).contains(&case.windows()));
 }
 

@@ -144,7 +144,7 @@ fn a_field_that_is_renamed_removed_or_added_is_a_difference() {
     });
     let item = json!({
         "id": "20140422.17", "type": "ArtworkPublished", "object": object,
-        "at": "2014-04-22T10:00:00Z", "state": "unseen",
+        "at": "2014-04-22T10:00:00Z", "state": "unseen", "mailed": true,
     });
     let page = json!({"items": [item], "next": null, "unseen": 1, "unread": 1, "cursor": "c"});
     let batch = json!({

@@ -216,7 +216,7 @@ async fn an_item_shows_its_object(fresh: Fresh) {
         json!({
             "items": [{
                 "id": "20140419.0", "type": "Loan", "at": "2014-04-19T10:00:00Z", "reason": "named",
-                "state": "unseen",
+                "state": "unseen", "mailed": false,
                 "object": {
                     "id": "Artwork:A1", "notifiable": true, "title": "Nocturne", "url": null, "image": null, "by": "J. Whistler",
                     "at": null, "place": null, "data": {"year": 1875},
