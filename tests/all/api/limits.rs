@@ -67,7 +67,7 @@ async fn an_event_outside_the_window_is_rejected_with_the_valid_range(fresh: Fre
 async fn an_audience_may_have_a_hundred_thousand_long_ids(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let named =
-        |count: usize| -> Vec<String> { (0..count).map(|n| format!("{n:0>160}")).collect() };
+        |count: usize| -> Vec<String> { (0..count).map(|n| format!("{n:0>100}")).collect() };
     let event = |field: &str, people: Vec<String>| {
         let mut event = json!({"type": "Loan", "objects": ["o1"], "key": "k", "to": ["ada"]});
         event[field] = json!(people);
@@ -78,6 +78,11 @@ async fn an_audience_may_have_a_hundred_thousand_long_ids(fresh: Fresh) {
     let again = api.post("/v1/events", event("to", named(100_000))).await;
     let fewer = api.post("/v1/events", event("to", named(99_999))).await;
     let except = api.post("/v1/events", event("except", named(20_000))).await;
+    let longer: Vec<String> = named(100_000)
+        .iter()
+        .map(|id| format!("{id}-longer"))
+        .collect();
+    let longer = api.post("/v1/events", event("to", longer)).await;
     let many: Vec<u32> = (0..100_001).collect();
     let many = json!({"type": "Loan", "objects": ["o1"], "to": many});
     let many = api.post("/v1/events", many).await;
@@ -85,7 +90,7 @@ async fn an_audience_may_have_a_hundred_thousand_long_ids(fresh: Fresh) {
     assert_eq!((first.status, again.status), (202, 202), "{}", first.body);
     assert_eq!(again.body["known"], true);
     fewer.assert_problem(409, "idempotency_key_reused", &"");
-    for (refused, limit) in [(&except, "10000"), (&many, "100000")] {
+    for (refused, limit) in [(&except, "10000"), (&longer, "10485760"), (&many, "100000")] {
         let problem = (refused.status, refused.code());
         assert_eq!(problem, (413, "limit_exceeded"), "{}", refused.body);
         assert!(detail(refused).contains(limit), "{}", detail(refused));

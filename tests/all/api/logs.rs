@@ -12,7 +12,6 @@ use crate::support::{FailingStore, Fault, Fresh, Then, assert_contains};
 
 on_sqlite! {
     a_log_shows_how_requests_end_and_names_no_user
-    an_unlisted_origin_is_logged_once
 }
 
 /// Collects everything that this process logs once [`LOG`] is initialized.
@@ -123,36 +122,5 @@ async fn a_log_shows_how_requests_end_and_names_no_user(fresh: Fresh) {
         let line = logged.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "{secret} is in the log");
     }
-    api.stop().await;
-}
-
-async fn an_unlisted_origin_is_logged_once(fresh: Fresh) {
-    let log = LazyLock::force(&LOG);
-    let api = Api::on(&fresh).await;
-    let preflight = |origin: String| {
-        let request = api.anonymous("OPTIONS", "/v1/users/ada/feed");
-        let request = request.header("Access-Control-Request-Method", "GET");
-        request.header("Origin", origin).send()
-    };
-
-    for _ in 0..3 {
-        preflight("https://logged.example".into()).await.unwrap();
-    }
-    for number in 0..150 {
-        preflight(format!("https://flood{number}.example"))
-            .await
-            .unwrap();
-    }
-    preflight(format!("https://{}.example", "long".repeat(200)))
-        .await
-        .unwrap();
-
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let of = |part: &str| logged.lines().filter(|line| line.contains(part)).count();
-    assert_eq!(of("https://logged.example"), 1, "{logged}");
-    let line = logged.lines().find(|line| line.contains("logged.example"));
-    assert!(line.unwrap().contains("WARN") && line.unwrap().contains("server.cors_origins"));
-    assert_eq!(of("://flood"), 99);
-    assert_eq!(of("longlong"), 0);
     api.stop().await;
 }

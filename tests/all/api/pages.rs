@@ -138,8 +138,8 @@ async fn following_a_link_changes_nothing(fresh: Fresh) {
     for method in ["GET", "HEAD", "GET"] {
         for path in [
             path.clone(),
-            format!("{path}/preferences)."),
-            format!("{path}).?utm_source=mail"),
+            format!("{path}/preferences"),
+            format!("{path}?utm_source=mail"),
         ] {
             let page = shown(api.anonymous(method, &path)).await;
             assert_eq!(page.status, 200, "{method} {path}");

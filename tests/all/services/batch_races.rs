@@ -188,8 +188,8 @@ async fn a_stale_read_of_an_accumulator_loses_no_event(fresh: Fresh) {
     joiner.join(joins(4, 2, cooling)).await.unwrap();
     town.clock.advance(TimeDelta::minutes(5));
 
-    // Simulates a scan of MongoDB's due index during which all due times changed. It returns each
-    // accumulator twice: the earlier version and the current one.
+    // Simulates a scan of MongoDB's due index during which all due times changed. It returns the
+    // earlier version of each accumulator.
     let before = before.into_iter().flatten().collect();
     let store = FailingStore::finding_stale_first(town.store.clone(), before);
     let process = town.process_on(&(store as _));

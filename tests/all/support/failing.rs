@@ -201,6 +201,7 @@ impl Intercept for FailingStore {
             && let Some(found) = (&mut answer as &mut dyn Any).downcast_mut::<Vec<Accumulator>>()
         {
             let stale = std::mem::take(&mut *self.stale.lock().unwrap());
+            found.retain(|one| stale.iter().all(|old| old.id != one.id));
             found.splice(0..0, stale);
         }
         Ok(answer)
