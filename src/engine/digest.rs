@@ -26,9 +26,10 @@ use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
     Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, Due, EmailScope, Event,
-    Id, Lease, Occasion, Period, PersonStacks, User, UserId, Window,
+    Id, Lease, Occasion, PersonStacks, User, UserId, Window,
 };
 use crate::engine::delivery::Sender;
+use crate::render::Draft;
 use crate::store;
 use crate::wire::digest::{Ended, Report};
 use backlog::{BacklogDays, Older};
@@ -80,24 +81,8 @@ impl Request {
     }
 }
 
-/// Receives the digests that a dry run finds.
-pub trait Onlooker: Send {
-    /// Called for each digest, in the order of user ids.
-    fn mail(&mut self, mail: &Found<'_>);
-}
-
-/// A digest that is due.
-#[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
-    /// The recipient.
-    pub user: &'a User,
-    /// The user's cadence, never `never`.
-    pub cadence: Cadence,
-    /// The local date or ISO week of the digest.
-    pub period: Period,
-    /// The wanted events that still apply.
-    pub content: &'a Content,
-}
+/// Receives the digests that a dry run finds, in the order of user ids.
+pub type Onlooker<'a> = dyn FnMut(Draft) + Send + 'a;
 
 /// Runs digests: finds the due ones and sends or only shows them. Start with [`Digests::run`].
 pub struct Digests {
@@ -120,12 +105,28 @@ struct DuePerson<'a> {
     wanted: Vec<EventAt<'a>>,
 }
 
+impl DuePerson<'_> {
+    /// Returns the email with this content, before it is rendered.
+    fn draft(&self, content: &Content) -> Draft {
+        let (cadence, period) = (self.cadence, self.due.period);
+        Draft {
+            name: format!("{cadence} {period}"),
+            user: self.user.clone(),
+            content: content.clone(),
+            occasion: Occasion::Digest {
+                cadence,
+                period: period.to_string(),
+            },
+        }
+    }
+}
+
 /// A run, with its options and its results so far.
 struct Run<'a> {
     digests: &'a Digests,
     request: &'a Request,
     /// The caller's receiver of the digests of a dry run; `None` for a run that sends.
-    onlooker: Option<&'a mut dyn Onlooker>,
+    onlooker: Option<&'a mut Onlooker<'a>>,
     progress: &'a dyn Watcher,
     /// The time of the run.
     at: DateTime<Utc>,
@@ -170,7 +171,7 @@ impl Digests {
     pub async fn rehearse(
         &self,
         request: &Request,
-        onlooker: &mut dyn Onlooker,
+        onlooker: &mut Onlooker<'_>,
         progress: &dyn Watcher,
     ) -> Result<Report> {
         let request = Request {
@@ -231,7 +232,7 @@ impl<'a> Run<'a> {
     fn new(
         digests: &'a Digests,
         request: &'a Request,
-        onlooker: Option<&'a mut dyn Onlooker>,
+        onlooker: Option<&'a mut Onlooker<'a>>,
         progress: &'a dyn Watcher,
     ) -> Self {
         let at = request.at.unwrap_or_else(|| digests.context.clock.now());
@@ -365,12 +366,7 @@ impl<'a> Run<'a> {
                 *counts.entry(brand.clone()).or_default() += 1;
             }
             if let Some(onlooker) = self.onlooker.as_deref_mut() {
-                onlooker.mail(&Found {
-                    user,
-                    cadence: person.cadence,
-                    period: person.due.period,
-                    content,
-                });
+                onlooker(person.draft(content));
             }
         }
         Ok(Vec::new())

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::context::Context;
-use crate::domain::{BrandName, Content, Occasion, Stop, User};
+use crate::domain::{BrandName, Stop};
 use crate::email::Place;
 use crate::engine::delivery::Compose;
-use crate::engine::digest::{Digests, Found, Onlooker, Request};
+use crate::engine::digest::{Digests, Request};
 use crate::engine::{Result, Watcher};
-use crate::render::CLIP_BYTES;
 use crate::render::report::{DryRunEmails, EmailSummary, Sample, Sizes};
+use crate::render::{CLIP_BYTES, Draft};
 use crate::wire::digest::Report;
 
 /// The most emails that are rendered.
@@ -46,8 +46,8 @@ impl DryRun {
             ..request.clone()
         };
         let mut digests = Emails::new(&self.compose, self.max_rendered, at);
-        let scan = self.digests.rehearse(&request, &mut digests, progress);
-        let report = scan.await?;
+        let mut add = |draft| digests.add(&draft);
+        let report = self.digests.rehearse(&request, &mut add, progress).await?;
         Ok((report, digests.summary()))
     }
 }
@@ -80,20 +80,6 @@ struct Emails<'a> {
     samples: Vec<Sample>,
 }
 
-impl Onlooker for Emails<'_> {
-    fn mail(&mut self, found: &Found<'_>) {
-        let brand = found.user.brand.as_ref();
-        if !has_brand(self.compose, brand) {
-            return;
-        }
-        let occasion = Occasion::Digest {
-            cadence: found.cadence,
-            period: found.period.to_string(),
-        };
-        self.add(found.user, brand, found.content, &occasion);
-    }
-}
-
 impl<'a> Emails<'a> {
     fn new(compose: &'a Compose, max_rendered: usize, at: DateTime<Utc>) -> Self {
         Self {
@@ -110,19 +96,16 @@ impl<'a> Emails<'a> {
     }
 
     /// Counts an email, and renders it unless there are too many.
-    fn add(
-        &mut self,
-        user: &User,
-        brand: Option<&BrandName>,
-        content: &Content,
-        occasion: &Occasion,
-    ) {
+    fn add(&mut self, draft: &Draft) {
+        if !has_brand(self.compose, draft.user.brand.as_ref()) {
+            return;
+        }
         self.mails += 1;
-        self.events += content.total;
+        self.events += draft.content.total;
         if self.sizes.len() + self.failed >= self.max_rendered {
             return;
         }
-        match self.render(user, brand, content, occasion) {
+        match self.render(draft) {
             Ok(sample) => {
                 let largest = self.sizes.iter().max().copied().unwrap_or(0);
                 self.sizes.push(sample.bytes);
@@ -143,13 +126,9 @@ impl<'a> Emails<'a> {
     }
 
     /// Renders an email as it would be sent.
-    fn render(
-        &self,
-        user: &User,
-        brand: Option<&BrandName>,
-        content: &Content,
-        occasion: &Occasion,
-    ) -> std::result::Result<Sample, String> {
+    fn render(&self, draft: &Draft) -> std::result::Result<Sample, String> {
+        let (user, content, occasion) = (&draft.user, &draft.content, &draft.occasion);
+        let brand = user.brand.as_ref();
         let branded = brand.and_then(|of| self.compose.of_brand(Some(of)));
         let compose = branded.as_ref().unwrap_or(self.compose);
         let policies = &compose.context.policies;

@@ -1,4 +1,4 @@
-//! Previews emails and pages, with invented content ([`samples`]) or the content that a user would
+//! Previews emails and pages, with invented content ([`Samples`]) or the content that a user would
 //! get now ([`OfPerson`]), and sends one of them to the operator ([`send_test`]).
 //!
 //! A preview writes nothing. Templates are read again for each, so it shows the latest saved
@@ -6,31 +6,57 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::open::{Access, Refusal, open_store};
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
 use crate::context::Context;
-use crate::domain::preferences::Title;
-use crate::domain::{
-    Address, BatchState, BrandName, DeliveryId, FollowKey, Occasion, Stop, Subject, User, UserId,
-};
+use crate::domain::{Address, BatchState, BrandName, DeliveryId, Occasion, Stop, User, UserId};
 use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::identity::mailer;
 use crate::engine::delivery::{Compose, Headers};
-use crate::engine::digest::{Digests, Found, Onlooker, Request, Timing};
+use crate::engine::digest::{Digests, Request, Timing};
 use crate::engine::{self, Silent};
-use crate::render::pages::{Choices, Notice, Stopping, Tokens};
-use crate::render::{self, Links, Page, Pages, Renderer, Site};
+use crate::render::{self, Links, Pages, Renderer, Samples, Site, reader};
 
-pub use crate::render::Catalogs;
+pub use crate::render::{Catalogs, Draft};
 
-mod samples;
+/// The kinds of previews.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Digest emails.
+    Digest,
+    /// Batch emails.
+    Batch,
+    /// The public pages that emails link to.
+    Page,
+}
 
-use samples::Samples;
-pub use samples::{Draft, Kind};
+impl Kind {
+    /// All kinds, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Digest, Self::Batch, Self::Page];
+
+    /// Returns the name on the command line, in file names and on the page.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Digest => "digest",
+            Self::Batch => "batch",
+            Self::Page => "page",
+        }
+    }
+}
+
+impl Draft {
+    /// Returns the kind of the preview.
+    pub fn kind(&self) -> Kind {
+        match self.occasion {
+            Occasion::Digest { .. } => Kind::Digest,
+            Occasion::Batch { .. } => Kind::Batch,
+        }
+    }
+}
 
 /// A rendered email or page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +112,7 @@ impl Preview {
     ) -> anyhow::Result<(Vec<Sheet>, Vec<String>)> {
         let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
         let (mut drafts, reader) = match &self.person {
-            None => (self.invented(pictures, now), Some(samples::reader())),
+            None => (self.invented(pictures, now), Some(reader())),
             Some((of, user)) => {
                 let drafts = of.drafts(user, self.brand.as_ref()).await?;
                 (drafts, of.reader(user).await?)
@@ -107,7 +133,12 @@ impl Preview {
     /// Returns emails with invented content, of the configured types. `pictures` is the base URL of
     /// pictures; without it there are none.
     fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
-        let (policies, samples) = (&self.config.policies, Samples { pictures, now });
+        let policies = &self.config.policies;
+        let samples = Samples {
+            pictures,
+            first: 0,
+            now,
+        };
         let mut drafts = samples.digests(policies, self.config.digest.caps);
         drafts.extend(samples.batches(policies));
         drafts
@@ -132,8 +163,16 @@ impl Preview {
             .map(|draft| self.mail(&renderer, draft, &in_locale(&draft.user), now));
         let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
         if let Some(reader) = reader {
-            let pages = Pages::new(&site, templates.clone())?;
-            sheets.extend(self.pages(&pages, &in_locale(reader), now)?);
+            let (pages, user) = (Pages::new(&site, templates.clone())?, in_locale(reader));
+            let (default, policies) = (&self.config.digest.schedule, &self.config.policies);
+            let pages = pages.samples(&user, default, policies, now)?.into_iter();
+            sheets.extend(pages.map(|(name, html)| Sheet {
+                kind: Kind::Page,
+                name,
+                subject: None,
+                html,
+                text: None,
+            }));
         }
         Ok(sheets)
     }
@@ -174,75 +213,6 @@ impl Preview {
             text: Some(rendered.text),
         })
     }
-
-    fn pages(
-        &self,
-        made: &Pages,
-        user: &User,
-        now: DateTime<Utc>,
-    ) -> Result<Vec<Sheet>, render::Error> {
-        let policies = &self.config.policies;
-        let locale = user.locale.as_deref();
-        let tokens = &Tokens {
-            own: "preview".to_owned(),
-            digest: "preview-digest".to_owned(),
-            all: "preview-all".to_owned(),
-        };
-        let preferences = Page::Preferences(Choices {
-            user,
-            token: &tokens.all,
-            default: &self.config.digest.schedule,
-            policies,
-            saved: false,
-            next: Some(now + TimeDelta::days(3)),
-        });
-        let mut kinds = policies.kinds();
-        let alone = kinds.find(|kind| user.is_mailed_alone(kind, policies));
-        let mut stops = Vec::new();
-        if alone.is_some() {
-            let thread = Stop::Subject(Subject::stored("preview"), Title::cut("Budget"));
-            stops.extend([("a type", Stop::of_types(alone)), ("a thread", thread)]);
-        }
-        let follow = Stop::Follow(FollowKey::stored("artist:7"));
-        stops.extend([
-            ("the digest", Stop::Digest),
-            ("all e-mail", Stop::All),
-            ("a follow", follow),
-        ]);
-        let mut sheets = Vec::new();
-        let mut add = |name: String, page: &Page<'_>| {
-            let html = made.render(page, locale)?;
-            sheets.push(Sheet {
-                kind: Kind::Page,
-                name,
-                subject: None,
-                html,
-                text: None,
-            });
-            Ok::<_, render::Error>(())
-        };
-        add("preferences".to_owned(), &preferences)?;
-        for (what, stop) in &stops {
-            let mut stopped = user.clone();
-            stopped.stop(stop, policies, now);
-            let page = |shown, ended: bool| {
-                Page::Stop(Stopping {
-                    user: shown,
-                    stop,
-                    ended,
-                    before: ended.then_some(user),
-                    tokens,
-                    default: &self.config.digest.schedule,
-                    policies,
-                    name: matches!(stop, Stop::Follow(_)).then_some(samples::FOLLOWED),
-                })
-            };
-            add(format!("stop {what}"), &page(user, false))?;
-            add(format!("stopped {what}"), &page(&stopped, true))?;
-        }
-        add("notice".to_owned(), &Page::Notice(Notice::Expired))?;
-        Ok(sheets)
-    }
 }
 
 /// The most open batches of a user that are shown, and the most closing ones.
@@ -257,21 +227,6 @@ pub struct OfPerson {
     /// Builds the emails of batches.
     pub compose: Compose,
     pub(crate) context: Arc<Context>,
-}
-
-/// Collects the drafts of a dry run.
-impl Onlooker for Vec<Draft> {
-    fn mail(&mut self, mail: &Found<'_>) {
-        self.push(Draft {
-            name: format!("{} {}", mail.cadence, mail.period),
-            user: mail.user.clone(),
-            content: mail.content.clone(),
-            occasion: Occasion::Digest {
-                cadence: mail.cadence,
-                period: mail.period.to_string(),
-            },
-        });
-    }
 }
 
 impl OfPerson {
@@ -294,8 +249,8 @@ impl OfPerson {
             ..Request::default()
         };
         let mut drafts = Vec::new();
-        let run = self.digests.rehearse(&request, &mut drafts, &Silent);
-        run.await?;
+        let mut add = |draft| drafts.push(draft);
+        self.digests.rehearse(&request, &mut add, &Silent).await?;
         if let Some(user) = self.reader(user).await? {
             drafts.extend(self.of_batches(user, brand).await?);
         }

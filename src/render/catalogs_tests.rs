@@ -104,8 +104,7 @@ fn emails_and_pages_render_in_every_catalog() {
             assert!(!words.contains(['{', '\u{e000}', '\u{e001}']), "{words}");
             Ok(())
         };
-        sample::digests(try_out).unwrap();
-        sample::batches(try_out).unwrap();
+        sample::try_all(try_out).unwrap();
     }
 }
 

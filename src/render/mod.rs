@@ -35,6 +35,8 @@ pub use files::Error;
 pub use mail::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
+pub use sample::Draft;
+pub(crate) use sample::{Samples, reader};
 pub use site::Site;
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
@@ -174,8 +176,7 @@ impl Renderer {
 
     /// Renders the samples.
     fn try_out(&self) -> Result<(), Error> {
-        sample::digests(|mail| self.render(mail).map(drop))?;
-        sample::batches(|mail| self.render(mail).map(drop))
+        sample::try_all(|mail| self.render(mail).map(drop))
     }
 }
 

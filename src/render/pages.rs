@@ -6,17 +6,18 @@
 
 use std::path::PathBuf;
 
-use chrono::{DateTime, TimeDelta, Weekday};
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use minijinja::{Value, context};
 
 use super::catalogs::Catalogs;
 use super::files::{Error, PAGES};
+use super::sample::{FOLLOWED, reader};
 use super::site::Site;
 use super::templates::Templates;
 use super::voice::{Filled, Medium, Voice};
 use crate::domain::preferences::Title;
 use crate::domain::{
-    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Schedule, Stop, Subject, User, UserId,
+    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Stop, Subject, User,
 };
 
 mod view;
@@ -90,76 +91,97 @@ impl Pages {
     }
 
     fn try_out(&self) -> Result<(), Error> {
-        let token = "sample";
-        let (subject, title) = (Subject::stored(token), Title::cut("Sample"));
-        let mut sample = User::new(UserId::stored(token));
-        let (epoch, hour) = (DateTime::UNIX_EPOCH, TimeDelta::hours(1));
-        let mutes = &mut sample.mutes;
-        mutes.mute(subject.clone(), None, title.clone(), epoch);
-        mutes.mute(Subject::stored("other"), Some(epoch + hour), None, epoch);
-        let [own, digest, all] = ["sample-2", "sample-3", token].map(str::to_owned);
-        let tokens = &Tokens { own, digest, all };
+        let (now, hour) = (DateTime::UNIX_EPOCH, TimeDelta::hours(1));
+        let mut user = reader();
+        user.mutes
+            .mute(Subject::stored("other"), Some(now + hour), None, now);
         let default = &Schedule {
             cadence: Cadence::Weekly,
             weekday: Weekday::Mon,
             hour: 9,
             tz: chrono_tz::UTC,
         };
-        let unsubscribed = User {
-            unsubscribed: Some(DateTime::UNIX_EPOCH),
-            ..sample.clone()
+        let batch = Policy {
+            route: Route::Batch,
+            ..Policy::default()
         };
-        for notice in [Notice::Expired, Notice::QuietHours] {
-            self.render(&Page::Notice(notice), None)?;
-        }
         let mandatory = Policy {
             category: "Sample".parse().ok(),
             mandatory: Some(Mandate::default()),
             ..Policy::default()
         };
         let policies = &Policies::new([
-            (EventType::stored("Sample"), Policy::default()),
+            (EventType::stored("Sample"), batch),
             (EventType::stored("Mandatory"), mandatory),
         ]);
-        for user in [&sample, &unsubscribed] {
-            let types = Stop::of_types([&EventType::stored("Sample")]);
-            let follow = Stop::Follow(FollowKey::stored("sample:1"));
-            let muting = Stop::Subject(subject.clone(), title.clone());
-            for stop in [
-                &Stop::All,
-                &Stop::Digest,
-                &Stop::Alone,
-                &types,
-                &follow,
-                &muting,
+        self.samples(&user, default, policies, now)?;
+        user.unsubscribed = Some(now);
+        self.samples(&user, default, policies, now).map(drop)
+    }
+
+    /// Renders each page for this user. Returns the pages with descriptions.
+    pub(crate) fn samples(
+        &self,
+        user: &User,
+        default: &Schedule,
+        policies: &Policies,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<(String, String)>, Error> {
+        let [own, digest, all] = ["preview", "preview-digest", "preview-all"].map(str::to_owned);
+        let tokens = &Tokens { own, digest, all };
+        let mut pages = Vec::new();
+        let mut add = |name: String, page: &Page<'_>| {
+            pages.push((name, self.render(page, user.locale.as_deref())?));
+            Ok::<_, Error>(())
+        };
+        for (name, saved) in [("preferences", false), ("preferences saved", true)] {
+            let choices = Choices {
+                user,
+                token: &tokens.all,
+                default,
+                policies,
+                saved,
+                next: Some(now + TimeDelta::days(3)),
+            };
+            add(name.to_owned(), &Page::Preferences(choices))?;
+        }
+        let mut stops = vec![
+            ("the digest", Stop::Digest),
+            ("all but the digest", Stop::Alone),
+            ("all e-mail", Stop::All),
+            ("a follow", Stop::Follow(FollowKey::stored("artist:7"))),
+        ];
+        let mut kinds = policies.kinds();
+        let alone = kinds.find(|kind| user.is_mailed_alone(kind, policies));
+        if alone.is_some() {
+            let thread = Stop::Subject(Subject::stored("preview"), Title::cut("Budget"));
+            stops.extend([("a type", Stop::of_types(alone)), ("a thread", thread)]);
+        }
+        for (what, stop) in &stops {
+            let mut stopped = user.clone();
+            stopped.stop(stop, policies, now);
+            for (name, user, ended, before) in [
+                (format!("stop {what}"), user, false, None),
+                (format!("stopped {what}"), &stopped, true, Some(user)),
+                (format!("stopped {what} before"), &stopped, true, None),
             ] {
-                for (ended, before) in [(false, None), (true, None), (true, Some(&sample))] {
-                    let stopping = Stopping {
-                        user,
-                        stop,
-                        ended,
-                        before,
-                        tokens,
-                        default,
-                        policies,
-                        name: Some("Sample"),
-                    };
-                    self.render(&Page::Stop(stopping), None)?;
-                }
-            }
-            for saved in [false, true] {
-                let choices = Choices {
+                let stopping = Stopping {
                     user,
-                    token,
+                    stop,
+                    ended,
+                    before,
+                    tokens,
                     default,
                     policies,
-                    saved,
-                    next: Some(DateTime::UNIX_EPOCH),
+                    name: matches!(stop, Stop::Follow(_)).then_some(FOLLOWED),
                 };
-                self.render(&Page::Preferences(choices), None)?;
+                add(name, &Page::Stop(stopping))?;
             }
         }
-        Ok(())
+        add("notice".to_owned(), &Page::Notice(Notice::Expired))?;
+        let quiet = "notice about quiet hours".to_owned();
+        add(quiet, &Page::Notice(Notice::QuietHours))?;
+        Ok(pages)
     }
 }
 

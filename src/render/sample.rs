@@ -1,157 +1,301 @@
-//! Sample emails that every template must render before it is used.
+//! Sample emails with invented content, for previews and for templates, which must render them
+//! before they are used.
 //!
-//! They contain one event and many, objects with every field and objects with none.
+//! They are built like real emails, by [`assemble`] and [`gather`]. They contain one event and
+//! many, objects with every field and objects with none. Start with [`Samples::digests`].
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
+use serde_json::json;
 
 use super::files::Error;
 use super::mail::{Links, Mail};
-use crate::domain::batch::Item as Kept;
-use crate::domain::content::{Caps, gather};
+use crate::domain::batch::{BatchKey, Item as Kept};
+use crate::domain::content::{Caps, EventData, Followed, gather};
+use crate::domain::details::Actor;
 use crate::domain::digest::assemble;
+use crate::domain::preferences::Title;
 use crate::domain::stack::EventAt;
 use crate::domain::{
-    BatchKey, Cadence, ChosenKey, Content, Day, Event, EventType, Id, Object, ObjectId, ObjectKey,
-    Occasion, Policies, Policy, Position, StackId, Stop, User, UserId,
+    Cadence, ChosenKey, Content, Day, Details, Event, EventType, FollowKey, Id, Mutes, Object,
+    ObjectId, ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Stop, Subject, User,
+    UserId,
 };
 
-/// 22 April 2014, 08:00 UTC.
-fn now() -> DateTime<Utc> {
-    DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default()
+/// An email before rendering.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// A short description.
+    pub name: String,
+    /// The recipient.
+    pub user: User,
+    /// The content.
+    pub content: Content,
+    /// The digest or batch of the email.
+    pub occasion: Occasion,
 }
 
-/// Returns an email without links.
-pub(super) fn mail<'a>(user: &'a User, content: &'a Content, occasion: &'a Occasion) -> Mail<'a> {
-    Mail {
-        user,
-        content,
-        occasion,
-        at: now(),
-        tz: Tz::UTC,
-        links: Links::default(),
-        stop: None,
+/// Titles, authors and texts, separated by bars.
+const THINGS: [&str; 5] = [
+    "Winter light on the canal|Ines Tavoro|The ice held until noon. Look at the left edge.",
+    "Werkhalle Nord, open studios|Werkhalle Nord|Forty studios, three days, free of charge.",
+    "Notes on a river, in twelve parts|Jonas Okafor|Part four is too long, the rest is right.",
+    "A chair for two, and other furniture that cannot be agreed upon|Studio Brandt & Sons|Line 3 is too high.",
+    "Untitled (blue)|Mei Tanaka|Can we have it by Friday?",
+];
+/// The number of the first object that has only an id. It follows the [`THINGS`].
+const BARE: usize = THINGS.len();
+/// The name of the artist that the reader follows.
+pub(super) const FOLLOWED: &str = "Ines Tavoro";
+/// The time from now to the invented event dates.
+const TAKES_PLACE: TimeDelta = TimeDelta::days(9);
+/// The most types that are shown.
+const TYPES: usize = 4;
+
+/// Returns the recipient of the samples.
+pub(crate) fn reader() -> User {
+    let mut mutes = Mutes::default();
+    let muted = (Subject::stored("artist:7"), Title::cut(FOLLOWED));
+    mutes.mute(muted.0, None, muted.1, DateTime::UNIX_EPOCH);
+    User {
+        name: Some("Mara Keller".into()),
+        email: "mara@example.org".parse().ok(),
+        confirmed: true,
+        mutes,
+        ..User::new(UserId::stored("mara"))
     }
 }
 
-pub(super) fn links() -> Links {
-    Links {
-        preferences: Some("https://example.org/preferences".into()),
-        unsubscribe: Some("https://example.org/unsubscribe".into()),
-        mute: Some("https://example.org/mute".into()),
+/// What samples are made of.
+pub(crate) struct Samples<'a> {
+    /// The base URL of pictures; without it there are none.
+    pub pictures: Option<&'a str>,
+    /// The number of the first object.
+    pub first: usize,
+    pub now: DateTime<Utc>,
+}
+
+/// Returns the first configured types whose route matches, or else a sample type.
+fn kinds(
+    policies: &Policies,
+    goes: impl Fn(Route) -> bool,
+    sample: (&str, Policy),
+) -> (Vec<EventType>, Policies) {
+    let kinds = policies.kinds();
+    let kinds = kinds.filter(|kind| goes(policies.of(kind).route));
+    let kinds: Vec<EventType> = kinds.take(TYPES).cloned().collect();
+    if !kinds.is_empty() {
+        return (kinds, policies.clone());
+    }
+    let (kind, policy) = (EventType::stored(sample.0), sample.1);
+    (vec![kind.clone()], Policies::new([(kind, policy)]))
+}
+
+impl Samples<'_> {
+    /// Returns digests of the configured types: of one event, several and too many.
+    pub(crate) fn digests(&self, policies: &Policies, caps: Caps) -> Vec<Draft> {
+        let sample = Policy {
+            heading: Some("New works".into()),
+            ..Policy::default()
+        };
+        let is_digest = |route| route == Route::Digest;
+        let (kinds, policies) = kinds(policies, is_digest, ("ArtworkPublished", sample));
+        // The number of events of each type.
+        let drafts = [
+            ("one event", vec![1]),
+            ("several", vec![3, 2, 2, 2]),
+            ("more than fit", vec![3 * caps.section / 2]),
+        ];
+        let draft = |(name, counts): (&str, Vec<usize>)| {
+            let of_kinds = kinds.iter().zip(counts).enumerate();
+            let events = of_kinds.flat_map(|(n, (kind, count))| {
+                (0..count).map(move |thing| self.event(kind.clone(), n * 4 + thing))
+            });
+            let events: Vec<Event> = events.collect();
+            let pending = events.iter().enumerate().map(|(n, event)| EventAt {
+                position: Position {
+                    stack: StackId::of(Day::of(self.now)),
+                    index: n as u32,
+                },
+                event,
+                at: self.at(n),
+            });
+            let pending: Vec<EventAt<'_>> = pending.collect();
+            Some(Draft {
+                name: name.to_owned(),
+                user: reader(),
+                content: Content {
+                    because: vec![Followed {
+                        key: FollowKey::stored("artist:7"),
+                        name: FOLLOWED.to_owned(),
+                        url: Some("https://example.org/artists/7".to_owned()),
+                    }],
+                    ..assemble(&pending, &policies, caps, |event| {
+                        Some(self.data(event, Some(self.now + TAKES_PLACE)))
+                    })?
+                },
+                occasion: Occasion::Digest {
+                    cadence: Cadence::Weekly,
+                    period: self.now.format("%G-W%V").to_string(),
+                },
+            })
+        };
+        drafts.into_iter().filter_map(draft).collect()
+    }
+
+    /// Returns batches of each type that is emailed outside the digest: of one event, several and
+    /// many; and one of several types.
+    pub(crate) fn batches(&self, policies: &Policies) -> Vec<Draft> {
+        let sample = Policy {
+            heading: Some("New comments".into()),
+            phrase: "commented on".parse().ok(),
+            route: Route::Batch,
+            ..Policy::default()
+        };
+        let (kinds, policies) = kinds(policies, Route::is_mailed_alone, ("Comment", sample));
+        let mut batches = Vec::new();
+        for kind in &kinds {
+            for (name, kept, not_kept) in [("one event", 1, 0), ("several", 4, 0), ("many", 6, 17)]
+            {
+                let key = BatchKey::Type(kind.clone());
+                batches.push((format!("{kind}, {name}"), key, vec![kind; kept], not_kept));
+            }
+        }
+        if let (Some(key), true) = (ChosenKey::new("sample").ok(), kinds.len() > 1) {
+            let key = BatchKey::Chosen(key);
+            batches.push(("several types".to_owned(), key, kinds.iter().collect(), 0));
+        }
+        let draft = |(name, key, kinds, not_kept): (String, BatchKey, Vec<&EventType>, u64)| {
+            let items = kinds.iter().enumerate().map(|(n, kind)| {
+                let Event { t, o, .. } = self.event((*kind).clone(), n);
+                let i = Id::at(self.at(kinds.len() - n), [n as u8; 8]);
+                Kept { i, t, o }
+            });
+            let items: Vec<Kept> = items.collect();
+            let data = |event: &Event| Some(self.data(event, None));
+            Some(Draft {
+                name,
+                user: reader(),
+                content: gather(&key, &items, not_kept, &policies, data)?,
+                occasion: Occasion::Batch {
+                    batch: Id::at(self.now, [0; 8]),
+                    queue_position: self.now,
+                },
+            })
+        };
+        batches.into_iter().filter_map(draft).collect()
+    }
+
+    fn at(&self, n: usize) -> DateTime<Utc> {
+        self.now - TimeDelta::minutes(7 + 190 * n as i64)
+    }
+
+    fn event(&self, t: EventType, n: usize) -> Event {
+        let o = ObjectId::stored((self.first + n).to_string());
+        Event { t, o, i: None }
+    }
+
+    /// Returns the invented object of an event, with the date `at`, and the event's details.
+    fn data(&self, event: &Event, at: Option<DateTime<Utc>>) -> EventData {
+        let n: usize = event.o.as_str().parse().unwrap_or_default();
+        let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
+        let thing = n % (BARE + 1);
+        let Some(words) = THINGS.get(thing) else {
+            return Arc::new(bare).into();
+        };
+        let mut parts = words.splitn(3, '|').map(str::to_owned);
+        let (title, by, text) = (parts.next(), parts.next(), parts.next());
+        let object = Object {
+            title,
+            url: Some(format!("https://example.org/things/{n}")),
+            image: self
+                .pictures
+                .map(|base| format!("{base}/thing-{thing}.svg")),
+            by: by.clone(),
+            at,
+            // Comments refer to it; types without a phrase ignore it.
+            data: json!({"about": {"title": "Budget", "url": "https://example.org/budget"}}).into(),
+            ..bare
+        };
+        let details = Details {
+            actor: Some(Actor {
+                name: by,
+                ..Actor::bare(UserId::stored("sample"))
+            }),
+            text,
+            ..Details::default()
+        };
+        EventData {
+            object: Arc::new(object),
+            details: Some(Arc::new(details)),
+        }
     }
 }
 
-pub(super) fn of_cadence(cadence: Cadence) -> Occasion {
-    Occasion::Digest {
-        cadence,
-        period: "2014-W17".into(),
-    }
-}
-
-/// Passes each sample digest to `try_out`. Stops at the first error.
-pub(super) fn digests(
+/// Passes each sample to `try_out`: without links for a user without a name, and with links for one
+/// who has all. Stops at the first error.
+pub(super) fn try_all(
     mut try_out: impl FnMut(&Mail<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let anonymous = User::new(UserId::stored("sample"));
-    let named = User {
-        name: Some("Ada".into()),
-        locale: Some("en-GB".into()),
-        ..anonymous.clone()
+    let links = || Links {
+        preferences: Some("https://example.org/preferences".into()),
+        unsubscribe: Some("https://example.org/unsubscribe".into()),
+        mute: Some("https://example.org/mute".into()),
     };
-    // Of the last type no event is shown.
-    let many = (0..20).map(|n| match n {
-        0..3 => ("Other", known(n)),
-        3 => ("NearbyShow", known(n)),
-        _ if n % 2 == 0 => ("NewWork", known(n)),
-        _ => ("NewWork", bare(n)),
-    });
+    // Of the last types, no event is shown.
     let caps = Caps {
         section: 3,
         total: 4,
     };
-    for (user, sampled, cadence, links) in [
-        (
-            &anonymous,
-            vec![("One", bare(0))],
-            Cadence::Never,
-            Links::default(),
-        ),
-        (&named, vec![("NewWork", known(0))], Cadence::Daily, links()),
-        (&named, many.collect(), Cadence::Weekly, links()),
-    ] {
-        let events: Vec<Event> = kept(&sampled).into_iter().map(Event::from).collect();
-        let pending = events.iter().zip(0..).map(|(event, index)| EventAt {
-            position: Position {
-                stack: StackId::of(Day::of(now())),
-                index,
-            },
-            event,
-            at: now(),
-        });
-        let pending: Vec<EventAt<'_>> = pending.collect();
-        let object = |event: &Event| object_of(&sampled, event);
-        let Some(content) = assemble(&pending, &policies(), caps, object) else {
-            continue;
+    // 22 April 2014, 08:00 UTC.
+    let now = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
+    for first in [0, BARE] {
+        let samples = Samples {
+            pictures: Some("https://example.org"),
+            first,
+            now,
         };
-        let occasion = of_cadence(cadence);
-        try_out(&Mail {
-            links,
-            stop: Some(&Stop::Digest),
-            ..mail(user, &content, &occasion)
-        })?;
-    }
-    Ok(())
-}
-
-/// Passes each sample batch to `try_out`: one event and several, with and without a phrase or
-/// people, of one type and of two.
-pub(super) fn batches(
-    mut try_out: impl FnMut(&Mail<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let key = BatchKey::Chosen(ChosenKey::new("sample")?);
-    let user = User::new(UserId::stored("sample"));
-    let occasion = Occasion::Batch {
-        batch: Id::at(now(), [0; 8]),
-        queue_position: now(),
-    };
-    let comment = |n| ("Comment", known(n));
-    let mixed = |n| (["Comment", "Other"][n % 2], known(n));
-    for (sampled, not_kept) in [
-        (vec![comment(0)], 0),
-        (vec![comment(1)], 0),
-        ((0..9).map(comment).collect(), 12),
-        (vec![("Comment", bare(0))], 0),
-        (vec![("One", bare(0))], 0),
-        (
-            vec![("One", known(0)), ("One", known(1)), ("One", bare(2))],
-            0,
-        ),
-        ((0..9).map(mixed).collect(), 0),
-    ] {
-        let (kept, object) = (kept(&sampled), |event: &Event| object_of(&sampled, event));
-        let Some(content) = gather(&key, &kept, not_kept, &policies(), object) else {
-            continue;
-        };
-        let types = Stop::of_types(content.sections.iter().map(|section| &section.kind));
-        for (links, stop) in [
-            (Links::default(), None),
-            (links(), Some(&types)),
-            (links(), Some(&Stop::Alone)),
-        ] {
+        let digests = samples.digests(&policies(), caps);
+        for draft in [digests, samples.batches(&policies())].concat() {
+            let mail = Mail {
+                user: &draft.user,
+                content: &draft.content,
+                occasion: &draft.occasion,
+                at: now,
+                tz: Tz::UTC,
+                links: links(),
+                stop: None,
+            };
             try_out(&Mail {
-                links,
-                stop,
-                ..mail(&user, &content, &occasion)
+                user: &anonymous,
+                links: Links::default(),
+                ..mail.clone()
             })?;
+            let types = Stop::of_types(draft.content.sections.iter().map(|section| &section.kind));
+            let stops = match draft.occasion {
+                Occasion::Digest { .. } => vec![Stop::Digest],
+                Occasion::Batch { .. } => vec![types, Stop::Alone],
+            };
+            for stop in &stops {
+                try_out(&Mail {
+                    stop: Some(stop),
+                    ..mail.clone()
+                })?;
+            }
         }
     }
     Ok(())
 }
 
+/// Returns types of both routes, with and without a heading or a phrase.
 fn policies() -> Policies {
+    let routed = |route| Policy {
+        route,
+        ..Policy::default()
+    };
     let works = Policy {
         heading: Some("New works".into()),
         ..Policy::default()
@@ -159,48 +303,14 @@ fn policies() -> Policies {
     let comments = Policy {
         heading: Some("New comments".into()),
         phrase: "commented on".parse().ok(),
-        ..Policy::default()
+        ..routed(Route::Batch)
     };
-    Policies::new([
-        (EventType::stored("NewWork"), works),
-        (EventType::stored("Comment"), comments),
-    ])
-}
-
-/// Returns events of these types, one for each object. Their object ids are the indexes.
-fn kept(sampled: &[(&str, Object)]) -> Vec<Kept> {
-    let kept = sampled.iter().enumerate().map(|(n, (kind, _))| Kept {
-        i: Id::at(now(), [n as u8; 8]),
-        t: EventType::stored(kind),
-        o: ObjectId::stored(n.to_string()),
-    });
-    kept.collect()
-}
-
-fn object_of(sampled: &[(&str, Object)], event: &Event) -> Option<Arc<Object>> {
-    let n: usize = event.o.as_str().parse().ok()?;
-    Some(Arc::new(sampled.get(n)?.1.clone()))
-}
-
-/// Returns an object with every field. Some state a topic, and some a place.
-fn known(n: usize) -> Object {
-    let about = serde_json::json!({"title": "Sample", "url": "https://example.org/sample"});
-    Object {
-        title: Some(format!("Sample {}", n % 2)),
-        url: Some(format!("https://example.org/sample#{n}")),
-        image: Some("https://example.org/sample.jpg".into()),
-        by: Some(format!("Author {n}")),
-        at: Some(now()),
-        data: match n % 3 {
-            0 => serde_json::json!({"about": about}),
-            1 => serde_json::json!({"place": "Somewhere"}),
-            _ => serde_json::Value::Null,
-        }
-        .into(),
-        ..bare(n)
-    }
-}
-
-fn bare(n: usize) -> Object {
-    Object::bare(ObjectKey::stored(format!("Sample:{n}")))
+    let types = [
+        ("NewWork", works),
+        ("NearbyShow", routed(Route::Digest)),
+        ("Other", routed(Route::Digest)),
+        ("Comment", comments),
+        ("One", routed(Route::Batch)),
+    ];
+    Policies::new(types.map(|(kind, policy)| (EventType::stored(kind), policy)))
 }

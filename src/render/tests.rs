@@ -32,7 +32,14 @@ pub(super) fn at() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap()
 }
 
-static WEEKLY: LazyLock<Occasion> = LazyLock::new(|| sample::of_cadence(Cadence::Weekly));
+fn of_cadence(cadence: Cadence) -> Occasion {
+    Occasion::Digest {
+        cadence,
+        period: "2014-W17".into(),
+    }
+}
+
+static WEEKLY: LazyLock<Occasion> = LazyLock::new(|| of_cadence(Cadence::Weekly));
 
 pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
     Mail {
@@ -214,7 +221,7 @@ fn missing_site_details_and_links_are_omitted() {
         [("ArtworkPublished", "New works", vec![titled("Ruins")], 30)],
     );
     let mail = Mail {
-        occasion: &sample::of_cadence(Cadence::Never),
+        occasion: &of_cadence(Cadence::Never),
         links: Links::default(),
         ..mail(&user, &digest)
     };

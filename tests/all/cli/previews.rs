@@ -123,7 +123,7 @@ async fn a_preview_shows_all_samples_and_writes_nothing() {
         let count = |kind: &str| sheets.clone().filter(|sheet| sheet["kind"] == kind).count();
         ["digest", "batch", "page"].map(count)
     };
-    assert_eq!((kinds(&board), kinds(&pages)), ([3, 3, 12], [0, 0, 12]));
+    assert_eq!((kinds(&board), kinds(&pages)), ([3, 3, 22], [0, 0, 22]));
 }
 
 #[tokio::test]
@@ -262,7 +262,7 @@ async fn the_page_shows_saved_templates_and_their_errors() {
     let served = Served::start(&desk, &[]);
     let first = served.board().await;
     let name = |board: &Value, n: usize| board["sheets"][n]["subject"].clone();
-    assert_eq!(first["sheets"].as_array().unwrap().len(), 18, "{first}");
+    assert_eq!(first["sheets"].as_array().unwrap().len(), 28, "{first}");
     let html = first["sheets"][0]["html"].as_str().unwrap();
     let sheet = served.get(html).await;
     let policy = sheet.headers()["content-security-policy"]
