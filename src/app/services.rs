@@ -157,8 +157,6 @@ impl App {
     pub fn dry_run(&self) -> DryRun {
         DryRun {
             digests: self.digests(),
-            compose: self.compose(),
-            context: self.context.clone(),
             max_rendered: MAX_RENDERED,
         }
     }

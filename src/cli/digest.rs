@@ -18,8 +18,8 @@ use crate::domain::{Pause, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
 use crate::operate::open::Refusal;
 use crate::private;
+use crate::render::Site;
 use crate::render::report::DryRunPage;
-use crate::render::{ReportPage, Site};
 use crate::wire::delivery::Waiting;
 use crate::wire::digest::{DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
@@ -96,11 +96,11 @@ impl Args {
             fanned_out = FanOutEnd::all(app, &bar).await;
         }
         let bar = screen.bar("people looked at").until(stop.clone());
-        let (mut report, emails) = match self.report {
+        let (mut report, found) = match self.report {
             None => (app.digests().run(&request, &bar).await?, None),
             Some(_) => {
-                let (report, emails) = app.dry_run().run(&request, &bar).await?;
-                (report, Some(emails))
+                let (report, found) = app.dry_run().run(&request, &bar).await?;
+                (report, Some(found))
             }
         };
         drop(bar);
@@ -124,7 +124,7 @@ impl Args {
             }
             waits = read_waits(app, request.users.as_deref()).await;
         }
-        notes.extend(emails.iter().flat_map(|emails| emails.failures.clone()));
+        notes.extend(found.iter().flat_map(|found| found.failures.clone()));
         notes.extend(report.not_known.warnings(&app.config.policies));
         notes.extend(report.dry_run.warnings());
         notes.extend(backlog_lines(&report.backlog));
@@ -140,13 +140,14 @@ impl Args {
         let mut lines = vec![format!("digest {} UTC: {done}", words::minute(at))];
         // A page about part of the users would mislead.
         let page = self.report.as_deref().filter(|_| !stopped);
-        if let (Some(path), Some(emails)) = (page, emails) {
-            let page = ReportPage::new(&Site::from(&*app.config))?.render(&DryRunPage {
+        if let (Some(path), Some(found)) = (page, found) {
+            let page = DryRunPage {
                 at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
                 counts: lines.clone(),
                 warnings: notes.clone(),
-                emails,
-            })?;
+                found,
+            };
+            let page = page.render(&Site::from(&*app.config))?;
             private::replace(path, page)
                 .with_context(|| format!("writing the report {}", path.display()))?;
             lines.push(format!("report: {}", path.display()));

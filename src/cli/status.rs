@@ -1,5 +1,7 @@
 //! `tidings status`: pending work, the outcomes of emails, and the stored days.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
@@ -11,12 +13,10 @@ use super::session::Session;
 use super::words;
 use super::work::{expired, waits};
 use crate::app::{Access, App, TemplateUse};
-use crate::domain::{Day, ReportCounts};
+use crate::domain::{BatchState, Day, FanoutState, ReportCounts};
 use crate::operate::open::upgrade_ahead;
 use crate::store::Schema;
-use crate::wire::status::{
-    DayView, DigestActivity, JournalCounts, OlderDays, Status, Unopened, WorkerActivity,
-};
+use crate::wire::status::{DayView, DigestActivity, OlderDays, Status, Unopened, WorkerActivity};
 
 /// Show pending work with reasons, email outcomes, and stored days
 ///
@@ -82,9 +82,12 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.fact("store", status.store.clone());
     add_upgrade(&status.schema, &mut table);
     let oldest = status.oldest_pending_day;
-    table.fact("fan-outs", fanouts(status.fanouts, oldest));
-    let open = words::some(status.batches.open, "open");
-    let batches = words::list([open, words::some(status.batches.closing, "closing")]);
+    table.fact("fan-outs", fanouts(&status.fanouts, oldest));
+    let open = words::some(status.batches[&BatchState::Open], "open");
+    let batches = words::list([
+        open,
+        words::some(status.batches[&BatchState::Closing], "closing"),
+    ]);
     table.fact("batches", or_none(batches, "none open"));
     let states = status.deliveries.iter();
     let states = states.map(|(state, count)| words::some(*count, state.as_str()));
@@ -152,10 +155,12 @@ fn last_digest(run: Option<DigestActivity>) -> String {
     format!("last run {} UTC: {counts}", words::minute(run.at))
 }
 
-fn fanouts(backlog: JournalCounts, oldest: Option<Day>) -> String {
-    let (pending, done) = (words::number(backlog.pending), words::number(backlog.done));
-    match (backlog.pending, oldest) {
-        (0, _) => format!("none pending, {done} done"),
+fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
+    let is_none = counts[&FanoutState::Pending] == 0;
+    let [pending, done] =
+        [FanoutState::Pending, FanoutState::Done].map(|state| words::number(counts[&state]));
+    match (is_none, oldest) {
+        (true, _) => format!("none pending, {done} done"),
         (_, None) => format!("{pending} pending, {done} done"),
         (_, Some(day)) => {
             let day = day.start().date_naive();

@@ -16,7 +16,9 @@ use super::policy::Policies;
 use super::stack::Event;
 
 /// The state of a fan-out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum FanoutState {
     /// Accepted, and waiting for a worker or leased by one.

@@ -18,7 +18,7 @@ use crate::engine::directory::unknown::NameLookup;
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::worker::Activity;
 use crate::store::{Counted, DeliveryFilter, Span};
-use crate::wire::status::{BatchCounts, DayView, JournalCounts, Status};
+use crate::wire::status::{DayView, Status};
 
 /// The age of the emails whose provider reports and failures are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
@@ -68,10 +68,10 @@ impl StatusService {
         let not_emailed = not_emailed.map(|row| u64::from(row.outcome.items)).sum();
         failed.truncate(SHOWN);
         let days = store.days().await?;
-        let mut counted = [FanoutState::Pending, FanoutState::Done]
-            .map(Counted::Fanouts)
-            .to_vec();
-        counted.extend([BatchState::Open, BatchState::Closing].map(Counted::Batches));
+        let of_fanouts = [FanoutState::Pending, FanoutState::Done];
+        let of_batches = [BatchState::Open, BatchState::Closing];
+        let mut counted = of_fanouts.map(Counted::Fanouts).to_vec();
+        counted.extend(of_batches.map(Counted::Batches));
         counted.extend(DeliveryState::ALL.map(Counted::Deliveries));
         counted.extend(Reason::ALL.map(Counted::Suppressions));
         counted.extend(days.iter().copied().map(Counted::Stacks));
@@ -80,15 +80,9 @@ impl StatusService {
         Ok(Status {
             store: format!("{:?}", self.context.config.store),
             schema: store.condition().await?.schema?,
-            fanouts: JournalCounts {
-                pending: count(),
-                done: count(),
-            },
+            fanouts: of_fanouts.map(|state| (state, count())).into(),
             oldest_pending_day: store.pending(usize::MAX).await?.days.first().copied(),
-            batches: BatchCounts {
-                open: count(),
-                closing: count(),
-            },
+            batches: of_batches.map(|state| (state, count())).into(),
             deliveries: DeliveryState::ALL.map(|state| (state, count())).into(),
             not_emailed,
             failed: failed.into_iter().map(Into::into).collect(),

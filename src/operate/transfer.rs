@@ -209,7 +209,8 @@ impl Transfer {
 
     fn publish(&self, manifest: &Manifest) -> Result<()> {
         let path = self.folder.join(MANIFEST);
-        private::replace(&path, manifest.text()).map_err(failed("writing", &path))?;
+        let text = serde_json::to_string_pretty(manifest).expect("a manifest has no maps");
+        private::replace(&path, text).map_err(failed("writing", &path))?;
         let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
         folder.map_err(failed("writing", &self.folder))?;
         let mark = self.folder.join(UNFINISHED);

@@ -34,7 +34,6 @@ pub use catalogs::Catalogs;
 pub use files::Error;
 pub use mail::{Links, Mail};
 pub use pages::{Page, Pages};
-pub use report::ReportPage;
 pub use sample::Draft;
 pub(crate) use sample::{Samples, reader};
 pub use site::Site;
@@ -43,8 +42,6 @@ pub use site::Site;
 pub const MAX_BYTES: usize = 90_000;
 /// The bytes reserved for a recipient's own links, which are longer than their placeholders.
 const LINK_BYTES: usize = 7_000;
-/// The size at which Gmail clips a message, in bytes.
-pub const CLIP_BYTES: usize = 102_000;
 /// The longest subject, in characters.
 pub const MAX_SUBJECT: usize = 150;
 

@@ -1,8 +1,9 @@
 //! The page of a dry run: one HTML file that can be passed around.
 //!
-//! It needs no scripts, loads only the pictures of its sample emails, and shows no address in full.
-//! Sample emails are in frames that can neither run nor open anything. The template sees only
-//! [`DryRunPage`].
+//! It needs no scripts, loads only the pictures of its emails, and shows no address. Emails are in
+//! frames that can neither run nor open anything. The template sees only [`DryRunPage`].
+
+use std::collections::BTreeSet;
 
 use minijinja::Value;
 use minijinja::value::Serde;
@@ -26,85 +27,46 @@ pub struct DryRunPage {
     pub warnings: Vec<String>,
     /// The emails; flattened for the template.
     #[serde(flatten)]
-    pub emails: DryRunEmails,
+    pub found: DryRunEmails,
 }
 
-/// The emails of a dry run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The emails of a dry run. Sizes are the bytes of their HTML, without the user's own links.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct DryRunEmails {
-    /// The emails of digests.
-    pub digests: EmailSummary,
-    /// Why some emails cannot be rendered; the first reasons.
-    #[serde(skip)]
-    pub failures: Vec<String>,
-}
-
-/// The emails of digests.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct EmailSummary {
     /// The number of emails.
     pub mails: u64,
-    /// The number of events in them.
-    pub events: u64,
-    /// The sizes of the emails.
-    pub sizes: Sizes,
-    /// The first emails, and the largest.
-    pub samples: Vec<Sample>,
+    /// The first emails, in the order of user ids.
+    pub emails: Vec<DryRunEmail>,
+    /// The median of their sizes; 0 if there are none.
+    pub median: usize,
+    /// The largest of their sizes; 0 if there are none.
+    pub largest: usize,
+    /// Why some emails cannot be rendered; the first reasons.
+    #[serde(skip)]
+    pub failures: BTreeSet<String>,
 }
 
-/// The sizes of emails, as bytes of HTML with each user's own links.
+/// An email that a run would send.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Sizes {
-    /// The number of emails that were rendered. The other counts are of these.
-    pub measured: u64,
-    /// The number of emails that cannot be rendered.
-    pub failed: u64,
-    /// The smallest size; 0 if none was rendered.
-    pub smallest: u64,
-    /// The median; 0 if none was rendered.
-    pub median: u64,
-    /// The largest size; 0 if none was rendered.
-    pub largest: u64,
-    /// Emails that mail programs would clip.
-    pub over: u64,
-    /// The size above which mail programs clip an email.
-    pub clip: usize,
-}
-
-/// An email as its user would get it, except for the user's own links.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Sample {
-    /// The masked address of the user.
-    pub to: String,
+pub struct DryRunEmail {
+    /// The id of the user.
+    pub user: String,
     /// The subject.
     pub subject: String,
-    /// The HTML part. Links to unsubscribe and to preferences lead nowhere.
-    pub html: String,
-    /// The text part. Links to unsubscribe and to preferences lead nowhere.
-    pub text: String,
-    /// The size of the HTML, with the user's own links.
-    pub bytes: u64,
     /// The number of events, shown or counted.
     pub events: u64,
+    /// The size.
+    pub bytes: usize,
+    /// The HTML part, if the page shows it. The user's own links lead nowhere.
+    pub html: Option<String>,
 }
 
-/// The compiled template of the page.
-pub struct ReportPage {
-    templates: Templates,
-}
-
-impl ReportPage {
-    /// Compiles the built-in template.
-    pub fn new(site: &Site) -> Result<Self, Error> {
-        let templates = Templates::load([&PAGE], None, site, Catalogs::load(None)?)?;
-        Ok(Self { templates })
-    }
-
+impl DryRunPage {
     /// Renders the page as HTML.
-    pub fn render(&self, report: &DryRunPage) -> Result<String, Error> {
-        let english = self.templates.catalogs().voice(None);
-        self.templates
-            .render(&PAGE.name, english, Value::from(Serde(report)))
+    pub fn render(&self, site: &Site) -> Result<String, Error> {
+        let templates = Templates::load([&PAGE], None, site, Catalogs::load(None)?)?;
+        let english = templates.catalogs().voice(None);
+        templates.render(&PAGE.name, english, Value::from(Serde(self)))
     }
 }
 

@@ -11,7 +11,8 @@ use super::event::Unknown;
 use crate::domain::text::list_first;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
-    BrandName, Day, DeliveryState, Pause, PendingCounts, Reason, ReportCounts, UserId,
+    BatchState, BrandName, Day, DeliveryState, FanoutState, Pause, PendingCounts, Reason,
+    ReportCounts, UserId,
 };
 use crate::store::Schema;
 
@@ -22,12 +23,12 @@ pub struct Status {
     pub store: String,
     /// The schema of the store.
     pub schema: Schema,
-    /// The numbers of pending and completed fan-outs.
-    pub fanouts: JournalCounts,
+    /// The number of fan-outs in each state. The journal keeps completed ones for some time.
+    pub fanouts: BTreeMap<FanoutState, u64>,
     /// The oldest day that a pending fan-out writes to.
     pub oldest_pending_day: Option<Day>,
     /// The numbers of open and closing batches.
-    pub batches: BatchCounts,
+    pub batches: BTreeMap<BatchState, u64>,
     /// The number of deliveries in each state.
     pub deliveries: BTreeMap<DeliveryState, u64>,
     /// Events of batches whose email failed within the last seven days: only feeds show them.
@@ -138,24 +139,6 @@ impl UnreadableUsers {
              are used"
         )
     }
-}
-
-/// The size of the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct JournalCounts {
-    /// The number of accepted events whose fan-out is not complete.
-    pub pending: u64,
-    /// The number of events whose fan-out is complete. The journal keeps them for some time.
-    pub done: u64,
-}
-
-/// The number of unsettled batches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct BatchCounts {
-    /// Batches that accept events.
-    pub open: u64,
-    /// Batches that are being emailed.
-    pub closing: u64,
 }
 
 /// The backlog and the expired events of days before the window.

@@ -111,18 +111,6 @@ pub struct Manifest {
     pub unreadable: BadRecords,
 }
 
-impl Manifest {
-    /// Returns the text of `manifest.json`.
-    pub fn text(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a manifest has no maps")
-    }
-
-    /// Parses the text of `manifest.json`.
-    pub fn read(text: &str) -> serde_json::Result<Self> {
-        serde_json::from_str(text)
-    }
-}
-
 /// Records that were not copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadRecords {

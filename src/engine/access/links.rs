@@ -170,23 +170,6 @@ impl Links {
         }))
     }
 
-    /// Returns links of the length of a user's real links, to measure an email. They open nothing.
-    /// Needs no secret, so none is generated.
-    pub fn stand_in(
-        &self,
-        user: &User,
-        stop: Option<&Stop>,
-        mute: Option<&Stop>,
-    ) -> Option<Personal> {
-        let maker = LinkMaker {
-            public_url: self.public_url.as_deref()?,
-            brand: self.brand.as_ref(),
-            address: user.email.as_ref(),
-            keys: &LinkKeys::new(""),
-        };
-        Some(maker.personal(&user.id, stop, mute, DateTime::UNIX_EPOCH))
-    }
-
     /// Verifies a token and returns its content.
     pub async fn open(
         &self,

@@ -137,7 +137,7 @@ impl Verified {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MANIFEST);
         let text = fs::read_to_string(&path).map_err(failed("reading", &path))?;
-        let manifest = Manifest::read(&text).map_err(|why| damaged(&path, why))?;
+        let manifest: Manifest = serde_json::from_str(&text).map_err(|why| damaged(&path, why))?;
         if manifest.format != FORMAT {
             let why = "is of another format: use the version of tidings that wrote it";
             return Err(damaged(&path, why));
