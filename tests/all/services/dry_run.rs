@@ -58,7 +58,7 @@ async fn a_dry_run_shows_the_emails_that_a_run_sends(fresh: Fresh) {
     assert_eq!(
         (
             found.mails,
-            found.emails.iter().map(|email| email.events).sum()
+            found.emails.iter().map(|email| email.events).sum::<u64>()
         ),
         (ran.mails.sent, ran.mails.events)
     );
