@@ -27,8 +27,8 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// Counts the emails that the run would send, and renders the first ones. Skips emails of brands
-    /// that are not configured.
+    /// Counts the emails that the run would send, and renders the first ones. Skips emails of
+    /// brands that are not configured.
     pub async fn run(
         &self,
         request: &Request,
