@@ -275,7 +275,7 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
         leading: true,
         ..WINDOW
     };
-    let mut ids = (1_007..).map(id);
+    let mut ids = (2_007..).map(id);
     for (object, fanout) in [("a0", 6), ("a1", 7)] {
         let items = [item(object, fanout)];
         leading.join(&items, noon(), &policy, || ids.next().unwrap());

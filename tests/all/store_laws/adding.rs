@@ -23,7 +23,9 @@ fn cooling() -> BatchPolicy {
 pub(crate) fn joined_by(person: &str, policy: &BatchPolicy, fanouts: &[u32]) -> Accumulator {
     let mut accumulator = Accumulator::new(accumulator_id(person, "k"));
     for fanout in fanouts {
-        let opens = || id(1_000 + fanout);
+        // A leading policy opens two batches.
+        let mut ids = [1_000, 2_000].map(|first| id(first + fanout)).into_iter();
+        let opens = || ids.next().unwrap();
         accumulator.join(&[item("a", *fanout)], noon(), policy, opens);
     }
     accumulator

