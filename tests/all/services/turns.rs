@@ -107,7 +107,7 @@ async fn no_chunk_begins_after_one_has_failed(fresh: Fresh) {
     assert!(after < PEOPLE / 4, "{after} more calls were made");
 }
 
-/// Between the build of the first chunk and its call, the checks expire and the object is withdrawn.
+/// Before the call of a built chunk, its checks expire and its object is withdrawn.
 async fn a_chunk_that_waited_long_is_built_again(fresh: Fresh) {
     // With two emails in a chunk, the age of the checks counts from before they are built.
     let town = Town::found(&fresh, true, "delivery.chunk = 2\n").await;

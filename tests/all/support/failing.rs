@@ -119,8 +119,8 @@ impl FailingStore {
         Arc::new(store)
     }
 
-    /// A store whose first search for accumulators returns these instead of the current ones,
-    /// first. MongoDB may find an accumulator in its old state while it moves in the index.
+    /// A store whose first search for accumulators returns these, instead of the current ones.
+    /// MongoDB may find an accumulator in its old state while it moves in the index.
     pub fn finding_stale_first(inner: Arc<dyn Store>, stale: Vec<Accumulator>) -> Arc<Self> {
         let store = Self::passing(inner);
         *store.stale.lock().unwrap() = stale;
