@@ -259,7 +259,7 @@ export interface Batch {
   count: number;
   items: BatchItem[];
   more: number;
-  lead: { state: 'waiting' | 'mailed'; count?: number; items?: BatchItem[]; more?: number } | null;
+  lead_sent: boolean;
   opened_at: string;
   last_event_at: string;
   closes_at: string;

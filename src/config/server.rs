@@ -158,7 +158,11 @@ fn public_url(text: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~/%:[]".contains(c);
     let has_host = text.contains("://") && !text.contains(":///");
     let fits = has_host && text.len() <= MAX_URL && text.chars().all(plain);
-    (fits && is_safe(&Url::parse(text).ok()?)).then(|| text.trim_end_matches('/').to_owned())
+    let url = Url::parse(text).ok().filter(|_| fits)?;
+    // The API and the metrics have these paths, below any prefix.
+    let is_taken =
+        ["v1", "metrics"].contains(&url.path().trim_start_matches('/').split('/').next()?);
+    (is_safe(&url) && !is_taken).then(|| text.trim_end_matches('/').to_owned())
 }
 
 /// Returns whether requests to this URL are encrypted, or stay on this machine.

@@ -111,6 +111,10 @@ impl Refusal {
                 format!("{store:?} is incomplete: the import of {folder} has not ended"),
                 format!("tidings import store {folder}, which continues"),
             ),
+            Mark::Moving => (
+                format!("{store:?} is closed: `tidings move` has not ended"),
+                "ending or undoing the move with the version of tidings that began it".to_owned(),
+            ),
         };
         Self::new(what, next)
     }
@@ -214,6 +218,7 @@ async fn refusal(
     let is_kept_off = |mark: &Mark| match mark {
         Mark::Closed { .. } => access != Access::Export,
         Mark::Importing(_) => access != Access::Import,
+        Mark::Moving => true,
     };
     let mark = store.mark().await?.filter(is_kept_off);
     Ok(mark.map(|mark| Refusal::of_mark(config, &mark)))

@@ -262,6 +262,9 @@ impl Transfer {
                     "the store is closed: it was exported to {folder}"
                 )));
             }
+            Some(Mark::Moving) => {
+                return Err(Error::Conflict("the store is being moved".to_owned()));
+            }
             None => {
                 self.refuse_records().await?;
                 point("import-checked");

@@ -239,6 +239,8 @@ impl Mail<'_> {
             date => self.when(voice, item.at),
             // The time of the event in ISO 8601, UTC.
             at => iso(item.at),
+            // The object's own time, such as that of an opening, in the format of `date`.
+            on => object.at.map(|at| self.when(voice, at)),
             // The object's own time, such as `2 May, 18:00`; none unless later than the event.
             when => later.map(|at| voice.takes_place(at, self.at, self.tz)),
             // The name of the place: `data.place` of the object.

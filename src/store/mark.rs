@@ -3,13 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::contract::Store;
-use super::transfer::MARK;
+use super::transfer::{MARK, MOVE};
 use super::types::{Error, Result};
 
 impl dyn Store + '_ {
     /// Returns what an export or import says of this store.
     pub async fn mark(&self) -> Result<Option<Mark>> {
         let text = self.note(MARK).await?;
+        let moved = self.note(MOVE).await?;
+        if text.is_none() && moved.is_some_and(|moved| is_move_open(&moved)) {
+            return Ok(Some(Mark::Moving));
+        }
         let read = |text: &str| serde_json::from_str(text);
         let mark = text.as_deref().map(read).transpose();
         mark.map_err(|why| Error::corrupt(format!("the note {MARK}"), why))
@@ -39,6 +43,8 @@ pub enum Mark {
     },
     /// An import has not ended.
     Importing(Importing),
+    /// An earlier version moves the store with `tidings move`. Never written.
+    Moving,
 }
 
 /// How far an import has come.
@@ -54,4 +60,15 @@ pub struct Importing {
     pub files: usize,
     /// How many lines of the next file were imported.
     pub lines: u64,
+}
+
+/// Returns whether `tidings move` closed the store: the source, and the target until the end.
+fn is_move_open(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Move {
+        role: String,
+        done: bool,
+    }
+    let read = serde_json::from_str(text);
+    read.map_or(true, |Move { role, done }| role == "source" || !done)
 }

@@ -189,7 +189,7 @@ impl Page {
     /// Adds a record, unless it is a note about the store itself.
     pub(super) fn push(&mut self, record: &AnyRecord) -> Result<()> {
         match record {
-            AnyRecord::Note(note) if [MARK, "schema"].contains(&&*note.name) => {}
+            AnyRecord::Note(note) if [MARK, MOVE, "schema"].contains(&&*note.name) => {}
             record => self.lines.push(record.line()?),
         }
         Ok(())
@@ -198,3 +198,5 @@ impl Page {
 
 /// The name of the note that holds the [`Mark`](super::Mark).
 pub(super) const MARK: &str = "transfer";
+/// The name of the note that `tidings move` of earlier versions wrote to both stores.
+pub(super) const MOVE: &str = "moving";

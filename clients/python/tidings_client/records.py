@@ -146,13 +146,10 @@ FeedQuery = TypedDict("FeedQuery", {
     "day": str, "about": str,
 }, total=False)
 BatchItem = TypedDict("BatchItem", {"type": str, "object": str, "title": Str, "at": str})
-Lead = TypedDict("Lead", {
-    "state": Literal["waiting", "mailed"], "count": int, "items": list[BatchItem], "more": int,
-}, total=False)
 BatchDelivery = TypedDict("BatchDelivery", {"id": str, "state": DeliveryState, "reason": Str})
 Batch = TypedDict("Batch", {
     "id": str, "user": str, "key": str, "state": BatchState, "count": int,
-    "items": list[BatchItem], "more": int, "lead": Union[Lead, None], "opened_at": str,
+    "items": list[BatchItem], "more": int, "lead_sent": bool, "opened_at": str,
     "last_event_at": str, "closes_at": str, "held_until": Str,
     "settled_at": Str, "delivery": Union[BatchDelivery, None],
 })
