@@ -331,6 +331,7 @@ contract_tests! {
         every_record_is_exported_and_imported_whole
         pages_join_without_a_gap
         an_imported_record_replaces_the_stored_one
+        a_store_that_an_earlier_version_moves_is_marked
         an_unreadable_record_is_reported_and_stops_no_other
         the_notes_about_the_store_itself_are_not_exported
         one_of_many_concurrent_marks_wins;

@@ -263,3 +263,19 @@ pub async fn one_of_many_concurrent_marks_wins(store: Fresh) {
     let winner = won.iter().position(|won| *won).unwrap();
     assert_eq!(current, mark(winner as u64));
 }
+
+/// The source stays closed. The target is closed until the move ends.
+pub async fn a_store_that_an_earlier_version_moves_is_marked(store: Fresh) {
+    let (mut marks, mut before) = (Vec::new(), None);
+    for note in [
+        r#"{"role":"target","done":false}"#,
+        r#"{"role":"target","done":true}"#,
+        r#"{"role":"source","done":true}"#,
+    ] {
+        assert!(store.swap_note("moving", before, Some(note)).await.unwrap());
+        before = Some(note);
+        marks.push(store.mark().await.unwrap());
+    }
+
+    assert_eq!(marks, [Some(Mark::Moving), None, Some(Mark::Moving)]);
+}
