@@ -1,9 +1,9 @@
 //! Combines concurrent requests into one call, so that all wait for the disk or a majority once.
 //!
 //! While a call runs, new requests queue for the next call. Each request gets its own answer. A
-//! call runs in its own task, so a dropped caller does not cancel it. After a shared call has
-//! failed, its requests are repeated alone, so a request that the store rejects fails no other. If
-//! the store is unavailable, queued requests fail too. Start with [`Coalescer::call`].
+//! call runs in its own task, so a dropped caller does not cancel it. If the store is unavailable,
+//! queued requests fail too instead of waiting as long again. After another error, each request of
+//! a shared call is repeated alone. Start with [`Coalescer::call`].
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -69,44 +69,36 @@ where
             }
             let batch = self.take();
             let answers = call(batch.iter().map(|one| one.request.clone()).collect());
-            let alone = batch.iter().take(if batch.len() > 1 { 2 } else { 0 });
-            let alone: Vec<F> = alone.map(|one| call(vec![one.request.clone()])).collect();
             let coalescer = Arc::clone(self);
             tokio::spawn(async move {
-                coalescer.reply_to_all(batch, answers.await, alone).await;
+                coalescer.reply_to_all(batch, answers.await);
                 // Unlock only now: the next holder first checks whether it has been answered.
                 drop(turn);
             });
         }
+        let missing = || Error::database("repeating a request alone", "an answer is missing");
         call(vec![request]).await?.pop().ok_or_else(missing)
     }
 
     /// Answers the requests of a batch. A request without an answer is repeated alone by its
     /// caller. Dropped callers are ignored.
-    ///
-    /// If the database failed, `alone` repeats the first two requests. If both fail again, the
-    /// database is unavailable. Otherwise it rejected one of the requests.
-    async fn reply_to_all<F>(
-        &self,
-        mut batch: Vec<Waiting<Q, A>>,
-        answers: Result<Vec<A>>,
-        alone: Vec<F>,
-    ) where
-        F: Future<Output = Result<Vec<A>>>,
-    {
+    fn reply_to_all(&self, mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
         match answers {
-            Ok(answers) => reply(batch, answers.into_iter().map(Ok)),
-            Err(error) if batch.len() == 1 => reply(batch, [Err(error)]),
-            Err(Error::Database { doing, cause }) => {
-                let repeated = futures::future::join_all(alone).await;
-                if repeated.iter().all(Result::is_err) {
-                    batch.extend(self.open().drain(..));
-                    let error = || Err(Error::database(doing.as_str(), cause.to_string()));
-                    reply(batch, std::iter::repeat_with(error));
-                } else {
-                    let answer = |answers: Result<Vec<A>>| answers?.pop().ok_or_else(missing);
-                    reply(batch, repeated.into_iter().map(answer));
+            Ok(answers) => {
+                for (one, answer) in batch.into_iter().zip(answers) {
+                    drop(one.reply.send(Ok(answer)));
                 }
+            }
+            Err(Error::Database { doing, cause }) => {
+                batch.extend(self.open().drain(..));
+                for one in batch {
+                    let error = Error::database(doing.as_str(), cause.to_string());
+                    drop(one.reply.send(Err(error)));
+                }
+            }
+            Err(error) if batch.len() == 1 => {
+                let one = batch.pop();
+                drop(one.map(|one| one.reply.send(Err(error))));
             }
             Err(_) => {}
         }
@@ -122,16 +114,6 @@ where
 
     fn open(&self) -> MutexGuard<'_, VecDeque<Waiting<Q, A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn missing() -> Error {
-    Error::database("repeating a request alone", "an answer is missing")
-}
-
-fn reply<Q, A>(batch: Vec<Waiting<Q, A>>, answers: impl IntoIterator<Item = Result<A>>) {
-    for (one, answer) in batch.into_iter().zip(answers) {
-        drop(one.reply.send(answer));
     }
 }
 

@@ -144,70 +144,27 @@ async fn after_a_call_without_a_result_each_waiting_caller_calls_alone() {
 }
 
 #[tokio::test]
-async fn an_outage_fails_all_waiting_callers() {
-    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
-    let ends = [(); 4].map(|()| server.next());
-    let call = |number| coalescer.call(number, |all| server.clone().call(all));
-    let mut all = Box::pin(join_all((0..MOST + 10).map(call)));
-    assert!(once(all.as_mut()).await.is_pending());
-
-    let [first, shared, alone, other] = ends;
-    first.send(Ok(())).unwrap();
-    for end in [shared, alone, other] {
-        let error = Error::database("accepting", "the disk is full");
-        end.send(Err(error)).unwrap();
-    }
-    let results = all.await;
-
-    let failed = results.iter().filter(|result| result.is_err()).count();
-    assert_eq!((failed, server.calls().len()), (MOST + 9, 4));
-}
-
-#[tokio::test]
-async fn an_unreadable_record_fails_no_other_request() {
-    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
-    let [first, second] = [server.next(), server.next()];
-    let call = |number| coalescer.call(number, |all| server.clone().call(all));
-    let mut all = Box::pin(join_all((0..MOST + 10).map(call)));
-    assert!(once(all.as_mut()).await.is_pending());
-
-    first.send(Ok(())).unwrap();
-    second
-        .send(Err(Error::corrupt("fan-out 7", "it is torn")))
-        .unwrap();
-    let results = all.await;
-
-    assert!(results.iter().all(Result::is_ok));
-    assert_eq!(server.calls().len(), MOST + 3);
-}
-
-#[tokio::test]
-async fn a_request_that_the_database_always_rejects_fails_no_other() {
-    for rejected in [1, 2, 3, 9] {
+async fn an_outage_fails_all_waiting_callers_and_other_errors_are_retried_alone() {
+    for (error, failed, calls) in [
+        (
+            Error::database("accepting", "the disk is full"),
+            MOST + 9,
+            2,
+        ),
+        (Error::corrupt("fan-out 7", "it is torn"), 0, MOST + 3),
+    ] {
         let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
-        let end = server.next();
-        let call = |number| {
-            coalescer.call(number, |all: Vec<usize>| {
-                let server = Arc::clone(&server);
-                async move {
-                    let is_rejected = all.contains(&rejected);
-                    let answers = server.call(all).await?;
-                    match is_rejected {
-                        true => Err(Error::database("writing", "it is too large")),
-                        false => Ok(answers),
-                    }
-                }
-            })
-        };
-        let mut all = Box::pin(join_all((1..=9).map(call)));
+        let [first, second] = [server.next(), server.next()];
+        let call = |number| coalescer.call(number, |all| server.clone().call(all));
+        let mut all = Box::pin(join_all((0..MOST + 10).map(call)));
         assert!(once(all.as_mut()).await.is_pending());
 
-        end.send(Ok(())).unwrap();
+        first.send(Ok(())).unwrap();
+        second.send(Err(error)).unwrap();
         let results = all.await;
 
-        let failed = (1..).zip(&results).filter(|(_, result)| result.is_err());
-        let failed: Vec<usize> = failed.map(|(number, _)| number).collect();
-        assert_eq!(failed, [rejected]);
+        let refused = results.iter().filter(|result| result.is_err()).count();
+        assert_eq!((refused, server.calls().len()), (failed, calls));
     }
 }
 

@@ -76,6 +76,8 @@ pub(super) struct Built {
     pub mails: Vec<Mail>,
     /// Rows that ended without an email.
     pub settlements: Vec<Settlement>,
+    /// The number of these that do not count as failures of the provider.
+    pub excused: u64,
     /// Rows of another brand, which are not built, so that no email appears under a wrong name.
     pub deferrals: Vec<Deferral>,
     /// The number of processed rows, counted from the first. At least one, if there were any.
@@ -211,7 +213,11 @@ impl Compose {
             if room == Room::Bounded && brand != self.brand {
                 match self.of_another_brand(&row, brand.as_ref(), has_markers) {
                     Ok(deferral) => built.deferrals.push(deferral),
-                    Err(given_up) => built.settlements.push(given_up),
+                    Err(given_up) => {
+                        built.settlements.push(given_up);
+                        // Reopened rows are excused by the ledger.
+                        built.excused += u64::from(row.attempts.reopened == 0);
+                    }
                 }
                 continue;
             }

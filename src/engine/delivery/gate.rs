@@ -51,6 +51,12 @@ pub struct ProviderAccount {
 struct RecentOutcomes {
     sent: u64,
     failed: u64,
+    /// Consecutive calls with an unknown outcome.
+    #[serde(default)]
+    lost: u32,
+    /// Whether a call got a definite answer before these lost ones.
+    #[serde(skip)]
+    answered: bool,
     /// When the last outcome was added.
     at: Option<DateTime<Utc>>,
 }
@@ -78,8 +84,6 @@ pub(super) struct AccountState {
     answered: Option<DateTime<Utc>>,
     /// Consecutive calls without an answer that accepts or rejects an email.
     fruitless: u32,
-    /// Consecutive calls with an unknown outcome.
-    pub lost: u32,
     /// When the reports from the provider were last checked.
     reports_checked: Option<DateTime<Utc>>,
 }
@@ -201,9 +205,10 @@ impl AccountState {
         retry_after: TimeDelta,
         now: DateTime<Utc>,
     ) -> Option<TimeDelta> {
-        self.lost += u32::from(call.lost.is_some());
+        self.unshared.lost += u32::from(call.lost.is_some());
         if call.answered {
-            (self.answered, self.fruitless, self.lost) = (Some(now), 0, 0);
+            (self.answered, self.fruitless) = (Some(now), 0);
+            (self.unshared.answered, self.unshared.lost) = (true, 0);
         } else {
             (self.answered, self.fruitless) = (None, self.fruitless + 1);
         }

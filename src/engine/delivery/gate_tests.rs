@@ -66,7 +66,7 @@ fn only_a_definite_answer_ends_a_row_of_lost_calls() {
             ..CallSummary::default()
         };
         account.record_call(&call, TimeDelta::seconds(1), now);
-        account.lost
+        account.unshared.lost
     };
 
     assert_eq!(record(false, Some("cut off")), 1);

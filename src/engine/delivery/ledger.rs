@@ -293,11 +293,6 @@ impl Tally {
         self.sent + self.failed + self.canceled + self.unknown
     }
 
-    /// Returns whether any delivery failed, is unknown or is deferred.
-    pub fn troubled(&self) -> bool {
-        self.failed + self.unknown + self.deferred > 0
-    }
-
     fn note(&mut self, reason: &str, times: u64) {
         /// The most reasons that a tally lists.
         const KINDS: usize = 5;

@@ -33,6 +33,9 @@ const REMEMBERED: u64 = 4;
 const RECENT: TimeDelta = TimeDelta::days(8);
 /// The tolerated difference between clocks.
 const SKEW: TimeDelta = TimeDelta::minutes(2);
+/// Sending pauses after this number of consecutive calls whose outcomes are unknown and cannot be
+/// resolved.
+const LOST_CALLS: u32 = 3;
 /// The age of the emails whose bounces and spam reports count.
 const REPORTED: TimeDelta = TimeDelta::days(1);
 /// Fewer bounces or spam reports than this never pause sending.
@@ -68,12 +71,12 @@ impl Pause {
     pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
         let pause = Self::current(notes).await?;
         change_note(notes, RESUMED, |_| Some(now.to_rfc3339())).await?;
-        // The pause itself comes last.
-        for kind in [ENDED, CLOSED, PAUSE] {
+        for kind in [ENDED, CLOSED] {
             for (name, _) in notes.notes(NoteFilter::Prefix(kind)).await? {
                 change_note(notes, &name, |_| None).await?;
             }
         }
+        change_note(notes, PAUSE, |_| None).await?;
         Ok(pause)
     }
 }
@@ -167,9 +170,15 @@ impl Gate {
         }
     }
 
-    /// Adds the outcomes that this process has not shared yet to the account's note. Pauses sending
-    /// if too many emails failed.
+    /// Shares the outcomes of this process, see [`Self::share`].
     pub(in crate::engine::delivery) async fn share_all(&self) -> Result<()> {
+        self.share(None).await
+    }
+
+    /// Adds the outcomes that this process has not shared yet to the account's note. Pauses sending
+    /// if too many emails failed, or too many calls in a row have an unknown outcome. `why` says
+    /// what happened to the last call.
+    pub(in crate::engine::delivery) async fn share(&self, why: Option<&str>) -> Result<()> {
         let outcomes = std::mem::take(&mut self.account.state().unshared);
         if outcomes == RecentOutcomes::default() {
             return Ok(());
@@ -183,12 +192,22 @@ impl Gate {
             let recent = recent.filter(|recent| recent.at.is_some_and(is_recent));
             let recent = recent.unwrap_or_default();
             let (sent, failed) = (recent.sent + outcomes.sent, recent.failed + outcomes.failed);
+            let before = if outcomes.answered { 0 } else { recent.lost };
+            let lost = before.saturating_add(outcomes.lost);
             let (all, option) = (sent + failed, "delivery.stop_share");
             stop = self.excess(failed, all, settings.stop_share, "failed", option);
+            if lost >= LOST_CALLS {
+                let why = why.unwrap_or("no answer");
+                stop = Some(format!(
+                    "the outcomes of the last {lost} calls in a row are unknown ({why})"
+                ));
+            }
             let share = if all >= most { 2 } else { 1 };
             let recent = RecentOutcomes {
                 sent: sent / share,
                 failed: failed / share,
+                lost,
+                answered: false,
                 at: Some(now),
             };
             // After the pause, only new outcomes count.

@@ -22,10 +22,6 @@ use crate::domain::{Delivery, DeliveryState};
 use crate::email::{Certainty, Message, Outcome, Permit};
 use crate::engine::{Result, came_to, crash};
 
-/// Sending pauses after this number of consecutive calls whose outcomes are unknown and cannot be
-/// resolved.
-const LOST_CALLS: u32 = 3;
-
 impl Sender {
     /// Builds and sends pending rows. Rows that may not be sent now are deferred.
     ///
@@ -54,6 +50,7 @@ impl Sender {
             let decisions = Decisions {
                 settlements: built.settlements,
                 deferrals: built.deferrals,
+                excused: built.excused,
                 ..Decisions::default()
             };
             let concluded = self.ledger.conclude(portion, decisions).await?;
@@ -253,25 +250,26 @@ impl Sender {
         for deferral in &mut decisions.deferrals {
             deferral.not_before = until.unwrap_or(deferral.not_before);
         }
-        let (mut wait, mut stop) = (None, decisions.stop.take());
-        if let Some(call) = &decisions.summary {
+        let (stop, summary) = (decisions.stop.take(), decisions.summary.take());
+        let wait = summary.as_ref().and_then(|call| {
+            let retry_after = self.gate.settings().retry_after;
             let mut account = self.gate.account.state();
-            wait = account.record_call(call, self.gate.settings().retry_after, now);
-            let why = call.lost.as_ref().filter(|_| account.lost >= LOST_CALLS);
-            let calls = account.lost;
-            stop = stop.or(why.map(|why| {
-                format!("the outcomes of the last {calls} calls in a row are unknown ({why})")
-            }));
-        }
+            account.record_call(call, retry_after, now)
+        });
+        // Other calls must not start meanwhile. The outcomes are stored in any case.
+        let closed = match wait {
+            Some(wait) => self.gate.close(now + wait).await,
+            None => Ok(()),
+        };
         let suppressions = std::mem::take(&mut decisions.undeliverable);
         let rows = mails.iter().map(|mail| &mail.row);
         let concluded = self.ledger.conclude(rows, decisions).await;
         if let Some(reason) = stop {
             self.gate.pause(reason).await?;
+        } else if let Some(why) = summary.and_then(|call| call.lost) {
+            self.gate.share(Some(&why)).await?;
         }
-        if let Some(wait) = wait {
-            self.gate.close(now + wait).await?;
-        }
+        closed?;
         if !suppressions.is_empty() {
             // If the process dies before this, the next email to the address is rejected again.
             self.context.store.add_suppressions(&suppressions).await?;
