@@ -30,7 +30,7 @@ fn the_example_of_a_burst_sends_one_email() {
     desk.done(&["import", "users", "people"]);
     let lines = code(
         "**A burst becomes one mail.**",
-        "An event joins its batch once",
+        "Even if a fan-out is repeated",
     );
     let toml: Vec<&str> = lines
         .iter()
