@@ -166,7 +166,13 @@ impl Mongo {
         for _ in 0..TRIES {
             let found = self.find(&name, doc! {"_id": {"$eq": &id}}).raw().await?;
             let Some(stored) = found.first() else {
-                break;
+                // Another process removed it after the insert was rejected.
+                self.create_day(day).await?;
+                let documents = std::slice::from_ref(document);
+                if self.insert_into(day, documents).await?.is_empty() {
+                    return Ok(());
+                }
+                continue;
             };
             let line = |document: &RawDocumentBuf| extjson::to_line(document);
             if stored == document || line(stored) == line(document) {
