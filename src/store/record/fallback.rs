@@ -27,7 +27,8 @@ pub(in crate::store) struct StoredFields {
     pub broken: Vec<(String, String)>,
 }
 
-/// Returns a user whose record caused this error: what `read` could read, or only the id.
+/// Returns a user whose record caused this error: what `read` could read, or only the id and a
+/// start that hides all events.
 pub(in crate::store) fn user_with_defaults(
     id: UserId,
     error: &Error,
@@ -38,6 +39,7 @@ pub(in crate::store) fn user_with_defaults(
     match read(&mut unreadable) {
         Some(user) => User { unreadable, ..user },
         None => User {
+            start: HIDES_ALL.parse().ok(),
             unreadable: vec![UnreadableField::record(error)],
             ..User::new(id)
         },

@@ -5,8 +5,9 @@ use chrono::{TimeDelta, Weekday};
 use serde_json::json;
 
 use super::*;
-use crate::domain::{Point, UserId};
+use crate::domain::{Id, Point, UserId};
 use crate::store::Error;
+use crate::store::record::fallback::user_with_defaults;
 use crate::store::record::{Record, read_bson, read_bson_with_defaults, write_bson};
 
 fn user_of(document: &Document) -> crate::store::Result<User> {
@@ -213,4 +214,15 @@ fn a_record_without_a_readable_id_stays_unreadable() {
     let read = read_bson_with_defaults::<UserRecord>(&raw, &mut Vec::new());
 
     assert!(read.is_none());
+}
+
+#[test]
+fn an_unreadable_record_hides_all_events() {
+    let error = Error::corrupt("user a", "it is damaged");
+
+    let user = user_with_defaults(UserId::stored("a"), &error, |_| None);
+
+    let now = DateTime::from_timestamp_millis(1_398_124_800_123).unwrap();
+    assert!(user.start.unwrap().is_after(Id::at(now, [0xff; 8])));
+    assert_eq!(user.unreadable.len(), 1);
 }

@@ -105,17 +105,21 @@ impl Table {
         Ok(insert.execute(params_from_iter(values))?)
     }
 
-    /// Reads the fields of a row, besides these.
-    fn fields(&self, row: &Row<'_>, mut fields: Fields) -> Result<Value> {
+    /// Reads the fields of a row, besides these. Adds an unreadable column to `broken`, with the
+    /// reason.
+    fn fields(
+        &self,
+        row: &Row<'_>,
+        mut fields: Fields,
+        broken: &mut Vec<(String, String)>,
+    ) -> Result<Value> {
         for column in self.columns() {
             let value = column.value(row.get_ref(column.name)?);
             match (value, column.path.split_once('.')) {
                 (None, _) => {}
                 (Some(Value::Object(rest)), _) if column.form == Form::Rest => fields.extend(rest),
                 (Some(_), _) if column.form == Form::Rest => {
-                    let id: String = row.get(0).unwrap_or_default();
-                    let what = format!("{} of {} {}", column.name, self.name, shown_text(&id));
-                    return Err(Error::corrupt(what, "it is no JSON object"));
+                    broken.push((column.name.to_owned(), "it is no JSON object".to_owned()));
                 }
                 (Some(value), None) => drop(fields.insert(column.path.to_owned(), value)),
                 (Some(value), Some((outer, inner))) => {
@@ -133,10 +137,11 @@ impl Table {
         row: &Row<'_>,
         unreadable: &mut Vec<UnreadableField>,
     ) -> Option<R::Value> {
+        let mut broken = Vec::new();
         let stored = StoredFields {
-            fields: self.fields(row, Fields::new()).ok()?,
+            fields: self.fields(row, Fields::new(), &mut broken).ok()?,
             epoch: 0.into(),
-            broken: Vec::new(),
+            broken,
         };
         read_with_defaults::<R>(stored, unreadable, |fields| {
             serde_path_to_error::deserialize(fields)
@@ -148,7 +153,12 @@ impl Table {
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Result<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
         let what = || format!("{} {}", R::WHAT, shown_text(&id));
-        read_json::<R>(self.fields(row, rest)?, what)
+        let mut broken = Vec::new();
+        let fields = self.fields(row, rest, &mut broken)?;
+        match broken.pop() {
+            Some((field, why)) => Err(Error::corrupt(format!("{field} of {}", what()), why)),
+            None => read_json::<R>(fields, what),
+        }
     }
 
     /// Returns the records of the rows that match a condition.

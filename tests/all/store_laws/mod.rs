@@ -180,6 +180,7 @@ contract_tests! {
         an_exported_stack_is_appended_once_and_pending_events_stay_pending;
     people:
         a_user_record_is_read_back_with_every_field
+        a_damaged_field_keeps_the_start_of_a_user_record
         every_cadence_weekday_and_route_is_read_back
         type_preferences_with_and_without_a_window_are_read_back
         user_records_are_returned_in_the_order_of_the_request

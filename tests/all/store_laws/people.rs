@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Weekday};
 use tidings::domain::preferences::Title;
+use tidings::domain::start::Start;
 use tidings::domain::user::{DigestPreference, Revision, TypePreference};
 use tidings::domain::{Address, Cadence, Mute, Mutes, Point, Route, Subject, User, UserId};
 
@@ -55,6 +56,37 @@ pub(super) fn full(id: &str) -> User {
         unsubscribed: Some(noon() + minutes(2)),
         ..User::new(user(id))
     }
+}
+
+pub async fn a_damaged_field_keeps_the_start_of_a_user_record(store: Fresh) {
+    let start = Start::new(noon(), id(1), None);
+    let ada = User {
+        start: Some(start),
+        ..full("ada")
+    };
+    store.put_users(&[ada]).await.unwrap();
+    let field = match poison::database(&store).await {
+        Some(database) => {
+            let users = database.collection::<bson::Document>("users");
+            let set = bson::doc! {"$set": {"quiet": 7}};
+            users
+                .update_one(bson::doc! {"_id": "ada"}, set)
+                .await
+                .unwrap();
+            "quiet"
+        }
+        None => {
+            let damage = "UPDATE users SET preferences = '[1]'";
+            poison::file(&store).execute(damage, []).unwrap();
+            "preferences"
+        }
+    };
+
+    let read = record(&store, "ada").await;
+
+    assert_eq!((read.start, read.name), (Some(start), full("ada").name));
+    let fields: Vec<&str> = read.unreadable.iter().map(|of| &*of.field).collect();
+    assert_eq!(fields, [field]);
 }
 
 /// Reads these records without their revisions, so that they equal the written ones.
