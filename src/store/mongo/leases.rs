@@ -161,23 +161,39 @@ impl Retention for Mongo {
             Forgettable::Deliveries => (DELIVERIES, "settled", date, is_settled),
             Forgettable::Inboxes => (INBOXES, "changed", date, doc! {}),
         };
-        old.insert(time, doc! {"$lt": end});
+        old.insert(time, doc! {"$lt": &end});
         let earliest = self.find(collection, old.clone()).sort(doc! {time: 1});
         let ids = earliest.limit(limit).ids().await?;
-        if what == Forgettable::Events {
-            let parts = ids.iter().map(|id| {
-                doc! {"_id": {"$gte": part_id(id, 0), "$lte": part_id(id, i32::MAX)}}
-            });
-            let parts: Vec<Document> = parts.collect();
-            if !parts.is_empty() {
-                self.delete_matching(AUDIENCES, doc! {"$or": parts}).await?;
-            }
-        }
         if !ids.is_empty() {
             // A record that was found to be old is deleted only if it is still old.
             let these = doc! {"$and": [{"_id": {"$in": &ids}}, old]};
             self.delete_matching(collection, these).await?;
         }
+        if what == Forgettable::Events {
+            let is_last = ids.len() < limit;
+            self.forget_parts(&ids, is_last.then_some(&end)).await?;
+        }
         Ok(ids.len() as u64)
+    }
+}
+
+impl Mongo {
+    /// Removes the parts of the audiences of these removed fan-outs. With an `end`, also removes
+    /// the parts before `end` that are older than all fan-outs: a process that crashed left them.
+    async fn forget_parts(&self, removed: &[Bson], end: Option<&Bson>) -> Result<()> {
+        let of_removed = removed
+            .iter()
+            .map(|id| doc! {"_id": {"$gte": part_id(id, 0), "$lte": part_id(id, i32::MAX)}});
+        let mut parts: Vec<Document> = of_removed.collect();
+        if let Some(end) = end {
+            let remaining = self.find(FANOUTS, doc! {"_id": {"$lt": end}});
+            let oldest = remaining.sort(doc! {"_id": 1}).limit(1).ids().await?;
+            let oldest = oldest.first().unwrap_or(end);
+            parts.push(doc! {"_id": {"$lt": part_id(oldest, 0)}});
+        }
+        if !parts.is_empty() {
+            self.delete_matching(AUDIENCES, doc! {"$or": parts}).await?;
+        }
+        Ok(())
     }
 }
