@@ -1,7 +1,7 @@
 //! Exports collections as lines and imports lines, for a whole store.
 
 use bson::{RawDocument, RawDocumentBuf, doc};
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::batches::accumulator_id;
@@ -16,13 +16,18 @@ use crate::store::record::fields::{As, Oid};
 use crate::store::record::small::{InboxRecord, SuppressionRecord};
 use crate::store::record::{Record, read_bson, write_bson};
 use crate::store::transfer::{NO_REVISION, RecordSource};
-use crate::store::{AnyRecord, Kind, Page, Result};
+use crate::store::{AnyRecord, Error, Kind, Page, Result};
+
+/// The largest document to import. MongoDB's limit is 16 MiB for it and the rest of the command.
+const LARGEST: usize = (16 << 20) - (64 << 10);
 
 impl Mongo {
     /// Exports the records of a kind.
     pub(super) fn export_records(&self, kind: Kind) -> BoxStream<'_, Result<Page>> {
         let batches = self.all_of(kind.as_str().to_owned());
-        batches
+        let pages = batches.map_ok(|batch| stream::iter(split(batch)).map(Ok::<_, Error>));
+        pages
+            .try_flatten()
             .and_then(move |batch| self.page_of(kind, batch))
             .boxed()
     }
@@ -60,6 +65,18 @@ impl Mongo {
     }
 }
 
+/// Splits a batch into pages. A fan-out with parts is alone, because its parts may be long.
+fn split(batch: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
+    let has_parts = |raw: &RawDocumentBuf| {
+        let audience = raw.get_document("audience");
+        audience.is_ok_and(|audience| matches!(audience.get("parts"), Ok(Some(_))))
+    };
+    match batch.iter().any(has_parts) {
+        true => batch.into_iter().map(|one| vec![one]).collect(),
+        false => vec![batch],
+    }
+}
+
 fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
     match kind {
         Kind::Objects => Ok(objects::object_of(raw)?.into()),
@@ -89,7 +106,17 @@ fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
         AnyRecord::Suppression(kept) => write_bson(doing, &SuppressionRecord::exactly(kept)),
         AnyRecord::SoftBounce(bounce) => write_bson(doing, bounce),
         AnyRecord::WebhookReceipt(receipt) => write_bson(doing, receipt),
-        AnyRecord::Fanout(fanout) => write_bson(doing, &FanoutRecord::whole(fanout)),
+        AnyRecord::Fanout(fanout) => {
+            let document = write_bson(doing, &FanoutRecord::whole(fanout))?;
+            match document.as_bytes().len() > LARGEST {
+                true => Err(Error::Unsupported(format!(
+                    "event {} names more users than fit into one document; wait until the \
+                     version that accepted it has pushed it to all of them, and export again",
+                    fanout.id
+                ))),
+                false => Ok(document),
+            }
+        }
         AnyRecord::Accumulator(accumulator) => {
             let revision = accumulator.revision.unwrap_or(NO_REVISION);
             write_bson(doing, &AccumulatorRecord::document(accumulator, revision))

@@ -10,7 +10,7 @@ use super::{Record, needs, of};
 use crate::domain::details::Actor;
 use crate::domain::{
     Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Json,
-    Progress, Selector,
+    Progress, Selector, UserId,
 };
 
 record! {
@@ -28,7 +28,7 @@ record! {
     }
     odd(record) {
         audience: Audience {
-            to: of("audience", needs("audience", record.audience)?.selector())?,
+            to: of("audience", needs("audience", record.audience)?.selector(record.state))?,
             except: record.except.unwrap_or_default().into_value()?,
         },
         progress: Progress {
@@ -121,10 +121,17 @@ impl FanoutRecord {
 }
 
 impl AudienceRecord {
-    fn selector(self) -> Result<Selector, String> {
+    /// Returns the selector of a fan-out in this state. Earlier versions accepted more users than
+    /// fit into one document. Nothing needs such a list once the fan-out is done, so it is omitted.
+    fn selector(self, state: FanoutState) -> Result<Selector, String> {
         Ok(match self {
             Self::Parts(_) => Selector::Users(Vec::new()),
-            Self::Users(users) => Selector::Users(users.into_value()?),
+            Self::Users(users) => {
+                let users: Vec<UserId> = users.into_value()?;
+                let is_needed =
+                    state != FanoutState::Done || Audience::users(users.iter().cloned()).is_ok();
+                Selector::Users(if is_needed { users } else { Vec::new() })
+            }
             Self::FollowersOf(keys) => Selector::FollowersOf(keys.into_value()?),
             Self::Near { point, km } => Selector::Near { point: point.0, km },
         })

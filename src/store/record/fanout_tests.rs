@@ -5,7 +5,7 @@ use chrono::DateTime;
 use serde_json::json;
 
 use super::*;
-use crate::domain::{FollowKey, Id, Lease, ObjectId, Point, UserId};
+use crate::domain::{FollowKey, Id, Lease, ObjectId, Point};
 use crate::store::record::{read_bson, write_bson};
 
 /// Writes and reads a fan-out.
@@ -139,6 +139,27 @@ fn the_stored_form_of_an_audience_is_unchanged() {
     let followers = Audience::followers_of([FollowKey::stored("artist:558")]).unwrap();
     assert_eq!(audience(users), doc! {"users": ["$a", "b"]});
     assert_eq!(audience(followers), doc! {"followers_of": ["artist:558"]});
+}
+
+#[test]
+fn users_beyond_the_limit_are_omitted_once_the_fan_out_is_done() {
+    let users = |length: usize| {
+        let ids = (0..100_000).map(|n| UserId::stored(format!("{n:0>length$}")));
+        Selector::Users(ids.collect())
+    };
+    let read = |length, state| {
+        let fanout = Fanout {
+            state,
+            ..leased_fanout(users(length).into())
+        };
+        let line = serde_json::to_value(FanoutRecord::whole(&fanout)).unwrap();
+        let record: FanoutRecord = serde_json::from_value(line).unwrap();
+        record.value().unwrap().0.audience.named().len()
+    };
+
+    assert_eq!(read(100, FanoutState::Done), 100_000);
+    assert_eq!(read(110, FanoutState::Pending), 100_000);
+    assert_eq!(read(110, FanoutState::Done), 0);
 }
 
 #[test]
