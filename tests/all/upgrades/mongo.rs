@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
+use bson::oid::ObjectId;
 use bson::{Document, doc};
 use futures::TryStreamExt;
 use mongodb::Database;
-use tidings::store::Diagnostics;
+use tidings::domain::{Fanout, FanoutState, Selector};
 use tidings::store::mongo::{Mongo, MongoOptions};
+use tidings::store::{AnyRecord, Diagnostics, Forgettable, Kind};
 
 use super::{Story, assert_usable};
 use crate::support::poison::database;
 use crate::support::town::only_on_mongo;
-use crate::support::{Fresh, Shorthand};
+use crate::support::{Fresh, Shorthand, fanout, id, minutes, noon, user};
 
 only_on_mongo! {
+    parts_of_audiences_are_removed_with_their_fan_outs
+    a_fan_out_in_parts_is_exported_alone
+    an_event_that_fits_into_no_document_is_imported_once_it_is_done
     a_database_of_each_version_can_be_used
     what_an_older_process_writes_after_an_upgrade_is_moved_or_reported
     a_collection_of_another_program_is_not_renamed
@@ -96,6 +101,102 @@ async fn a_database_of_each_version_can_be_used(fresh: Fresh) {
 async fn documents(database: &Database, collection: &str) -> u64 {
     let collection = database.collection::<Document>(collection);
     collection.count_documents(doc! {}).await.unwrap()
+}
+
+fn object_id(n: u32) -> ObjectId {
+    ObjectId::from_bytes(id(n).bytes())
+}
+
+/// Writes the first part of the audience of a fan-out, as earlier versions did.
+async fn write_part(database: &Database, n: u32) {
+    let part = doc! {"_id": {"f": object_id(n), "n": 0}, "users": ["ada"]};
+    let audiences = database.collection::<Document>("audiences");
+    audiences.insert_one(part).await.unwrap();
+}
+
+async fn parts_of_audiences_are_removed_with_their_fan_outs(fresh: Fresh) {
+    let database = database(&fresh).await.unwrap();
+    // Fan-outs 2, 4 and 6 are stored, and 4 is pending. The others are gone.
+    fresh
+        .accept(&[fanout(2), fanout(4), fanout(6)])
+        .await
+        .unwrap();
+    let done = doc! {"_id": {"$ne": object_id(4)}};
+    let fanouts = database.collection::<Document>("fanouts");
+    fanouts
+        .update_many(done, doc! {"$set": {"state": "done"}})
+        .await
+        .unwrap();
+    for n in 1..=7 {
+        write_part(&database, n).await;
+    }
+    let audiences = database.collection::<Document>("audiences");
+    let remaining = || async {
+        let parts = audiences.find(doc! {}).sort(doc! {"_id": 1}).await.unwrap();
+        let parts: Vec<Document> = parts.try_collect().await.unwrap();
+        let part = |part: &Document| {
+            part.get_document("_id")
+                .unwrap()
+                .get_object_id("f")
+                .unwrap()
+        };
+        parts.iter().map(part).collect::<Vec<_>>()
+    };
+    let forget = |limit| fresh.forget(Forgettable::Events, noon() + minutes(1), limit);
+
+    assert_eq!(forget(1).await.unwrap(), 1);
+    assert_eq!(remaining().await, [1, 3, 4, 5, 6, 7].map(object_id));
+    assert_eq!(forget(10).await.unwrap(), 1);
+    assert_eq!(remaining().await, [4, 5, 7].map(object_id));
+
+    fanouts
+        .update_many(doc! {}, doc! {"$set": {"state": "done"}})
+        .await
+        .unwrap();
+    assert_eq!(forget(10).await.unwrap(), 1);
+    assert!(remaining().await.is_empty());
+}
+
+async fn a_fan_out_in_parts_is_exported_alone(fresh: Fresh) {
+    let database = database(&fresh).await.unwrap();
+    fresh.accept(&[fanout(1), fanout(2)]).await.unwrap();
+    let one_page = fresh.pages(Kind::Fanouts).await;
+    let lines = fresh.lines_of(Kind::Fanouts).await;
+
+    write_part(&database, 2).await;
+    let fanouts = database.collection::<Document>("fanouts");
+    let set = doc! {"$set": {"audience": {"parts": 1}}};
+    let second = doc! {"_id": object_id(2)};
+    fanouts.update_one(second, set).await.unwrap();
+    let two_pages = fresh.pages(Kind::Fanouts).await;
+
+    assert_eq!((one_page.len(), two_pages.len()), (1, 2));
+    assert_eq!(fresh.lines_of(Kind::Fanouts).await, lines);
+}
+
+async fn an_event_that_fits_into_no_document_is_imported_once_it_is_done(fresh: Fresh) {
+    let users = (0..100_000).map(|n| user(&format!("{n:0>200}")));
+    let pending = Fanout {
+        audience: Selector::Users(users.collect()).into(),
+        ..fanout(1)
+    };
+    let done = Fanout {
+        state: FanoutState::Done,
+        ..pending.clone()
+    };
+    let import = |fanout: Fanout| {
+        let line = AnyRecord::from(fanout).line().unwrap();
+        let store = fresh.whole();
+        async move { store.import_records(Kind::Fanouts, &[line]).await }
+    };
+
+    let rejected = import(pending).await.unwrap_err().to_string();
+    import(done).await.unwrap();
+
+    let expected = format!("event {} names more users than fit", id(1));
+    assert!(rejected.starts_with(&expected), "{rejected}");
+    let stored = fresh.fanout(id(1)).await.unwrap().unwrap();
+    assert_eq!(stored.audience.to, Selector::Users(Vec::new()));
 }
 
 async fn what_an_older_process_writes_after_an_upgrade_is_moved_or_reported(fresh: Fresh) {
