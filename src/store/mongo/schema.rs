@@ -4,6 +4,7 @@
 //! database. Processes of earlier versions have to be stopped before an upgrade, because they read
 //! the note only when they start.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
@@ -12,7 +13,7 @@ use mongodb::options::{Collation, CollationStrength};
 use serde::{Deserialize, Serialize};
 
 use self::Kind::{AnyCase, Geo, Having, Plain, Sparse, Unique, UniqueSparse};
-use super::bulk::Verb;
+use super::bulk::{Verb, delete_one};
 use super::patience::{self, Failure, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::id_of;
 use super::{
@@ -111,35 +112,49 @@ impl Mongo {
         Ok(all)
     }
 
-    /// Moves the documents of a collection into the one that has replaced it.
+    /// Moves the documents of a collection into the one that has replaced it. Keeps the former one,
+    /// because an older process may have just written to it. The next start moves those documents.
     ///
     /// # Errors
     ///
-    /// Fails if both have different accumulators for the same user and key. These remain in both.
+    /// Fails if both have different accumulators for the same user and key, or an older process
+    /// changes a document meanwhile. These remain in both; all others are moved.
     async fn move_documents(&self, former: &str, name: &str) -> Result<()> {
+        let mut differing = None;
         let mut chunks = self.all_of(former.to_owned());
         while let Some(documents) = chunks.try_next().await? {
             let inserted = self.write(Verb::Insert, name, &documents).await?;
-            let refused = inserted.duplicates()?;
+            let refused = inserted
+                .duplicates()?
+                .into_iter()
+                .map(|refused| refused.item);
             // A receipt or a notice with the same id says the same.
-            let refused = refused.iter().filter(|_| name == ACCUMULATORS);
-            let refused: Vec<&RawDocumentBuf> =
-                refused.map(|refused| &documents[refused.item]).collect();
-            let ids = refused.iter().filter_map(|document| id_of(document));
+            let refused: HashSet<usize> = refused.filter(|_| name == ACCUMULATORS).collect();
+            let ids = refused.iter().filter_map(|item| id_of(&documents[*item]));
             let stored = self.find_by_id(name, ids).raw().await?;
-            if let Some(differing) = refused.into_iter().find(|one| !stored.contains(one)) {
-                return Err(Error::Unsupported(format!(
-                    "{former} and {name} have different documents with the _id {}: a process of an \
-                     earlier version still uses the database; stop it, and delete one of the two",
-                    shown_id(differing)
-                )));
+            let is_moved = |(item, document): &(usize, &RawDocumentBuf)| {
+                !refused.contains(item) || stored.contains(document)
+            };
+            let moved = documents.iter().enumerate().filter(is_moved);
+            let unchanged = moved.filter_map(|(_, document)| unchanged(name, document));
+            let deletes: Vec<Document> = unchanged.map(delete_one).collect();
+            let deleted = self.write(Verb::Delete, former, deletes).await?;
+            deleted.complete()?;
+            if differing.is_none() {
+                // Another process may have moved a differing document in the meantime.
+                let ids = documents.iter().filter_map(|document| id_of(document));
+                let remaining = self.find_by_id(former, ids).limit(1).raw().await?;
+                differing = remaining.into_iter().next();
             }
-            let moved = documents.iter().filter_map(|document| id_of(document));
-            let moved: Vec<Bson> = moved.collect();
-            self.delete_matching(former, doc! {"_id": {"$in": moved}})
-                .await?;
         }
-        self.drop_collection(former).await
+        let Some(differing) = differing else {
+            return Ok(());
+        };
+        Err(Error::Unsupported(format!(
+            "{former} and {name} have different documents with the _id {}: a process of an earlier \
+             version still uses the database; stop it, and delete one of the two",
+            shown_id(&differing)
+        )))
     }
 
     async fn store_version(&self) -> Result<()> {
@@ -221,6 +236,17 @@ impl Mongo {
         });
         listed.await
     }
+}
+
+/// Returns a condition that matches this document of a former collection until it is changed.
+fn unchanged(name: &str, document: &RawDocumentBuf) -> Option<Document> {
+    if name != ACCUMULATORS {
+        // Receipts and notices have no revision, but few fields, and none is an array.
+        return Document::try_from(document).ok();
+    }
+    let stamp = document.get("stamp").ok()?.map(Bson::try_from);
+    let stamp = stamp.transpose().ok()?.unwrap_or(Bson::Null);
+    Some(doc! {"_id": id_of(document)?, "stamp": stamp})
 }
 
 /// The time limit for building an index: a collection of millions takes minutes.
