@@ -8,7 +8,7 @@ use clap::Args as Arguments;
 use super::deliveries;
 use super::digest;
 use super::exit::Exit;
-use super::screen::Table;
+use super::screen::{Screen, Table};
 use super::session::Session;
 use super::words;
 use super::work::{expired, waits};
@@ -25,13 +25,24 @@ use crate::wire::status::{DayView, DigestActivity, OlderDays, Status, Unopened, 
 #[derive(Debug, Arguments)]
 pub(super) struct Args {}
 
-/// Adds the pending upgrade, if there is one.
-fn add_upgrade(schema: &Schema, table: &mut Table) {
-    if schema.is_old() {
-        let (from, to) = (schema.version, schema.known);
-        let next = "the next command that works with the store upgrades it to";
-        table.fact("schema", format!("{from}; {next} {to}"));
+/// Shows only the pending upgrade.
+fn show_upgrade(
+    screen: &mut Screen,
+    store: &str,
+    schema: &Schema,
+    advice: &str,
+) -> anyhow::Result<Exit> {
+    let store = store.to_owned();
+    let (from, to) = (schema.version, schema.known);
+    let next = "the next command that works with the store upgrades it to";
+    let mut table = Table::facts();
+    table.fact("store", store.clone());
+    table.fact("schema", format!("{from}; {next} {to}"));
+    if !screen.answer(&Unopened { store, schema })? {
+        screen.table(&table)?;
+        screen.line(advice)?;
     }
+    Ok(Exit::Done)
 }
 
 impl Args {
@@ -41,19 +52,17 @@ impl Args {
         if let Some(schema) = upgrade_ahead(&config).await? {
             // Opening the store would upgrade it.
             let store = format!("{:?}", config.store);
-            let mut table = Table::facts();
-            table.fact("store", store.clone());
-            add_upgrade(&schema, &mut table);
-            let schema = &schema;
-            if !screen.answer(&Unopened { store, schema })? {
-                screen.table(&table)?;
-                screen.line("  Copy the file first if you may want to go back.")?;
-            }
-            return Ok(Exit::Done);
+            let advice = "  Copy the file first if you may want to go back.";
+            return show_upgrade(screen, &store, &schema, advice);
         }
-        let app = App::open(config, Access::Read, TemplateUse::BuiltIn).await?;
+        let app = App::open(config, Access::Inspect, TemplateUse::BuiltIn).await?;
         let now = app.context.clock.now();
         let status = app.status().now().await?;
+        if status.schema.is_old() {
+            // The counts lack records in collections that have to be renamed.
+            let advice = "  Stop all processes of earlier versions first.";
+            return show_upgrade(screen, &status.store, &status.schema, advice);
+        }
         let exit = Exit::Done.if_whole(!status.has_failures());
         if screen.answer(&status)? {
             return Ok(exit);
@@ -80,7 +89,6 @@ impl Args {
 fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let mut table = Table::facts();
     table.fact("store", status.store.clone());
-    add_upgrade(&status.schema, &mut table);
     let oldest = status.oldest_pending_day;
     table.fact("fan-outs", fanouts(&status.fanouts, oldest));
     let open = words::some(status.batches[&BatchState::Open], "open");

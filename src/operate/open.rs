@@ -27,6 +27,9 @@ pub enum Access {
     Write,
     /// Reads an existing store.
     Read,
+    /// Shows the state of an existing store. Does not upgrade a MongoDB database; for files, see
+    /// [`upgrade_ahead`].
+    Inspect,
     /// Reads all records. Also opens a store that an earlier export closed.
     Export,
     /// Writes all records. Also opens a half-imported store.
@@ -83,21 +86,6 @@ impl Refusal {
         }
     }
 
-    /// Reading would miss the records of collections that have other names by now.
-    fn outdated(config: &Config) -> Self {
-        let what = format!(
-            "{:?} has the collections of an earlier version",
-            config.store
-        );
-        Self {
-            is_missing: false,
-            what,
-            next: "stop all processes of earlier versions, and start tidings serve or tidings \
-                   worker, which upgrade it"
-                .to_owned(),
-        }
-    }
-
     fn of_mark(config: &Config, mark: &Mark) -> Self {
         let store = &config.store;
         let (what, next) = match mark {
@@ -136,7 +124,8 @@ pub fn is_missing(config: &Config) -> bool {
     }
 }
 
-/// Opens the configured store. Unless the command only reads, creates missing tables and indexes.
+/// Opens and upgrades the configured store. Unless the command only reads, creates missing tables
+/// and indexes.
 ///
 /// # Errors
 ///
@@ -195,7 +184,7 @@ pub(crate) async fn open_with(
 }
 
 /// Returns the upgrade that opening the configured file would run first; `None` if it needs none.
-/// A MongoDB store is upgraded by the first command that writes.
+/// A MongoDB store can be opened without an upgrade: see [`Access::Inspect`].
 pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     let StoreUrl::Sqlite(path) = &config.store else {
         return Ok(None);
@@ -249,13 +238,8 @@ async fn prepare(config: &Config, mongo: &Mongo, access: Access) -> store::Resul
     }
     match access {
         // A database that needs a newer program is refused.
-        Access::Read => {
-            mongo.schema().await?;
-            if !mongo.former_collections().await?.is_empty() {
-                return Ok(Some(Refusal::outdated(config)));
-            }
-        }
-        Access::Export => mongo.upgrade().await?,
+        Access::Inspect => mongo.schema().await.map(drop)?,
+        Access::Read | Access::Export => mongo.upgrade().await?,
         Access::Create | Access::Write | Access::Import => mongo.prepare().await?,
     }
     Ok(None)

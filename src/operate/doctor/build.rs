@@ -56,7 +56,7 @@ pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Cloc
     }
 }
 
-/// Opens the store for reading; fails with a finding.
+/// Opens the store and does not upgrade it; fails with a finding.
 async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Finding> {
     if let Ok(Some(schema)) = upgrade_ahead(config).await {
         return Err(upgrade(&schema));
@@ -69,7 +69,7 @@ async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Find
         ..MongoOptions::default()
     };
     let is_mongo = matches!(config.store, StoreUrl::Mongo(_));
-    let opened = open_with(config, Access::Read, mongo).await;
+    let opened = open_with(config, Access::Inspect, mongo).await;
     let opened = opened.map(|store| store as Arc<dyn Store>);
     let judged = |error: anyhow::Error| {
         if let Some(refusal) = error.downcast_ref::<Refusal>() {
