@@ -6,7 +6,9 @@ use bson::oid::ObjectId;
 use bson::{Document, doc};
 use futures::TryStreamExt;
 use mongodb::Database;
+use tidings::config::Config;
 use tidings::domain::{Fanout, FanoutState, Selector};
+use tidings::operate::open::{Access, open_store};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{AnyRecord, Diagnostics, Forgettable, Kind};
 
@@ -20,6 +22,7 @@ only_on_mongo! {
     a_fan_out_in_parts_is_exported_alone
     an_event_that_fits_into_no_document_is_imported_once_it_is_done
     a_database_of_each_version_can_be_used
+    reading_upgrades_a_database_and_inspecting_does_not
     what_an_older_process_writes_after_an_upgrade_is_moved_or_reported
     a_collection_of_another_program_is_not_renamed
     a_foreign_index_is_kept_beside_ours
@@ -96,6 +99,22 @@ async fn a_database_of_each_version_can_be_used(fresh: Fresh) {
         }
         assert_usable(store, Story { batch, pushed }).await;
     }
+}
+
+async fn reading_upgrades_a_database_and_inspecting_does_not(fresh: Fresh) {
+    let database = write(&fresh, include_str!("mongo_15.ndjson")).await;
+    let config = Config::parse(&format!("store = \"{}\"", fresh.url())).unwrap();
+
+    let inspected = open_store(&config, Access::Inspect).await.unwrap();
+    let before = inspected.condition().await.unwrap().schema.unwrap();
+    let remaining = documents(&database, "seats").await;
+    let read = open_store(&config, Access::Read).await.unwrap();
+    let after = read.condition().await.unwrap().schema.unwrap();
+
+    assert_eq!((before.version, before.is_old(), remaining), (2, true, 1));
+    assert_eq!((after.version, after.is_old()), (after.known, false));
+    assert_eq!(documents(&database, "seats").await, 0);
+    assert_eq!(documents(&database, "accumulators").await, 1);
 }
 
 async fn documents(database: &Database, collection: &str) -> u64 {
@@ -213,17 +232,20 @@ async fn what_an_older_process_writes_after_an_upgrade_is_moved_or_reported(fres
     store.prepare().await.unwrap();
     let moved = documents(&database, "accumulators").await;
     let remaining = documents(&database, "seats").await;
-    seats
-        .insert_one(doc! {"_id": key("ben"), "stamp": 2})
-        .await
-        .unwrap();
+    // An upgrade that was interrupted left the document of dan in both.
+    let both = doc! {"_id": key("dan"), "stamp": 1};
+    let accumulators = database.collection::<Document>("accumulators");
+    accumulators.insert_one(both.clone()).await.unwrap();
+    let differing = doc! {"_id": key("ben"), "stamp": 2};
+    let new = doc! {"_id": key("eva"), "stamp": 1};
+    seats.insert_many([differing, both, new]).await.unwrap();
     let refused = store.prepare().await.unwrap_err().to_string();
 
     assert_eq!((moved, remaining), (2, 0));
     assert!(refused.contains("seats and accumulators"), "{refused}");
     assert!(refused.contains("ben type:Commented"), "{refused}");
     assert_eq!(documents(&database, "seats").await, 1);
-    assert_eq!(documents(&database, "accumulators").await, 2);
+    assert_eq!(documents(&database, "accumulators").await, 4);
 }
 
 async fn a_collection_of_another_program_is_not_renamed(fresh: Fresh) {
