@@ -375,8 +375,8 @@ async fn a_call_continues_while_its_sender_waits_for_the_store(fresh: Fresh) {
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.postbox.per_call.store(1, Ordering::Relaxed);
-    // After the first call, two run at a time. The second is answered only while the sender checks
-    // whether the third may begin. That check returns once the second call is settled.
+    // After two calls, two run at a time. The third is answered only while the sender checks
+    // whether the fourth may begin. That check returns once the third call is settled.
     let (answer, settled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let asks = Arc::new(AtomicUsize::new(0));
     let sender = Mutex::new(None);
@@ -393,8 +393,8 @@ async fn a_call_continues_while_its_sender_waits_for_the_store(fresh: Fresh) {
             if verb == "settle" && asks.load(Ordering::SeqCst) == 2 {
                 settled.notify_one();
             }
-            let after_first = by_sender && !town.calls().is_empty();
-            let ask = after_first.then(|| asks.fetch_add(1, Ordering::SeqCst));
+            let after_two = by_sender && town.calls().len() >= 2;
+            let ask = after_two.then(|| asks.fetch_add(1, Ordering::SeqCst));
             if ask == Some(0) {
                 let answer = answer.clone();
                 town.meanwhile(move || async move { answer.notified().await }.boxed());
