@@ -139,7 +139,6 @@ fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
         blocked: backlog(2, 5),
         given_up: BTreeMap::from([(day, backlog(3, 40))]),
         given_up_blocked: backlog(1, 30),
-        ..BacklogReport::default()
     };
 
     let lines = backlog_lines(&report);

@@ -103,12 +103,15 @@ static SEVERITIES: [(Severity, &str, &str); 4] = [
     (Severity::Unchecked, "unchecked", "unchecked"),
 ];
 
+/// A finding, with the words for its severity.
+type Row<'a> = (&'a (Severity, &'a str, &'a str), &'a Finding);
+
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     let of = |finding: &Finding| SEVERITIES.iter().find(|of| of.0 == finding.severity);
     let rows = findings
         .iter()
         .filter_map(|finding| Some((of(finding)?, finding)));
-    let columns: &[Column<(&(Severity, &str, &str), &Finding)>] = &[
+    let columns: &[Column<Row<'_>>] = &[
         Column("", Full, |((_, word, _), _)| (*word).to_owned()),
         Column("", Full, |(_, finding)| check(finding)),
         Column("", Wrap, |(_, finding)| text_of(finding)),

@@ -4,7 +4,7 @@
 //! still be emailed, unless `force` is set (P9). An export is verified before its day is dropped,
 //! and the day is dropped only if it still matches. A process holds the lease `day:<day>` while it
 //! works on a day, and stops when it loses the lease. Start with [`Archive::run`].
-//! [`Cleaner`] removes other expired records.
+//! [`clean::Cleaner`] removes other expired records.
 
 pub mod clean;
 

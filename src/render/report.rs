@@ -66,7 +66,7 @@ impl DryRunPage {
     pub fn render(&self, site: &Site) -> Result<String, Error> {
         let templates = Templates::load([&PAGE], None, site, Catalogs::load(None)?)?;
         let english = templates.catalogs().voice(None);
-        templates.render(&PAGE.name, english, Value::from(Serde(self)))
+        templates.render(PAGE.name, english, Value::from(Serde(self)))
     }
 }
 

@@ -138,7 +138,7 @@ contract! {
         ///
         /// # Errors
         ///
-        /// [`Error::Database`](super::Error::Database) if the store cannot confirm that it is up to
+        /// [`Error::Database`] if the store cannot confirm that it is up to
         /// date.
         fn catch_up() -> ();
 
@@ -190,9 +190,9 @@ contract! {
         ///
         /// # Errors
         ///
-        /// [`Error::Conflict`](super::Error::Conflict) names a stored document that differs, unless
+        /// [`Error::Conflict`] names a stored document that differs, unless
         /// its entries can be appended ([`Meeting::Append`]).
-        /// [`Error::Pending`](super::Error::Pending) if an exported marker would cover pending
+        /// [`Error::Pending`] if an exported marker would cover pending
         /// events.
         fn restore_day(day: Day, stacks: &[RawStack], meeting: Meeting) -> ();
 

@@ -1,6 +1,6 @@
 //! Accepts and retracts events, and reports the progress of their fan-out.
 //!
-//! A request is parsed and checked completely before [`crate::engine::ingest::notify`] sees it
+//! A request is parsed and checked completely before [`crate::engine::ingest`] sees it
 //! (P10). Status 202 means that all its events are in the journal (P1).
 
 use std::time::Duration;

@@ -34,7 +34,7 @@ pub(super) struct Failure {
     pub status: StatusCode,
     pub notice: Notice,
     /// The internal error, for the log only.
-    pub cause: Option<engine::Error>,
+    pub cause: Option<Box<engine::Error>>,
 }
 
 impl Failure {
@@ -65,7 +65,7 @@ impl From<engine::Error> for Failure {
         match error {
             engine::Error::Invalid(invalid) => invalid.into(),
             error => Self {
-                cause: Some(error),
+                cause: Some(Box::new(error)),
                 ..Notice::Inside.into()
             },
         }
