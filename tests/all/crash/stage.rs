@@ -263,15 +263,18 @@ impl<'a> Stage<'a> {
     pub async fn succeeds(&self, arguments: &[&str]) {
         let mut run = self.start(arguments, &[]);
         let status = run.ended(LONG).await.expect("it ends by itself");
-        let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap();
-        assert!(status.success(), "{status}: {}", log());
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
     /// Kills a process after this time, unless it succeeds before.
     pub async fn killed_after(&self, time: Duration, arguments: &[&str]) {
         let mut run = self.start(arguments, &[]);
         if let Some(status) = run.ended(time).await {
-            assert!(status.success(), "{status}");
+            assert!(status.success(), "{status}: {}", self.log());
         }
     }
 
