@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::time::timeout;
 
-use crate::clock::{Ids, SystemClock};
+use crate::clock::SystemClock;
 use crate::config::{Config, StoreUrl};
 use crate::operate::transfer::Transfer;
 use crate::store::mongo::{Mongo, MongoOptions};
@@ -223,7 +223,6 @@ pub async fn transfer(
         store: open_store(config, access).await?,
         folder,
         clock: Arc::new(SystemClock),
-        ids: Arc::new(Ids::random()),
     })
 }
 

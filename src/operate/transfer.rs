@@ -12,7 +12,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use futures::TryStreamExt;
 
-use crate::clock::{Clock, Ids};
+use crate::clock::Clock;
 use crate::domain::Lease;
 use crate::engine::archive::{UNFINISHED, chunks, lease_of, lines};
 use crate::engine::crash::point;
@@ -37,8 +37,6 @@ pub struct Transfer {
     pub folder: PathBuf,
     /// The current time.
     pub clock: Arc<dyn Clock>,
-    /// Names this process in leases.
-    pub ids: Arc<Ids>,
 }
 
 /// Whether the store can be used after its export.
@@ -167,7 +165,8 @@ impl Transfer {
 
     /// Completes days that a killed `archive` left half dropped: they are read by their names.
     async fn repair_days(&self) -> Result<()> {
-        let owner = self.ids.owner();
+        // An export that continues a killed one owns its lease.
+        let owner = format!("export {}", self.folder.display());
         for day in self.store.days().await? {
             let (name, now) = (lease_of(day), self.clock.now());
             let lease = Lease {

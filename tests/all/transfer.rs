@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bson::doc;
 use chrono::TimeDelta;
 use tempfile::TempDir;
-use tidings::clock::{Clock, Ids, ManualClock};
+use tidings::clock::{Clock, ManualClock};
 use tidings::domain::user::TypePreference;
 use tidings::domain::{
     Address, Day, DeliveryState, ObjectId, Reason, Route, Stop, Suppression, User,
@@ -64,7 +64,6 @@ fn transfer(store: &Fresh, folder: &Path) -> Transfer {
         store: store.whole(),
         folder: folder.to_owned(),
         clock: Arc::new(ManualClock::at(saturday())),
-        ids: Arc::new(Ids::random()),
     }
 }
 
