@@ -88,7 +88,7 @@ impl Args {
                 "kept: it was written to meanwhile; it goes the next time".to_owned()
             }
             DayFate::Failed { why } => {
-                format!("failed, stands: {why}")
+                format!("kept: it could not be archived: {why}")
             }
             DayFate::Dropped { file } => {
                 let (dropped, to) = match self.dry_run {

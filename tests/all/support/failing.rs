@@ -51,7 +51,7 @@ impl Drop for FailingStore {
             return;
         };
         if !std::thread::panicking() {
-            assert!(came.load(Ordering::Relaxed), "nobody called {verb}");
+            assert!(came.load(Ordering::Relaxed), "{verb} was not called");
         }
     }
 }
@@ -226,7 +226,7 @@ fn failure(verb: &str) -> Error {
 }
 
 #[tokio::test]
-#[should_panic(expected = "nobody called release")]
+#[should_panic(expected = "release was not called")]
 async fn waiting_for_a_method_that_is_never_called_panics() {
     super::sqlite::run(|fresh| async move {
         let never = Box::pin(std::future::ready(()));
