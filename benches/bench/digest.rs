@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use tidings::domain::content::Caps;
-use tidings::domain::digest::{assemble, wanted};
+use tidings::domain::digest_content::{assemble, wanted};
 use tidings::domain::{Address, Day, EmailScope, Id, User, UserId, Window};
 use tidings::engine::Silent;
 use tidings::engine::digest::{Effect, Request, Timing};

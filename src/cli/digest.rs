@@ -12,7 +12,7 @@ use clap::Args as Arguments;
 use super::exit::{Exit, causes};
 use super::session::Session;
 use super::words;
-use super::work::{FanOutEnd, backlog_lines, read_waits, show_rest};
+use super::work_report::{FanOutEnd, backlog_lines, read_waits, show_rest};
 use crate::app::{Access, App};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
@@ -21,7 +21,7 @@ use crate::private;
 use crate::render::Site;
 use crate::render::report::DryRunPage;
 use crate::wire::delivery::Waiting;
-use crate::wire::digest::{DigestRun, Ended, Report, Tally};
+use crate::wire::run_report::{DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Send the digests that are due

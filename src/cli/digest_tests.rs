@@ -4,7 +4,7 @@ use chrono::TimeZone;
 
 use super::*;
 use crate::domain::PendingCounts;
-use crate::wire::digest::{BacklogReport, DigestUsers, DueDigests};
+use crate::wire::run_report::{BacklogReport, DigestUsers, DueDigests};
 
 fn report() -> Report {
     Report {

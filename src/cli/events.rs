@@ -8,7 +8,7 @@ use super::batches::note_not_kept;
 use super::exit::{Exit, WithoutKeys, causes};
 use super::session::Session;
 use super::words;
-use super::work::{FanOut, FanOutEnd};
+use super::work_report::{FanOut, FanOutEnd};
 use crate::app::Access;
 use crate::domain::details::Actor;
 use crate::domain::text::list_first;

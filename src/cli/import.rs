@@ -9,10 +9,10 @@ use super::export::import_store;
 use super::screen::Screen;
 use super::session::Session;
 use super::words;
-use super::work::{FanOut, FanOutEnd};
+use super::work_report::{FanOut, FanOutEnd};
 use crate::app::Access;
 use crate::domain::ModelName;
-use crate::engine::directory::import::{Kind, SHOWN};
+use crate::engine::users::import::{Kind, SHOWN};
 use crate::operate::open::Refusal;
 use crate::wire::transfer::{ImportReport, Imported};
 

@@ -36,7 +36,7 @@ mod status;
 mod suppressions;
 mod users;
 mod words;
-mod work;
+mod work_report;
 mod worker;
 
 pub use exit::{Exit, explain_failure, of_failure};

@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::screen::{Screen, Table};
 use super::session::Session;
 use super::words;
-use super::work::{expired, waits};
+use super::work_report::{expired, waits};
 use crate::app::{Access, App, TemplateUse};
 use crate::domain::{BatchState, Day, FanoutState, ReportCounts};
 use crate::operate::open::upgrade_ahead;

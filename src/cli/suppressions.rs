@@ -13,8 +13,8 @@ use super::session::Session;
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{Address, Reason, UserId};
-use crate::engine::directory::import::Kind;
 use crate::engine::feedback::suppressions::SuppressionInput;
+use crate::engine::users::import::Kind;
 use crate::wire::delivery::SuppressionView;
 
 /// List, add, import and lift suppressed addresses

@@ -18,14 +18,14 @@ use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
 use super::session::{Session, Stop};
 use super::words;
-use super::work::{FanOutEnd, backlog_lines, read_waits, show_rest};
+use super::work_report::{FanOutEnd, backlog_lines, read_waits, show_rest};
 use crate::app::{Access, App};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{BEAT, Part};
 use crate::http::api::Watched;
-use crate::wire::digest::Round;
-use crate::wire::digest::Tally;
+use crate::wire::run_report::Round;
+use crate::wire::run_report::Tally;
 use crate::wire::status::DigestActivity;
 
 /// Fan out events, and send batches and digests when they are due
@@ -270,7 +270,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::digest::{EndedBatches, Forgotten};
+    use crate::wire::run_report::{EndedBatches, Forgotten};
 
     #[test]
     fn a_round_reports_ended_batches_and_deleted_records_without_zeros() {

@@ -14,9 +14,9 @@ use super::details::Details;
 use super::name::{EventType, FollowKey, ObjectId, UserId};
 pub use super::object::About;
 use super::object::Object;
-use super::policy::Policies;
 use super::stack::Event;
 use super::text::{Mandate, Phrase};
+use super::type_policy::Policies;
 
 /// The most items that a group shows.
 const GROUP: usize = 5;

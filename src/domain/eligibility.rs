@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::name::EventType;
 use super::object::Object;
-use super::policy::{EmailScope, Policies};
+use super::type_policy::{EmailScope, Policies};
 use super::user::User;
 
 /// What an event would be included in.

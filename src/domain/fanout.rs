@@ -12,8 +12,8 @@ use super::day::Day;
 use super::details::Details;
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
-use super::policy::Policies;
 use super::stack::Event;
+use super::type_policy::Policies;
 
 /// The state of a fan-out.
 #[derive(

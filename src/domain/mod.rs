@@ -2,7 +2,7 @@
 //!
 //! Everything here is pure and synchronous: no I/O, no clock, no randomness. Times and ids are
 //! arguments, and constructors validate, so a value that exists is valid. Start with [`stack`] (the
-//! entries of a user's day) and [`digest`] (the events that an email includes).
+//! entries of a user's day) and [`digest_content`] (the events that an email includes).
 
 pub mod address;
 pub mod audience;
@@ -12,26 +12,26 @@ pub mod coordination;
 pub mod day;
 pub mod delivery;
 pub mod details;
-pub mod digest;
+pub mod digest_content;
 pub mod eligibility;
 pub mod fanout;
-pub mod feed;
+pub mod feed_marks;
+pub mod feed_page;
 pub mod feedback;
 pub mod id;
-pub mod inbox;
 pub mod json;
 pub mod keys;
 pub mod name;
 pub mod object;
-pub mod policy;
 pub mod preferences;
 pub mod schedule;
-pub mod sending;
+pub mod send_settings;
 pub mod stack;
 pub mod start;
-pub mod stop;
+pub mod stop_link;
 pub mod text;
 pub mod time;
+pub mod type_policy;
 pub mod user;
 
 pub use address::Address;
@@ -42,15 +42,15 @@ pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
 pub use day::{Acceptance, Day, Window};
 pub use delivery::{Delivery, DeliveryId, Occasion, Tag};
 pub use details::Details;
-pub use digest::{Backlog, DayNote, DaysRead, PendingCounts};
+pub use digest_content::{Backlog, DayNote, DaysRead, PendingCounts};
 pub use eligibility::{Exclusion, Facts, ObjectState, Purpose, classify};
 pub use fanout::{Counts, Fanout, FanoutState, Progress};
+pub use feed_marks::Inbox;
 pub use feedback::{
     DeliveryState, EnhancedStatus, FailureKind, Feedback, Reason, ReportCounts, ReportKind,
     Suppression,
 };
 pub use id::Id;
-pub use inbox::Inbox;
 pub use json::Json;
 pub use keys::{KeyRecord, Scope, Secret, TokenKey};
 pub use name::{
@@ -58,15 +58,15 @@ pub use name::{
     UserId, nearest,
 };
 pub use object::{Object, ObjectKey};
-pub use policy::{EmailScope, Policies, Policy, Route, UnknownObjects};
 pub use preferences::{Mute, Mutes, Quiet};
 pub use schedule::{Cadence, Due, DueChoices, Period, Schedule};
-pub use sending::{Sending, Share};
+pub use send_settings::{Sending, Share};
 pub use stack::{
     BadStack, Defect, Entry, Event, Form, Mailed, Marker, PersonStacks, Position, Retraction,
     Stack, StackId, Watermarks, covered,
 };
 pub use start::Start;
-pub use stop::Stop;
+pub use stop_link::Stop;
 pub use text::{Category, Mandate, Phrase};
+pub use type_policy::{EmailScope, Policies, Policy, Route, UnknownObjects};
 pub use user::User;

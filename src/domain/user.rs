@@ -14,11 +14,11 @@ use super::audience::Point;
 use super::batch::BatchPolicy;
 use super::feedback::Reason;
 use super::name::{BrandName, EventType, Invalid, UserId};
-use super::policy::{EmailScope, Policies, Route};
 use super::preferences::{Mutes, Quiet};
 use super::schedule::{Cadence, Schedule};
 use super::start::Start;
 use super::time;
+use super::type_policy::{EmailScope, Policies, Route};
 
 /// A user's choice for one event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

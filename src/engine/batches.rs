@@ -22,7 +22,7 @@ use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::{Error, Result, Watcher, crash};
 use crate::store::{self, AccumulatorFilter};
 use crate::wire::batch::BatchView;
-use crate::wire::digest::EndedBatches;
+use crate::wire::run_report::EndedBatches;
 
 pub use crate::domain::batch::End;
 /// Selects batches.

@@ -21,7 +21,7 @@ use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher, came_to, crash};
 use crate::context::Context;
 use crate::domain::delivery::{Corrected, Correction, Reopening};
-use crate::domain::digest::{assemble, showable, tried_again, wanted};
+use crate::domain::digest_content::{assemble, showable, tried_again, wanted};
 use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
@@ -31,7 +31,7 @@ use crate::domain::{
 use crate::engine::delivery::Sender;
 use crate::render::Draft;
 use crate::store;
-use crate::wire::digest::{Ended, Report};
+use crate::wire::run_report::{Ended, Report};
 use backlog::{BacklogDays, Older};
 
 /// The options of a digest run.
@@ -601,7 +601,7 @@ impl<'a> Run<'a> {
             if self.report.ended.is_none() {
                 self.report.ended = match self.request.patience {
                     Some(patience) => self.sender.wait_for_gate(patience, self.progress).await?,
-                    // Without an end, the rows are opened now and sent when the gate permits it.
+                    // Without an end, the rows are opened now and sent when the throttle permits it.
                     None => self.sender.ready().await?.ended(),
                 };
             }

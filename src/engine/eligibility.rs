@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 
 use crate::context::Context;
-use crate::domain::inbox::ItemState;
+use crate::domain::feed_marks::ItemState;
 use crate::domain::{
     Event, Facts, Inbox, Mutes, PersonStacks, Policies, Position, Purpose, Stack, User, UserId,
     classify,

@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{BatchPolicy, ChangeNotice, Day, Fanout, Id, Progress, Route, User, UserId};
 use crate::store::{AtMost, Claimed, Pushed, Result};
-use crate::wire::digest::FannedOut;
+use crate::wire::run_report::FannedOut;
 
 mod page;
 

@@ -12,12 +12,12 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use super::coalescer::Coalescer;
-use super::directory::personal::start_of;
 use super::eligibility;
 use super::eligibility::catalog::{Catalog, CatalogSource};
+use super::users::personal::start_of;
 use crate::context::Context;
-use crate::domain::feed::{Cursor, GroupKey, Query, grouped, select};
-use crate::domain::inbox::ItemState;
+use crate::domain::feed_marks::ItemState;
+use crate::domain::feed_page::{Cursor, GroupKey, Query, grouped, select};
 use crate::domain::object::topic_key;
 use crate::domain::stack::EventAt;
 use crate::domain::user::TypePreference;

@@ -19,7 +19,7 @@ use crate::domain::{
     Invalid, Json, ObjectId, Point, UserId, time,
 };
 use crate::engine::coalescer::Coalescer;
-use crate::engine::directory::fields;
+use crate::engine::users::fields;
 use crate::engine::{Error, Result, crash};
 use crate::store::{self, Accepted};
 use crate::wire::event::Receipt;

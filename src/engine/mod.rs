@@ -10,12 +10,12 @@ pub mod coalescer;
 pub mod crash;
 pub mod delivery;
 pub mod digest;
-pub mod directory;
 pub mod eligibility;
 pub mod fanout;
 pub mod feed;
 pub mod feedback;
 pub mod ingest;
+pub mod users;
 pub mod worker;
 
 /// The error of a use case.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::archive::clean::Cleaner;
 use super::batches::BatchService;
-use super::delivery::GateState;
+use super::delivery::ThrottleState;
 use super::digest::Digests;
 use super::fanout::Fanouts;
 use super::{Result, Watcher};
@@ -23,7 +23,7 @@ use crate::domain::Lease;
 use crate::domain::coordination::DIGEST_SCAN;
 use crate::domain::schedule::TICK;
 use crate::store::Release;
-use crate::wire::digest::{Ended, Report, Round};
+use crate::wire::run_report::{Ended, Report, Round};
 use crate::wire::status::{DigestActivity, WorkerActivity};
 
 /// The background work, in single rounds or in loops.
@@ -104,7 +104,7 @@ impl Worker {
         let batches = self.batches.drain(progress).await?;
         let sender = self.digests.sender.with_new_tally();
         let paused = match sender.drain().await? {
-            GateState::Paused(pause) => Some(pause),
+            ThrottleState::Paused(pause) => Some(pause),
             _ => None,
         };
         Ok(Round {
@@ -123,7 +123,7 @@ impl Worker {
         progress: &dyn Watcher,
     ) -> Result<Round> {
         // While sending is paused, there is no need to look for due digests.
-        if let GateState::Paused(pause) = self.digests.sender.gate.before_call().await? {
+        if let ThrottleState::Paused(pause) = self.digests.sender.throttle.before_call().await? {
             return Ok(Round {
                 paused: Some(pause),
                 ..Round::default()

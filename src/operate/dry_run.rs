@@ -9,7 +9,7 @@ use crate::engine::digest::{Digests, Request};
 use crate::engine::{Result, Watcher};
 use crate::render::Draft;
 use crate::render::report::{DryRunEmail, DryRunEmails};
-use crate::wire::digest::Report;
+use crate::wire::run_report::Report;
 
 /// The most emails that are rendered.
 pub const MAX_RENDERED: u64 = 10_000;

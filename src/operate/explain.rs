@@ -15,10 +15,10 @@ use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::Compose;
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
-use crate::engine::directory::personal::start_of;
 use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::feedback::suppressions::Suppressed;
+use crate::engine::users::personal::start_of;
 use crate::store::DeliveryFilter;
 use crate::wire::explanation::{BrandView, DigestView, Explanation, Fate, LocaleView, Why};
 

@@ -16,8 +16,8 @@ use crate::domain::batch::{
     Accumulator, AccumulatorId, Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
 };
 use crate::domain::{EventType, Id, ObjectId, UserId, time};
-use crate::engine::directory::import::line::{self, Mistake};
-use crate::engine::directory::import::open;
+use crate::engine::users::import::line::{self, Mistake};
+use crate::engine::users::import::open;
 use crate::engine::{Error, Result, Watcher};
 use crate::wire::batch::{Comparison, PolicyFigures, Spread};
 use crate::wire::transfer::BadLine;

@@ -13,9 +13,9 @@ use crate::domain::{
 use crate::engine::Result;
 use crate::engine::delivery::deliveries::{DeliveryService, Only};
 use crate::engine::digest::backlog::BacklogDays;
-use crate::engine::directory::find_unreadable;
-use crate::engine::directory::unknown::NameLookup;
 use crate::engine::feedback::suppressions::unreported;
+use crate::engine::users::find_unreadable;
+use crate::engine::users::unknown::NameLookup;
 use crate::engine::worker::Activity;
 use crate::store::{Counted, DeliveryFilter, Span};
 use crate::wire::status::{DayView, Status};

@@ -9,14 +9,14 @@ mod bundle;
 mod catalogs;
 mod files;
 mod inline;
-mod mail;
+mod mail_view;
 pub mod pages;
 pub mod report;
 mod sample;
+mod sanitize;
 mod sentence;
 mod site;
 mod templates;
-mod text;
 mod view;
 mod voice;
 
@@ -32,7 +32,7 @@ use templates::Templates;
 
 pub use catalogs::Catalogs;
 pub use files::Error;
-pub use mail::{Links, Mail};
+pub use mail_view::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use sample::Draft;
 pub(crate) use sample::{Samples, reader};
@@ -155,7 +155,7 @@ impl Renderer {
         let subject = self
             .templates
             .render(templates.subject.name, voice, view.clone())?;
-        let subject = text::clamp(&text::one_line(&subject), MAX_SUBJECT).into_owned();
+        let subject = sanitize::clamp(&sanitize::one_line(&subject), MAX_SUBJECT).into_owned();
         let subject = voice::closed(subject);
         let view = context! { subject => &subject, ..view };
         let html = self

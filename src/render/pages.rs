@@ -22,7 +22,7 @@ use crate::domain::{
 
 mod view;
 
-pub use super::mail::UNFOLLOW;
+pub use super::mail_view::UNFOLLOW;
 pub use view::{Choices, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.

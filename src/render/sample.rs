@@ -11,11 +11,11 @@ use chrono_tz::Tz;
 use serde_json::json;
 
 use super::files::Error;
-use super::mail::{Links, Mail};
+use super::mail_view::{Links, Mail};
 use crate::domain::batch::{BatchKey, Item as Kept};
 use crate::domain::content::{Caps, EventData, Followed, gather};
 use crate::domain::details::Actor;
-use crate::domain::digest::assemble;
+use crate::domain::digest_content::assemble;
 use crate::domain::preferences::Title;
 use crate::domain::stack::EventAt;
 use crate::domain::{

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::text::{NAME, SHORT, link, short};
+use super::sanitize::{NAME, SHORT, link, short};
 use crate::domain::Invalid;
 
 /// The service that sends the emails, and its appearance.

@@ -19,8 +19,8 @@ use minijinja::{
 use super::catalogs::Catalogs;
 use super::files::{Error, ExpandedTemplate, Template};
 use super::inline;
+use super::sanitize::{clamp, escape_into, wrap};
 use super::site::{Site, SiteView};
-use super::text::{clamp, escape_into, wrap};
 use super::voice::{Filled, Medium, Voice, plain};
 
 /// The most steps of a template. The longest built-in email takes a tenth of them.

@@ -8,12 +8,12 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
-use super::mail::{Mail, data_value, followed, place_in};
+use super::mail_view::{Mail, data_value, followed, place_in};
+use super::sanitize::{NAME, SAID, SHORT, TITLE, by_all, label, link, names, short, words};
 use super::sentence::{
     NAMES, SentenceView, about_view, ends, further, heading, is_itself, mandatory, named_by, news,
     says, things,
 };
-use super::text::{NAME, SAID, SHORT, TITLE, by_all, label, link, names, short, words};
 use super::voice::Voice;
 use crate::domain::content::{About, Group, Item, Person, Section};
 use crate::domain::{Cadence, Occasion, Stop};

@@ -12,7 +12,7 @@ use chrono_tz::Tz;
 use fluent_bundle::FluentArgs;
 
 use super::bundle::{Bundle, ENGLISH, NUMBER, counted};
-use super::text::{NAME, SHORT, escape_into, heading_of, words};
+use super::sanitize::{NAME, SHORT, escape_into, heading_of, words};
 use crate::domain::{EventType, Mandate};
 
 /// Starts a placeholder for a text value. The next character identifies the value.

@@ -10,12 +10,12 @@ use serde::Serialize;
 use super::record::batch::{AccumulatorRecord, BatchRecord};
 use super::record::delivery::DeliveryRecord;
 use super::record::fanout::FanoutRecord;
-use super::record::fields::As;
 use super::record::small::{
     Follow, InboxRecord, Note, ObjectRecord, RetractionRecord, SoftBounce, SuppressionRecord,
     WebhookReceipt,
 };
 use super::record::user::UserRecord;
+use super::record::values::As;
 use super::record::{Record, read_json};
 use super::types::{Error, Result};
 use crate::domain::batch::Accumulator;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
-use crate::domain::feed::{Cursor, GroupKey, Query};
-use crate::domain::inbox::{ItemState, StateFilter};
+use crate::domain::feed_marks::{ItemState, StateFilter};
+use crate::domain::feed_page::{Cursor, GroupKey, Query};
 use crate::domain::{
     Day, Details, EventType, Json, Object, ObjectId, ObjectKey, Point, Position, UserId,
 };

@@ -11,11 +11,11 @@ use crate::domain::UserId;
 
 pub mod batch;
 pub mod delivery;
-pub mod digest;
 pub mod event;
 pub mod explanation;
 pub mod feed;
 pub(crate) mod local;
+pub mod run_report;
 pub mod status;
 pub mod transfer;
 pub mod user;

@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::delivery::{DeliveryRow, Waiting};
-use super::digest::Report;
 use super::event::Unknown;
+use super::run_report::Report;
 use crate::domain::text::list_first;
 use crate::domain::user::UnreadableField;
 use crate::domain::{

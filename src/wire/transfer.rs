@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::digest::FannedOut;
+use super::run_report::FannedOut;
 use crate::domain::Day;
 
 /// The outcome for one day.

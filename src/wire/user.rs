@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::batch::BatchView;
 use super::delivery::{DeliveryRow, SuppressionView};
-use crate::domain::inbox::ItemState;
+use crate::domain::feed_marks::ItemState;
 use crate::domain::{
     BrandName, Cadence, Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes,
     ObjectId, Point, Policies, Position, Quiet, Route, Schedule, Scope, Subject, User, UserId,

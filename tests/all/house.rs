@@ -80,7 +80,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("actix_web", &["http"]),
     ("clap", &["cli"]),
     ("comfy_table", &["cli"]),
-    ("governor", &["engine/delivery/gate", "http/api/access"]),
+    ("governor", &["engine/delivery/throttle", "http/api/access"]),
     ("hickory_resolver", &["operate/probe"]),
     ("indicatif", &["cli"]),
     ("lettre", &["email"]),
@@ -106,8 +106,8 @@ const SERIALIZING: &[&str] = &[
     "src/engine/archive/file.rs",
     // Notes that all processes share.
     "src/engine/worker.rs",
-    "src/engine/delivery/gate.rs",
-    "src/engine/delivery/gate/notes.rs",
+    "src/engine/delivery/throttle.rs",
+    "src/engine/delivery/throttle/notes.rs",
     // Claims, as an application would sign them.
     "src/engine/access/token",
 ];
@@ -120,7 +120,7 @@ const REVEALING: &[&str] = &[
     // Encrypts the address in a link for its user.
     "src/engine/access/links.rs",
     // An export for the user with this address.
-    "src/engine/directory/personal.rs",
+    "src/engine/users/personal.rs",
     // Only with `--reveal`.
     "src/cli/suppressions.rs",
 ];

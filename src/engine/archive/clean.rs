@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::context::Context;
 use crate::engine::Result;
 use crate::store::Forgettable;
-use crate::wire::digest::Forgotten;
+use crate::wire::run_report::Forgotten;
 
 /// The most records of each kind that a step removes.
 const STEP: usize = 1_000;

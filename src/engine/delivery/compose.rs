@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::domain::batch::Item;
 use crate::domain::content::{Caps, gather};
 use crate::domain::delivery::{Cause, Deferral, Settlement};
-use crate::domain::digest::{assemble, showable, wanted_by};
+use crate::domain::digest_content::{assemble, showable, wanted_by};
 use crate::domain::stack::EventAt;
 use crate::domain::{
     BatchKey, BrandName, Cadence, Content, Delivery, DeliveryState, EmailScope, Event, Id,

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::gate::{ProviderAccount, account_prefix, digest_prefix};
 use super::headers::Headers;
+use super::throttle::{ProviderAccount, account_prefix, digest_prefix};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, Transport};
 use crate::domain::BrandName;

@@ -24,7 +24,7 @@ use crate::domain::{
 };
 use crate::engine::{Result, crash};
 use crate::store::{Claim, NewMarker};
-use crate::wire::digest::Tally;
+use crate::wire::run_report::Tally;
 
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
 /// outcomes are unknown.

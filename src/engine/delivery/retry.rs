@@ -10,7 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::compose::Mail;
-use super::gate::CallSummary;
+use super::throttle::CallSummary;
 use crate::domain::coordination::LONGEST_WAIT;
 use crate::domain::delivery::{Deferral, Settlement};
 use crate::domain::{Delivery, DeliveryState, Reason, Sending, Suppression};

@@ -13,16 +13,16 @@ use futures::FutureExt;
 use futures::future::join_all;
 
 use super::compose::Compose;
-use super::gate::{Gate, GateState};
 use super::ledger::{Ledger, RunTally};
 use super::retry::Retry;
+use super::throttle::{Throttle, ThrottleState};
 use crate::context::Context;
 use crate::domain::delivery::Channel;
 use crate::domain::{BrandName, Delivery, DeliveryId, DeliveryState};
 use crate::email::Mailer;
 use crate::engine::{Result, Watcher};
 use crate::store::Claim;
-use crate::wire::digest::Ended;
+use crate::wire::run_report::Ended;
 
 mod calls;
 mod resolve;
@@ -38,7 +38,7 @@ pub struct Sender {
     /// Builds the emails.
     pub compose: Compose,
     /// Permits each call.
-    pub gate: Gate,
+    pub throttle: Throttle,
     /// Writes the outcomes.
     pub ledger: Ledger,
     /// Decides what an outcome means for its row.
@@ -57,7 +57,7 @@ impl Sender {
     fn with_tally(compose: Compose, tally: RunTally) -> Self {
         let (context, identity) = (compose.context.clone(), &compose.identity);
         Self {
-            gate: Gate {
+            throttle: Throttle {
                 context: context.clone(),
                 account_prefix: identity.account_prefix.clone(),
                 account: identity.account.clone(),
@@ -93,16 +93,18 @@ impl Sender {
     }
 
     /// Returns whether work on new rows of any brand may start.
-    pub async fn ready(&self) -> Result<GateState> {
-        let mut state = self.gate.before_call().await?;
+    pub async fn ready(&self) -> Result<ThrottleState> {
+        let mut state = self.throttle.before_call().await?;
         for brand in self.compose.identities.brands.keys() {
-            let (GateState::ClosedUntil(until), Some(sender)) =
+            let (ThrottleState::ClosedUntil(until), Some(sender)) =
                 (&state, self.sender_for(Channel::Email, Some(brand)))
             else {
                 break;
             };
-            state = match sender.gate.before_call().await? {
-                GateState::ClosedUntil(theirs) => GateState::ClosedUntil(theirs.min(*until)),
+            state = match sender.throttle.before_call().await? {
+                ThrottleState::ClosedUntil(theirs) => {
+                    ThrottleState::ClosedUntil(theirs.min(*until))
+                }
                 state => state,
             };
         }
@@ -111,13 +113,13 @@ impl Sender {
 
     /// Claims open rows without a lease and processes them, until none can be claimed (`Open`) or
     /// no email may be sent.
-    pub async fn drain(&self) -> Result<GateState> {
+    pub async fn drain(&self) -> Result<ThrottleState> {
         loop {
             let state = self.ready().await?;
-            if state != GateState::Open {
+            if state != ThrottleState::Open {
                 return Ok(state);
             }
-            let (now, limit) = (self.context.clock.now(), self.gate.settings().chunk);
+            let (now, limit) = (self.context.clock.now(), self.throttle.settings().chunk);
             let rows = self.ledger.claim(&Claim::Free { now, limit }, now).await?;
             if rows.is_empty() {
                 return Ok(state);
@@ -160,7 +162,7 @@ impl Sender {
             groups.entry((row.channel, brand)).or_default().push(row);
         }
         if groups.is_empty() {
-            return self.gate.share_all().await;
+            return self.throttle.share_all().await;
         }
         let sends = groups.into_iter().map(|((channel, brand), rows)| {
             // For an unknown brand, this sender defers the rows.
@@ -183,7 +185,7 @@ impl Sender {
         }
         for ((channel, brand), rows) in groups {
             if let Some(sender) = self.sender_for(channel, brand) {
-                let _slot = sender.gate.account.slot(true).await;
+                let _slot = sender.throttle.account.slot(true).await;
                 sender.resolve(rows).boxed().await?;
             }
         }
@@ -211,7 +213,7 @@ impl Sender {
             let Some(mut next) = next else {
                 return Ok(Ended::Settled);
             };
-            if let GateState::ClosedUntil(until) = state {
+            if let ThrottleState::ClosedUntil(until) = state {
                 next = next.max(until);
             }
             if now >= moved + patience {
@@ -233,7 +235,7 @@ impl Sender {
         let end = self.context.clock.now() + patience;
         loop {
             let state = self.ready().await?;
-            let GateState::ClosedUntil(until) = state else {
+            let ThrottleState::ClosedUntil(until) = state else {
                 return Ok(state.ended());
             };
             if self.context.clock.now() >= end {

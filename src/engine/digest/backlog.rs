@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
 use crate::context::Context;
-use crate::domain::digest::wanted;
+use crate::domain::digest_content::wanted;
 use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::{
     Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, PendingCounts, PersonStacks, User,

@@ -9,12 +9,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Digests, Request, Run};
 use crate::context::Context;
-use crate::domain::digest::tried_again;
+use crate::domain::digest_content::tried_again;
 use crate::domain::schedule::{Common, DueChoices, TICK, Ticks};
 use crate::domain::{DeliveryId, DeliveryState, Due, Occasion, Schedule, User, UserId};
 use crate::engine::{Result, Watcher};
 use crate::store::{Deliveries, DeliveryFilter, PeopleFilter, Span, UserField};
-use crate::wire::digest::{Ended, Report};
+use crate::wire::run_report::{Ended, Report};
 
 /// The number of users or failed deliveries in one read.
 const PAGE: usize = 10_000;

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::Feeds;
-use crate::domain::feed::{Cursor, Kinds, Query, select};
-use crate::domain::inbox::{Mark, Marked};
+use crate::domain::feed_marks::{Mark, Marked};
+use crate::domain::feed_page::{Cursor, Kinds, Query, select};
 use crate::domain::{
     Category, ChangeNotice, Day, EventType, Id, Inbox, Invalid, PersonStacks, Policies, Position,
     UserId, Window,
 };
 use crate::engine::Result;
-use crate::engine::directory::fields;
+use crate::engine::users::fields;
 use crate::store;
 use crate::wire::feed::Counts;
 

@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::domain::KeyName;
 use crate::engine::access::keys::{KeyRing, RecognizedKey};
 use crate::engine::access::tokens::{TokenError, Tokens, UserToken};
-use crate::engine::directory::personal::cached_start;
+use crate::engine::users::personal::cached_start;
 
 /// The size of a burst, in seconds of the average rate.
 const BURST: NonZeroU32 = NonZeroU32::new(6).expect("6 is not 0");
@@ -60,7 +60,7 @@ fn unauthorized(why: impl ToString) -> Problem {
 }
 
 /// Identifies callers and limits their request rates.
-pub(super) struct Gate {
+pub(super) struct Authorizer {
     ring: KeyRing,
     tokens: Tokens,
     clock: Arc<dyn Clock>,
@@ -69,8 +69,8 @@ pub(super) struct Gate {
     users: Option<RateLimit>,
 }
 
-impl Gate {
-    /// Creates the gate of this process's API. `key` is the configured server key.
+impl Authorizer {
+    /// Creates the authorizer of this process's API. `key` is the configured server key.
     pub(super) fn new(app: &App, key: &str) -> Self {
         let server = &app.config.server;
         let keys = server.rate_limit_key;
@@ -114,12 +114,12 @@ impl Gate {
 
 /// Admits requests of identified callers, within their rate limits.
 pub(super) async fn require<B: MessageBody>(
-    gate: web::Data<Gate>,
+    authorizer: web::Data<Authorizer>,
     req: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
-    let caller = gate.caller(&req).await;
-    match caller.and_then(|caller| gate.count(&caller).map(|()| caller)) {
+    let caller = authorizer.caller(&req).await;
+    match caller.and_then(|caller| authorizer.count(&caller).map(|()| caller)) {
         Ok(caller) => {
             req.extensions_mut().insert(caller);
             Ok(next.call(req).await?.map_into_left_body())

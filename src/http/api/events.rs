@@ -14,8 +14,8 @@ use super::request::{Call, is_many, many, of_record, one};
 use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, Invalid, ObjectId};
-use crate::engine::directory::unknown::RequestNames;
 use crate::engine::ingest::{EventInput, Notify, Request, ids};
+use crate::engine::users::unknown::RequestNames;
 use crate::wire::event::{Accepted, AllAccepted, Progress};
 
 routes! {ROUTES under "/v1":

@@ -8,12 +8,12 @@ use actix_web::http::header::{self, ContentEncoding};
 use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder};
 
 use super::access::Caller;
+use super::caching::{Compression, accepts_gzip, entity_tag, gzipped, hash, is_known};
 use super::problem::{ApiResult, Problem};
 use super::request::{Call, refuse};
-use super::response::{Compression, accepts_gzip, entity_tag, gzipped, hash, is_known};
 use super::route::routes;
-use crate::domain::feed::Kinds;
-use crate::domain::{Invalid, NoticeKey, UserId, feed};
+use crate::domain::feed_page::Kinds;
+use crate::domain::{Invalid, NoticeKey, UserId, feed_page};
 use crate::engine::Error;
 use crate::engine::feed::cache::Tag;
 use crate::engine::feed::{Answer, MarksInput, Request};
@@ -66,7 +66,7 @@ fn request(call: &Call, user: &UserId) -> Result<Request, Problem> {
     let (category, policies) = (call.parameter("category")?, &call.app.config.policies);
     Ok(Request {
         user: user.clone(),
-        query: feed::Query {
+        query: feed_page::Query {
             after: call.parameter("after")?,
             before: call.parameter("before")?,
             kinds: Kinds::of(call.parameter("type")?, category.as_ref(), policies),

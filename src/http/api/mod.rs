@@ -7,26 +7,26 @@
 
 mod access;
 mod batches;
+mod caching;
 mod demo;
 mod events;
 mod feed;
 mod feedback;
+mod listener;
 mod monitoring;
 mod objects;
 mod preview;
 pub mod problem;
 pub(in crate::http) mod request;
-mod response;
 pub(in crate::http) mod route;
 mod server;
-mod socket;
 mod stream;
 mod users;
 
+pub use listener::{Listening, listen};
 pub use monitoring::Watched;
 pub use route::{Route, RouteTable};
 pub use server::{Bound, bind};
-pub use socket::{Listening, listen};
 
 /// The routes under `/v1`. They are matched in this order, so the most frequent come first.
 pub const V1: &[RouteTable] = &[
@@ -40,7 +40,7 @@ pub const V1: &[RouteTable] = &[
 ];
 
 /// The routes that need no key.
-pub const OPEN: &[RouteTable] = &[monitoring::HEALTH, response::ROUTES, feedback::HOOKS];
+pub const OPEN: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, feedback::HOOKS];
 
 /// The routes for Prometheus.
 pub const METRICS: &[RouteTable] = &[monitoring::METRICS];

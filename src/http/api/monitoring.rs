@@ -13,10 +13,10 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::watch;
 
+use super::listener::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, listen, stopped};
 use super::problem::{ApiResult, Code, Problem, not_found};
 use super::request::Call;
 use super::route::routes;
-use super::socket::{HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, listen, stopped};
 use crate::app::App;
 use crate::metrics::CONTENT_TYPE;
 use crate::operate::status;

@@ -18,7 +18,7 @@ use anyhow::Context;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
 use super::demo::{OF_FILE, OF_MAIL, local, local_answer, page_policy};
-use super::socket::{Listening, stopped};
+use super::listener::{Listening, stopped};
 use crate::demo::picture;
 use crate::operate::preview::{Preview, Sheet};
 use crate::wire::local::{Board, Sheet as SheetSummary};

@@ -23,12 +23,12 @@ use futures::Stream;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use super::access::{self, Gate};
-use super::problem::{Problem, not_found};
-use super::route::{MatchedRoute, RouteTable};
-use super::socket::{
+use super::access::{self, Authorizer};
+use super::listener::{
     HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, Listening, connections_per_thread, listen, stopped,
 };
+use super::problem::{Problem, not_found};
+use super::route::{MatchedRoute, RouteTable};
 use super::stream::Streams;
 use super::{DEMO, METRICS, OPEN, V1, demo};
 use crate::app::App;
@@ -53,7 +53,7 @@ pub struct Bound {
     pub addr: SocketAddr,
     listener: TcpListener,
     app: App,
-    gate: Gate,
+    authorizer: Authorizer,
     demo: Option<Gallery>,
 }
 
@@ -77,7 +77,7 @@ impl Listening {
         Ok(Bound {
             addr: self.addr,
             listener: self.listener,
-            gate: Gate::new(&app, key),
+            authorizer: Authorizer::new(&app, key),
             app,
             demo,
         })
@@ -123,7 +123,7 @@ impl Bound {
     /// Serves until `stop` becomes true or its sender is dropped. Then it accepts no new
     /// connections, finishes running requests, and returns.
     pub async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let (app, gate) = (Data::new(self.app), Data::new(self.gate));
+        let (app, authorizer) = (Data::new(self.app), Data::new(self.authorizer));
         let streams = Streams::new(app.config.feed.streams, stop.clone());
         let streams = Data::new(streams);
         let demo = self.demo.map(Data::new);
@@ -149,7 +149,7 @@ impl Bound {
             };
             actix_web::App::new()
                 .app_data(app.clone())
-                .app_data(gate.clone())
+                .app_data(authorizer.clone())
                 .app_data(streams.clone())
                 .wrap(Condition::new(demo.is_some(), from_fn(demo::local)))
                 .wrap(from_fn(observe))

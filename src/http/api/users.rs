@@ -1,6 +1,6 @@
 //! Users' records, preferences, follows and mutes.
 //!
-//! Responses mask addresses (P8). [`crate::engine::directory::people`] decides what a change does.
+//! Responses mask addresses (P8). [`crate::engine::users::people`] decides what a change does.
 //! A muted subject may be any name: its object may be unknown, because the application can create
 //! it later. [`crate::domain::Mutes`] documents the effect of a mute.
 
@@ -10,7 +10,7 @@ use super::problem::{ApiResult, Problem};
 use super::request::{Call, of_record};
 use super::route::routes;
 use crate::domain::{FollowKey, Subject, User, UserId};
-use crate::engine::directory::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
+use crate::engine::users::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
 use crate::wire::AcceptedCount;
 use crate::wire::user::{FollowPage, MutesView, PreferencesView, UserPage, UserView};
 

@@ -3,7 +3,7 @@
 //! `?unfollow=KEY` redirects to the page that confirms an unfollow: emails with one body for many
 //! users link to it. A form is applied whole or not at all (P7, P10). Types that left the page
 //! meanwhile are ignored, and fields that the form lacks stay unchanged. An unmute has a form.
-//! [`crate::engine::directory::people`] defines the effect of a choice on earlier events.
+//! [`crate::engine::users::people`] defines the effect of a choice on earlier events.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use crate::domain::preferences::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
-use crate::engine::directory::input::{Change, PreferencesChange, TypeChange};
+use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
 use crate::render::pages::{Choices, Notice, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 

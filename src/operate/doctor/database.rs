@@ -14,8 +14,8 @@ use futures::future::{BoxFuture, join_all};
 use super::{Doctor, Finding};
 use crate::domain::text::error_chain;
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
-use crate::engine::directory::find_unreadable;
 use crate::engine::feedback::suppressions::unreported;
+use crate::engine::users::find_unreadable;
 use crate::store::{
     BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Span, Store, Topology,
 };

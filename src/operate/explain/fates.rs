@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::digest::tried_again;
+use crate::domain::digest_content::tried_again;
 use crate::domain::{
     Batch, BatchState, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event, EventType,
     Exclusion, Facts, Id, Inbox, Marker, Mutes, ObjectState, Occasion, PersonStacks, Policies,

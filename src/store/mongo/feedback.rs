@@ -17,8 +17,8 @@ use super::{DELIVERIES, Mongo, SOFT_BOUNCES, SUPPRESSIONS, WEBHOOK_RECEIPTS, dat
 use crate::domain::{
     Address, DeliveryId, DeliveryState, Feedback, Reason, ReportCounts, ReportKind, Suppression,
 };
-use crate::store::record::fields::{As, Count};
 use crate::store::record::small::{SuppressionRecord, WebhookReceipt};
+use crate::store::record::values::{As, Count};
 use crate::store::record::{read_fields, write_bson};
 use crate::store::types::graver;
 use crate::store::{AddressState, Error, Feedbacks, Result, SeenReports, Suppressions};

@@ -15,7 +15,7 @@ use super::Mongo;
 use super::reads::{Find, document};
 use crate::domain::object::ModelMapping;
 use crate::domain::{Id, Object, ObjectKey, text};
-use crate::store::record::fields::place;
+use crate::store::record::values::place;
 use crate::store::{Error, Result};
 
 impl ModelMapping {

@@ -17,8 +17,8 @@ use super::{Mongo, OBJECTS, RETRACTIONS, oid};
 use crate::domain::{
     ChangeNotice, Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, Retraction,
 };
-use crate::store::record::fields::{As, Oid, place};
 use crate::store::record::small::ObjectRecord;
+use crate::store::record::values::{As, Oid, place};
 use crate::store::record::{read_fields, write_bson};
 use crate::store::{Error, Objects, Result, Retractions};
 

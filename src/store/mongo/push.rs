@@ -14,9 +14,9 @@ use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
 use super::Mongo;
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
-use super::codec::RawStack;
 use super::patience::is_too_slow;
 use super::reads::{at_once, document};
+use super::stack_reader::RawStack;
 use super::windows::{MANY, TOGETHER, among};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
 use crate::store::entry::{event_document, object_id};

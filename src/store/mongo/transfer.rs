@@ -6,14 +6,14 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::batches::accumulator_id;
 use super::bulk::Update;
-use super::directory::revised;
 use super::reads::id_of;
+use super::users::revised;
 use super::{Mongo, objects};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::fanout::FanoutRecord;
-use crate::store::record::fields::{As, Oid};
 use crate::store::record::small::{InboxRecord, SuppressionRecord};
+use crate::store::record::values::{As, Oid};
 use crate::store::record::{Record, read_bson, write_bson};
 use crate::store::transfer::{NO_REVISION, RecordSource};
 use crate::store::{AnyRecord, Error, Kind, Page, Result};

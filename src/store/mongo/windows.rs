@@ -16,14 +16,14 @@ use bson::raw::RawArrayBuf;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc, rawdoc};
 
 use super::bulk::Replacement;
-use super::codec::RawStack;
 use super::reads::{at_once, document};
+use super::stack_reader::RawStack;
 use super::{INBOXES, Mongo, oid};
 use crate::domain::{ChangeNotice, Day, Id, Inbox, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::contract::in_order_of;
-use crate::store::record::fields::As;
 use crate::store::record::read_bson;
 use crate::store::record::small::InboxRecord;
+use crate::store::record::values::As;
 use crate::store::{Days, Inboxes, Result};
 
 /// The number of users from which one command for each day costs less than one for each user, and

@@ -9,7 +9,7 @@ use chrono::DateTime;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
-use super::fields::{As, Count, LeaseRecord, Oid, Oids, Text, Time};
+use super::values::{As, Count, LeaseRecord, Oid, Oids, Text, Time};
 use super::{Record, needs, of};
 use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Memory};
 use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};

@@ -6,7 +6,7 @@
 use chrono::DateTime;
 use compact_str::CompactString;
 
-use super::fields::{As, Count, LeaseRecord, Oid, Text, Time};
+use super::values::{As, Count, LeaseRecord, Oid, Text, Time};
 use super::{needs, of};
 use crate::domain::delivery::{Channel, DeliveryAttempts, DeliveryOutcome};
 use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};

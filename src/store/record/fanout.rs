@@ -5,7 +5,7 @@
 
 use compact_str::CompactString;
 
-use super::fields::{As, Count, LeaseRecord, Oid, Place, Time};
+use super::values::{As, Count, LeaseRecord, Oid, Place, Time};
 use super::{Record, needs, of};
 use crate::domain::details::Actor;
 use crate::domain::{

@@ -3,7 +3,7 @@
 //! On MongoDB a record is a document. On SQLite it is a row with its fields as columns
 //! ([`super::sqlite`]), or JSON in a column. A missing or `null` field is absent. An unreadable one
 //! is [`Error::Corrupt`], which names the field, and never gets a default unless the record says
-//! so. [`fields`] defines the form of times, ids and places.
+//! so. [`values`] defines the form of times, ids and places.
 
 use bson::{RawBsonRef, RawDeserializer, RawDocument, RawDocumentBuf};
 use serde::de::DeserializeOwned;
@@ -90,9 +90,9 @@ pub(super) mod batch;
 pub(super) mod delivery;
 pub(super) mod fallback;
 pub(super) mod fanout;
-pub(super) mod fields;
 pub(super) mod small;
 pub(super) mod user;
+pub(super) mod values;
 
 pub(super) use fallback::read_bson_with_defaults;
 

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use compact_str::CompactString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::fields::{As, Oid, Place, Time, typed};
+use super::values::{As, Oid, Place, Time, typed};
 use super::{Record, of};
-use crate::domain::inbox::{Entries, StackMarks};
+use crate::domain::feed_marks::{Entries, StackMarks};
 use crate::domain::{Address, Inbox, Json, Object, Reason, Retraction, StackId, Suppression};
 
 record! {

@@ -15,7 +15,7 @@ use compact_str::CompactString;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::fields::{As, DayOfWeek, Hour, Place, Time, date, typed};
+use super::values::{As, DayOfWeek, Hour, Place, Time, date, typed};
 use super::{needs, of};
 use crate::domain::preferences::Title;
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};

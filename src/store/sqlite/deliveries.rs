@@ -15,7 +15,7 @@ use crate::domain::delivery::{
 };
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
-use crate::store::record::fields::As;
+use crate::store::record::values::As;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
 
 pub(super) const DELIVERIES: Table = Table {

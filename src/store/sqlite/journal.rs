@@ -14,7 +14,7 @@ use super::rows::{Fields, Statements as _, Table, json, millis, readable, to_jso
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
-use crate::store::record::fields::As;
+use crate::store::record::values::As;
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 
 pub(super) const FANOUTS: Table = Table {

@@ -9,7 +9,6 @@ mod condition;
 mod connections;
 mod days;
 mod deliveries;
-mod directory;
 mod entries;
 mod journal;
 mod notes;
@@ -21,6 +20,7 @@ mod suppressions;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod users;
 
 pub use connections::Sqlite;
 

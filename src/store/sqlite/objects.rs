@@ -8,9 +8,9 @@ use super::Sqlite;
 use super::notes::notify;
 use super::rows::{Fields, Statements as _, Table, fields, json};
 use crate::domain::{ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId};
-use crate::store::record::fields::As;
 use crate::store::record::small::InboxRecord;
 use crate::store::record::small::ObjectRecord;
+use crate::store::record::values::As;
 use crate::store::{Inboxes, Objects, Result, Retractions};
 
 pub(super) const OBJECTS: Table = Table {

@@ -7,8 +7,8 @@ use rusqlite::Transaction;
 use super::Sqlite;
 use super::rows::{Statements as _, Table, millis};
 use crate::domain::{Address, DeliveryId, Suppression};
-use crate::store::record::fields::As;
 use crate::store::record::small::SuppressionRecord;
+use crate::store::record::values::As;
 use crate::store::types::graver;
 use crate::store::{AddressState, Result, Suppressions};
 

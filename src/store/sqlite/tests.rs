@@ -13,12 +13,12 @@ use futures::TryStreamExt;
 use rusqlite::Transaction;
 
 use super::rows::fields;
-use super::{Sqlite, deliveries, directory};
+use super::{Sqlite, deliveries, users};
 use crate::domain::{
     Audience, Day, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId, Window,
 };
-use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
+use crate::store::record::values::As;
 use crate::store::{Directory, Error, Journal, Notes, Pushes, Stacks};
 
 fn today() -> Day {
@@ -174,7 +174,7 @@ async fn an_unreadable_field_is_reported_without_secrets() {
         execute(&store, tampering).await;
 
         let find = |transaction: &Transaction<'_>| {
-            directory::USERS.find::<UserRecord>(transaction, "id = ?1", ["ada"])
+            users::USERS.find::<UserRecord>(transaction, "id = ?1", ["ada"])
         };
         let error = store.read(find).await;
         let error = error.unwrap_err().to_string();
@@ -201,7 +201,7 @@ async fn a_preference_without_a_column_is_stored_with_the_others() {
         record.insert("rev".to_owned(), 1.into());
         record.extend(more.map(|(field, value)| (field.to_owned(), value.into())));
         move |transaction: &Transaction<'_>| {
-            directory::USERS.replace(transaction, &record)?;
+            users::USERS.replace(transaction, &record)?;
             let read = "SELECT preferences FROM users";
             Ok(transaction.query_row(read, [], |row| row.get::<_, Option<String>>(0))?)
         }

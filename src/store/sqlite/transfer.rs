@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{Row, Transaction, params_from_iter};
 
 use super::rows::{Fields, Table};
-use super::{batches, deliveries, directory, journal, objects, suppressions};
+use super::{batches, deliveries, journal, objects, suppressions, users};
 use crate::store::record::Record;
 use crate::store::transfer::{NO_REVISION, RecordSource};
 use crate::store::{AnyRecord, Error, Kind, Page, Result};
@@ -25,7 +25,7 @@ fn table(kind: Kind) -> (&'static Table, usize) {
     const WEBHOOK_RECEIPTS: Table = table("webhook_receipts", "key=_id mark until");
     const NOTES: Table = table("notes", "name=_id text");
     match kind {
-        Kind::Users => (&directory::USERS, 1),
+        Kind::Users => (&users::USERS, 1),
         Kind::Follows => (&FOLLOWS, 2),
         Kind::Objects => (&objects::OBJECTS, 1),
         Kind::Inboxes => (&objects::INBOXES, 1),
@@ -96,7 +96,7 @@ impl RecordSource for (&Table, &Row<'_>) {
 pub(super) fn put(transaction: &Transaction<'_>, kind: Kind, line: &str) -> Result<()> {
     let record = AnyRecord::read(kind, line)?;
     match &record {
-        AnyRecord::User(user) => return directory::write(transaction, user, 1),
+        AnyRecord::User(user) => return users::write(transaction, user, 1),
         AnyRecord::Object(object) => return objects::put_object(transaction, object),
         AnyRecord::Fanout(fanout) => return journal::write(transaction, fanout),
         AnyRecord::Accumulator(accumulator) => {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use tidings::domain::feed::Cursor;
+use tidings::domain::feed_page::Cursor;
 use tidings::domain::{Address, BatchKey, Category, ChosenKey, Day, ModelName, Position, UserId};
 use tidings::wire::OPENAPI;
 

@@ -15,7 +15,7 @@ use tidings::domain::{
 };
 use tidings::engine::Silent;
 use tidings::store::{BatchFilter, Store};
-use tidings::wire::digest::Tally;
+use tidings::wire::run_report::Tally;
 
 use crate::support::town::{
     Town, followers_of, lost, monday, mostly_on_sqlite, refused, request, saturday, to,

@@ -82,7 +82,7 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
     let file = tempfile::NamedTempFile::new().unwrap();
     let lines = "{\"id\":\"x\",\"brand\":\"gone\"}\n{\"id\":\"y\",\"brand\":\"umbrage\"}\n";
     std::fs::write(file.path(), lines).unwrap();
-    let users = tidings::engine::directory::import::Kind::Users;
+    let users = tidings::engine::users::import::Kind::Users;
     let imported = app
         .import()
         .file(&users, file.path(), &Silent)

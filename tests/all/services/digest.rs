@@ -4,7 +4,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
 use tidings::domain::delivery::Handover;
-use tidings::domain::policy::Route;
+use tidings::domain::type_policy::Route;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::Outcome;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tidings::domain::policy::Route;
+use tidings::domain::type_policy::Route;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, BrandName, Cadence, Object, User};
 use tidings::email::Place;
@@ -11,7 +11,7 @@ use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 use tidings::render::Site;
 use tidings::render::report::{DryRunEmails, DryRunPage};
-use tidings::wire::digest::Report;
+use tidings::wire::run_report::Report;
 
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite, request, saturday, to};
 use crate::support::{FailingStore, Fresh, kind, user};

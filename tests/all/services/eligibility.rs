@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::app::App;
 use tidings::clock::Clock;
-use tidings::domain::inbox::Mark;
+use tidings::domain::feed_marks::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Address, Cadence, Day, Object, Reason, Route, Subject, Suppression, User};
 use tidings::engine::Silent;
-use tidings::engine::directory::input::MuteInput;
 use tidings::engine::ingest::Request;
+use tidings::engine::users::input::MuteInput;
 use tidings::wire::explanation::Why;
 use tidings::wire::feed::Page;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tidings::clock::Clock;
 use tidings::engine::Silent;
-use tidings::engine::directory::import::Kind;
+use tidings::engine::users::import::Kind;
 use tidings::wire::transfer::{BadLine, ImportReport};
 
 use crate::support::town::{Town, mostly_on_sqlite};

@@ -9,7 +9,7 @@ use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::archive;
 use tidings::engine::digest::{Effect, Request, Timing};
-use tidings::wire::digest::Report;
+use tidings::wire::run_report::Report;
 use tidings::wire::transfer::{DayFate, DayReport};
 
 use crate::support::town::{Town, monday, mostly_on_sqlite, request, to};

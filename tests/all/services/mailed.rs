@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::inbox::Mark;
+use tidings::domain::feed_marks::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState, Route};
 use tidings::wire::explanation::{By, Place};

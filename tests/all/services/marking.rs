@@ -3,8 +3,8 @@
 //! A mark applies to the stored state. A page is at least as recent as the cursor of its request.
 
 use tidings::app::App;
-use tidings::domain::feed::Cursor;
-use tidings::domain::inbox::{ItemState, Mark};
+use tidings::domain::feed_marks::{ItemState, Mark};
+use tidings::domain::feed_page::Cursor;
 use tidings::domain::{ChangeNotice, Position};
 use tidings::wire::feed::Page;
 

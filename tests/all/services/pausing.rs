@@ -9,7 +9,7 @@ use tidings::domain::{Feedback, ReportKind};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::digest::{Request, Timing};
-use tidings::wire::digest::{Ended, Report};
+use tidings::wire::run_report::{Ended, Report};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, mostly_on_sqlite, to};

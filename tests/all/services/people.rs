@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use tidings::clock::Clock;
-use tidings::domain::policy::Route;
+use tidings::domain::type_policy::Route;
 use tidings::domain::user::Unmailable;
 use tidings::domain::{Cadence, User};
-use tidings::engine::directory::input::{FollowInput, PreferencesChange, UserInput};
-use tidings::engine::directory::people::PeopleService;
+use tidings::engine::users::input::{FollowInput, PreferencesChange, UserInput};
+use tidings::engine::users::people::PeopleService;
 
 use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, Shorthand, kind, user};

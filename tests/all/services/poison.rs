@@ -4,7 +4,7 @@ use bson::{Bson, doc};
 use chrono::TimeDelta;
 use tidings::domain::{BadStack, Day, Defect, DeliveryState};
 use tidings::engine::Silent;
-use tidings::wire::digest::Report;
+use tidings::wire::run_report::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, stored_document};
 use crate::support::town::{Town, monday, on_both_stores, only_on_mongo, request, saturday, to};

@@ -5,7 +5,7 @@ use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::app::App;
 use tidings::domain::batch::RemovedEvents;
-use tidings::domain::inbox::{ItemState, Mark};
+use tidings::domain::feed_marks::{ItemState, Mark};
 use tidings::domain::{BatchState, DeliveryState, ObjectId};
 use tidings::engine::Silent;
 use tidings::store::BatchFilter;

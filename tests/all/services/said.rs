@@ -81,7 +81,7 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
         let app = town.process_on(&(counting.clone() as std::sync::Arc<dyn tidings::store::Store>));
         let request = feed::Request {
             user: user("ada"),
-            query: tidings::domain::feed::Query::default(),
+            query: tidings::domain::feed_page::Query::default(),
             limit,
             accepts_cached: false,
         };

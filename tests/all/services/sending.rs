@@ -16,7 +16,7 @@ use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 use tidings::store::Store;
-use tidings::wire::digest::{Ended, Report};
+use tidings::wire::run_report::{Ended, Report};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 

@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use tidings::app::App;
 use tidings::clock::Clock;
-use tidings::domain::inbox::Mark;
+use tidings::domain::feed_marks::Mark;
 use tidings::domain::{Day, DeliveryState, Position};
 use tidings::wire::explanation::{By, Fate, Place, Why};
 

@@ -11,8 +11,8 @@ use tidings::domain::{
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::archive::Request;
-use tidings::wire::digest::Report;
 use tidings::wire::explanation::Why;
+use tidings::wire::run_report::Report;
 use tidings::wire::transfer::DayFate;
 
 use crate::support::town::{Town, busy, followers_of, monday, mostly_on_sqlite, to};

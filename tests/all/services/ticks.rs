@@ -13,7 +13,7 @@ use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
 use tidings::engine::digest::{Effect, Request};
 use tidings::store::Store;
-use tidings::wire::digest::Report;
+use tidings::wire::run_report::Report;
 
 use crate::support::town::{Town, followers_of, mostly_on_sqlite, refused, request, to};
 use crate::support::{FailingStore, Fault, Fresh, Then, user};

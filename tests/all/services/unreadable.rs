@@ -4,7 +4,7 @@ use bson::{Document, doc};
 use chrono::{DateTime, Utc};
 use tidings::domain::user::Unmailable;
 use tidings::domain::{EventType, User};
-use tidings::engine::directory::find_unreadable;
+use tidings::engine::users::find_unreadable;
 use tidings::store::PeopleFilter;
 
 use crate::support::poison::{database, file};

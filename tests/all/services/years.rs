@@ -18,9 +18,9 @@ use tidings::domain::{
 };
 use tidings::email::Outcome;
 use tidings::engine::digest::Request as Run;
-use tidings::engine::directory::input::{DigestChange, PreferencesChange, UserInput};
 use tidings::engine::feedback::suppressions::SuppressionInput;
 use tidings::engine::ingest::Request;
+use tidings::engine::users::input::{DigestChange, PreferencesChange, UserInput};
 use tidings::engine::{Error, Silent};
 use tidings::store::{BatchFilter, Store};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidings::domain::inbox::{Entries, StackMarks};
+use tidings::domain::feed_marks::{Entries, StackMarks};
 use tidings::domain::{Id, Inbox, User, Window};
 use tidings::store::{Error, FeedParts, Forgettable, Meeting};
 

@@ -9,8 +9,8 @@ use tidings::clock::{Clock, Ids};
 use tidings::config::Config;
 use tidings::context::Context;
 use tidings::domain::delivery::Handover;
-use tidings::domain::feed::Cursor;
-use tidings::domain::inbox::Mark;
+use tidings::domain::feed_marks::Mark;
+use tidings::domain::feed_page::Cursor;
 use tidings::domain::{
     Audience, Cadence, Day, Delivery, DeliveryId, Entry, Event, EventType, Fanout, FollowKey, Id,
     Lease, ObjectId, Occasion, Position, StackId, UserId, Window,

@@ -26,9 +26,9 @@ use tidings::engine::Silent;
 use tidings::engine::ingest::Request;
 use tidings::metrics::Metrics;
 use tidings::store::Store;
-use tidings::wire::digest::{Report, Tally};
 use tidings::wire::event::Receipt;
 use tidings::wire::feed::Page;
+use tidings::wire::run_report::{Report, Tally};
 
 use super::{Fresh, Shorthand, feed_of, key, kind, user};
 

@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::compose::{Mail, Room};
-use super::super::gate::{FRESH, GateState};
 use super::super::retry::{Attempt, Decisions, RowDecision};
+use super::super::throttle::{FRESH, ThrottleState};
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryState};
@@ -30,14 +30,14 @@ impl Sender {
     pub(super) async fn send(&self, mut rest: Vec<Delivery>) -> Result<()> {
         let mut slot = None;
         while !rest.is_empty() {
-            self.gate.check_reports().await?;
-            let state = self.gate.before_call().await?;
-            if state != GateState::Open {
+            self.throttle.check_reports().await?;
+            let state = self.throttle.before_call().await?;
+            if state != ThrottleState::Open {
                 return self.put_back(rest.iter(), &state).await;
             }
             self.wait_for_slot(&mut slot).await;
             let at = self.context.clock.now();
-            let portion = self.gate.account.state().portion.unwrap_or(usize::MAX);
+            let portion = self.throttle.account.state().portion.unwrap_or(usize::MAX);
             let portion = &rest[..rest.len().min(portion)];
             let built = self.compose.build(portion, at, Room::Bounded);
             let built = built.boxed().await?;
@@ -54,17 +54,17 @@ impl Sender {
                 ..Decisions::default()
             };
             let concluded = self.ledger.conclude(portion, decisions).await?;
-            self.gate.watch(&concluded).await?;
+            self.throttle.watch(&concluded).await?;
             let (mails, mut unbuilt) = (built.mails, rest.split_off(built.rows));
             let all = mails.len();
             let calls = self.make_calls(mails, (at, checked), &mut slot);
             rest = calls.boxed().await?;
             let sent = all - rest.len();
-            self.gate.account.state().record_portion(sent, all);
+            self.throttle.account.state().record_portion(sent, all);
             rest.append(&mut unbuilt);
         }
         drop(slot);
-        self.gate.share_all().await
+        self.throttle.share_all().await
     }
 
     /// Makes the calls for emails that were built `at` that time, after they were `checked`.
@@ -81,20 +81,20 @@ impl Sender {
     ) -> Result<Vec<Delivery>> {
         let mut calls = self.group(mails);
         let mut running = JoinSet::new();
-        let (mut state, mut is_stale) = (Ok(GateState::Open), false);
+        let (mut state, mut is_stale) = (Ok(ThrottleState::Open), false);
         loop {
-            let goes_on = !is_stale && matches!(state, Ok(GateState::Open));
+            let goes_on = !is_stale && matches!(state, Ok(ThrottleState::Open));
             let ended = if goes_on && !calls.is_empty() {
                 self.wait_for_slot(slot).await;
-                state = self.gate.before_call().await;
+                state = self.throttle.before_call().await;
                 // The other half of the limit is for the call itself.
                 is_stale = self.context.clock.now() - checked > FRESH / 2;
                 if !is_stale
-                    && matches!(state, Ok(GateState::Open))
+                    && matches!(state, Ok(ThrottleState::Open))
                     && let Some(mut call) = calls.pop_front()
                 {
                     let now = self.context.clock.now();
-                    let is_proven = self.gate.account.state().is_proven(now);
+                    let is_proven = self.throttle.account.state().is_proven(now);
                     if call.len() > 1 && self.retry.certainty == Certainty::Never && !is_proven {
                         // A lost outcome would stay unknown. Risk only one email.
                         let others = call.split_off(1);
@@ -124,7 +124,7 @@ impl Sender {
         }
         let rest: Vec<Delivery> = calls.into_iter().flatten().map(|mail| mail.row).collect();
         match state? {
-            GateState::Open => Ok(rest),
+            ThrottleState::Open => Ok(rest),
             state => {
                 self.put_back(rest.iter(), &state).await?;
                 Ok(Vec::new())
@@ -136,7 +136,7 @@ impl Sender {
     /// until the provider answers. A slot that is open stays.
     async fn wait_for_slot(&self, slot: &mut Option<OwnedSemaphorePermit>) {
         if slot.is_none() {
-            let account = &self.gate.account;
+            let account = &self.throttle.account;
             let alone = !account.state().has_answered();
             *slot = Some(account.slot(alone).await);
             account.wait_for_rate().await;
@@ -162,7 +162,9 @@ impl Sender {
         at: DateTime<Utc>,
         checked: DateTime<Utc>,
     ) -> Result<Vec<Mail>> {
-        let permit = self.gate.fresh_permit(self.gate.send_permit(at), checked);
+        let permit = self
+            .throttle
+            .fresh_permit(self.throttle.send_permit(at), checked);
         if permit.withheld().is_some() {
             // Marking the rows as `sending` would count an attempt. Stale emails are built again.
             return Ok(mails);
@@ -194,7 +196,7 @@ impl Sender {
             .boxed()
             .await?;
         let alone = self.recall(mails, &concluded.alone).await?;
-        self.gate.watch(&concluded).await?;
+        self.throttle.watch(&concluded).await?;
         Ok(alone)
     }
 
@@ -232,9 +234,9 @@ impl Sender {
         }
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
         if attempt == Attempt::Repeated {
-            self.gate.account.wait_for_rate().await;
+            self.throttle.account.wait_for_rate().await;
         }
-        let (outcomes, until) = match self.gate.before_send(permit).await {
+        let (outcomes, until) = match self.throttle.before_send(permit).await {
             Ok(()) => {
                 let began = Instant::now();
                 let outcomes = self.mailer.send(reference, &messages, permit).await;
@@ -252,22 +254,22 @@ impl Sender {
         }
         let (stop, summary) = (decisions.stop.take(), decisions.summary.take());
         let wait = summary.as_ref().and_then(|call| {
-            let retry_after = self.gate.settings().retry_after;
-            let mut account = self.gate.account.state();
+            let retry_after = self.throttle.settings().retry_after;
+            let mut account = self.throttle.account.state();
             account.record_call(call, retry_after, now)
         });
         // Other calls must not start meanwhile. The outcomes are stored in any case.
         let closed = match wait {
-            Some(wait) => self.gate.close(now + wait).await,
+            Some(wait) => self.throttle.close(now + wait).await,
             None => Ok(()),
         };
         let suppressions = std::mem::take(&mut decisions.undeliverable);
         let rows = mails.iter().map(|mail| &mail.row);
         let concluded = self.ledger.conclude(rows, decisions).await;
         if let Some(reason) = stop {
-            self.gate.pause(reason).await?;
+            self.throttle.pause(reason).await?;
         } else if let Some(why) = summary.and_then(|call| call.lost) {
-            self.gate.share(Some(&why)).await?;
+            self.throttle.share(Some(&why)).await?;
         }
         closed?;
         if !suppressions.is_empty() {
@@ -281,7 +283,7 @@ impl Sender {
     async fn put_back<'a>(
         &self,
         rows: impl Iterator<Item = &'a Delivery>,
-        state: &GateState,
+        state: &ThrottleState,
     ) -> Result<()> {
         let (reason, until) = state.deferral();
         let not_before = until.unwrap_or(self.context.clock.now());
@@ -302,6 +304,6 @@ impl Sender {
             hash.update([0]);
             hash.update(mail.row.attempts.made.to_be_bytes());
         }
-        self.gate.account_prefix.clone() + &hex::encode(&hash.finalize()[..20])
+        self.throttle.account_prefix.clone() + &hex::encode(&hash.finalize()[..20])
     }
 }

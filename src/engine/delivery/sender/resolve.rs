@@ -11,8 +11,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 
 use super::super::compose::Room;
-use super::super::gate::GateState;
 use super::super::retry::{Attempt, Decisions, RowDecision};
+use super::super::throttle::ThrottleState;
 use super::Sender;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
 use crate::email::{Certainty, Permit, QueryAnswer, Silence};
@@ -40,7 +40,7 @@ impl Sender {
                 // The row does not name its call.
                 None => self.give_up(&rows).await?,
             };
-            self.gate.watch(&concluded).await?;
+            self.throttle.watch(&concluded).await?;
         }
         Ok(())
     }
@@ -52,7 +52,7 @@ impl Sender {
             owner: self.context.owner.clone(),
             until: now + self.ledger.lease(),
         };
-        let permit = self.gate.send_permit(now);
+        let permit = self.throttle.send_permit(now);
         if !store.lease(&name, &lease, now).await? {
             // Another worker resolves the call and takes over these rows.
             let later = now + self.retry.settings.ask_after;
@@ -79,7 +79,7 @@ impl Sender {
     ) -> Result<Decisions> {
         let certainty = self.retry.certainty;
         // Another account does not know the call.
-        let is_known = call.starts_with(&self.gate.account_prefix);
+        let is_known = call.starts_with(&self.throttle.account_prefix);
         let tried = rows.iter().filter_map(|row| row.attempts.called_at).max();
         let can_resolve = |tried: &DateTime<Utc>| {
             is_known && certainty != Certainty::Never && now < self.retry.hope(*tried)
@@ -87,13 +87,15 @@ impl Sender {
         let Some(tried) = tried.filter(can_resolve) else {
             return self.give_up(&rows).await;
         };
-        match self.gate.before_call().await? {
-            GateState::Open if certainty == Certainty::Ask => {
+        match self.throttle.before_call().await? {
+            ThrottleState::Open if certainty == Certainty::Ask => {
                 self.ask(call, &rows, tried, now).await
             }
-            GateState::Open => self.repeat(call, rows, (tried, now), permit).await,
-            GateState::ClosedUntil(until) => self.check_again_at(&rows, until).await,
-            GateState::Paused(_) | GateState::Stopping => self.check_again_at(&rows, now).await,
+            ThrottleState::Open => self.repeat(call, rows, (tried, now), permit).await,
+            ThrottleState::ClosedUntil(until) => self.check_again_at(&rows, until).await,
+            ThrottleState::Paused(_) | ThrottleState::Stopping => {
+                self.check_again_at(&rows, now).await
+            }
         }
     }
 
@@ -111,7 +113,7 @@ impl Sender {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         let built = self.compose.build(&rows, tried, Room::Whole).await?;
         let (mails, excluded) = (built.mails, built.settlements);
-        let permit = self.gate.fresh_permit(permit, self.context.clock.now());
+        let permit = self.throttle.fresh_permit(permit, self.context.clock.now());
         let mut concluded = self.make(call, &mails, Attempt::Repeated, &permit).await?;
         let waits = |id: &DeliveryId| concluded.deferrals.iter().any(|wait| wait.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
@@ -154,7 +156,7 @@ impl Sender {
         }
         let next = self.retry.next_check(tried, now);
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
-        if let Err((_, until)) = self.gate.before_send(&Permit::always()).await {
+        if let Err((_, until)) = self.throttle.before_send(&Permit::always()).await {
             return self.check_again_at(rows, until.unwrap_or(next)).await;
         }
         let answers = self.mailer.ask(call, &ids).await;
@@ -188,7 +190,7 @@ impl Sender {
         let answers = answers.into_iter().chain(silence);
         let decisions = rows.iter().zip(answers).map(decide).collect();
         if let Some(until) = wait {
-            self.gate.close(until).await?;
+            self.throttle.close(until).await?;
         }
         self.ledger.conclude(rows, decisions).await
     }

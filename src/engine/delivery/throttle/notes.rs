@@ -3,7 +3,7 @@
 //! A wait that one process receives applies to all, also to later ones such as hourly cron jobs.
 //! The notes share a prefix, so one read before each call returns them all. Changes are
 //! compare-and-set, so no count is lost. Notes from a fast clock are ignored. Start with
-//! [`Gate::before_call`].
+//! [`Throttle::before_call`].
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::super::retry::Decisions;
-use super::{Gate, GateState, RecentOutcomes};
+use super::{RecentOutcomes, Throttle, ThrottleState};
 use crate::domain::{DeliveryState, Pause, Share};
 use crate::engine::Result;
 use crate::store::{NoteFilter, Notes};
@@ -111,23 +111,23 @@ fn closed_by(note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     (at <= now + SKEW && until > now).then_some(until)
 }
 
-impl Gate {
+impl Throttle {
     /// Returns whether a call may start now, by the notes and the state of this process.
-    pub async fn before_call(&self) -> Result<GateState> {
+    pub async fn before_call(&self) -> Result<ThrottleState> {
         if self.account.is_ending() {
-            return Ok(GateState::Stopping);
+            return Ok(ThrottleState::Stopping);
         }
         let notes = self.context.store.notes(NoteFilter::Prefix(PAUSE)).await?;
         let mut notes: BTreeMap<String, String> = notes.into_iter().collect();
         if let Some(pause) = notes.remove(PAUSE) {
             // Outcomes before a pause do not count after it.
             self.account.state().unshared = RecentOutcomes::default();
-            return Ok(GateState::Paused(Pause::read(pause)));
+            return Ok(ThrottleState::Paused(Pause::read(pause)));
         }
         let now = self.context.clock.now();
         let wait = notes.get(&self.name_of(CLOSED));
         let until = wait.and_then(|note| closed_by(note, now));
-        Ok(until.map_or(GateState::Open, GateState::ClosedUntil))
+        Ok(until.map_or(ThrottleState::Open, ThrottleState::ClosedUntil))
     }
 
     /// Returns the name of this account's note.

@@ -9,9 +9,9 @@ use chrono::{DateTime, Utc};
 use super::content::Content;
 use super::delivery::Occasion;
 use super::name::{EventType, FollowKey, Subject};
-use super::policy::{Policies, Route};
 use super::preferences::Title;
 use super::schedule::{Cadence, Schedule};
+use super::type_policy::{Policies, Route};
 use super::user::{TypePreference, User};
 
 /// The effect of a link in an email.
@@ -146,5 +146,5 @@ impl User {
 }
 
 #[cfg(test)]
-#[path = "stop_tests.rs"]
+#[path = "stop_link_tests.rs"]
 mod tests;

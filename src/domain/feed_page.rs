@@ -11,9 +11,9 @@ use std::str::FromStr;
 use super::day::Day;
 use super::name::{EventType, Invalid, named_enum, serde_as_text};
 use super::object::{Object, topic_key};
-use super::policy::Policies;
 use super::stack::{EventAt, PersonStacks, Position, StackId, Watermarks, watermark};
 use super::text::Category;
+use super::type_policy::Policies;
 
 /// The length of every stack when the feed was read, such as `c20140421.3-20140422.18`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -247,5 +247,5 @@ impl StateFilter {
 }
 
 #[cfg(test)]
-#[path = "feed_tests.rs"]
+#[path = "feed_page_tests.rs"]
 mod tests;

@@ -18,8 +18,8 @@ use super::rows::{Statements as _, Table, bound, fields, list};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
 use crate::store::record::fallback::user_with_defaults;
-use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
+use crate::store::record::values::As;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
 pub(super) const USERS: Table = Table {

@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 use crate::domain::{
     Address, Invalid, Kind as InvalidKind, ModelName, Object, ObjectId, ObjectKey, Reason,
 };
-use crate::engine::directory::fields;
-use crate::engine::directory::input::{FollowInput, UserInput};
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::ingest::{EventInput, Request};
+use crate::engine::users::fields;
+use crate::engine::users::input::{FollowInput, UserInput};
 
 /// The kind of data in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,8 +19,8 @@ use crate::domain::{Day, PendingCounts, UserId};
 use crate::engine::Watcher;
 use crate::store::Release;
 use crate::wire::delivery::{WaitReason, Waiting};
-use crate::wire::digest::FannedOut;
-use crate::wire::digest::{BacklogReport, Tally};
+use crate::wire::run_report::FannedOut;
+use crate::wire::run_report::{BacklogReport, Tally};
 
 // Whether a command that accepts events also fans them out. On SQLite it does, so that a newcomer
 // sees the effect at once. On MongoDB workers do it, so that accepting an event costs the same for

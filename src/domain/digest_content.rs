@@ -16,8 +16,8 @@ use super::delivery::{Delivery, DeliveryState};
 use super::eligibility::{Facts, Purpose, classify};
 use super::id::Id;
 use super::name::EventType;
-use super::policy::{EmailScope, Policies};
 use super::stack::{Event, EventAt, PersonStacks};
+use super::type_policy::{EmailScope, Policies};
 use super::user::User;
 
 /// Returns the pending events that the user's choices and this scope admit to digests.
@@ -257,5 +257,5 @@ impl DaysRead {
 }
 
 #[cfg(test)]
-#[path = "digest_tests.rs"]
+#[path = "digest_content_tests.rs"]
 mod tests;

@@ -18,13 +18,13 @@ use tokio::time::Instant;
 use crate::context::Context;
 use crate::domain::{BrandName, Pause, Sending};
 use crate::email::{Mailer, Permit, PermitState};
-use crate::wire::digest::Ended;
+use crate::wire::run_report::Ended;
 
 mod notes;
 
 /// Decides whether calls may start at one provider account, for one brand.
 #[derive(Clone)]
-pub struct Gate {
+pub struct Throttle {
     pub(crate) context: Arc<Context>,
     /// Prefix of the references of all calls for this brand at the mailer's account.
     pub account_prefix: String,
@@ -90,7 +90,7 @@ pub(super) struct AccountState {
 
 /// Whether calls may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GateState {
+pub enum ThrottleState {
     /// A call may start now.
     Open,
     /// No call may start before this time, because of the provider.
@@ -101,7 +101,7 @@ pub enum GateState {
     Stopping,
 }
 
-impl GateState {
+impl ThrottleState {
     /// Returns why a run ends in this state; `None` if it can wait or go on.
     pub fn ended(&self) -> Option<Ended> {
         match self {
@@ -241,7 +241,7 @@ impl AccountState {
     }
 }
 
-impl Gate {
+impl Throttle {
     /// Returns limits, lease durations and the shares of failures that pause sending.
     pub(super) fn settings(&self) -> &Sending {
         &self.context.config.delivery
@@ -256,7 +256,7 @@ impl Gate {
             return Err((reason, None));
         }
         match self.before_call().await {
-            Ok(GateState::Open) => Ok(()),
+            Ok(ThrottleState::Open) => Ok(()),
             Ok(state) => Err(state.deferral()),
             Err(error) => {
                 let reason = format!("the store does not say whether it may leave: {error}");
@@ -298,5 +298,5 @@ impl Gate {
 }
 
 #[cfg(test)]
-#[path = "gate_tests.rs"]
+#[path = "throttle_tests.rs"]
 mod tests;

@@ -21,9 +21,9 @@ use crate::domain::user::Revision;
 use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
 use crate::store::contract::in_order_of;
 use crate::store::record::fallback::user_with_defaults;
-use crate::store::record::fields::As;
 use crate::store::record::small::Follow;
 use crate::store::record::user::UserRecord;
+use crate::store::record::values::As;
 use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
 use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, UserField};
 

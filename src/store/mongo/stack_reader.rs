@@ -92,5 +92,5 @@ fn entries(array: &RawArray) -> Result<Vec<Entry>> {
 }
 
 #[cfg(test)]
-#[path = "codec_tests.rs"]
+#[path = "stack_reader_tests.rs"]
 mod tests;

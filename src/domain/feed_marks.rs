@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use chrono::{DateTime, Utc};
 
 use super::day::Window;
-use super::feed::{Cursor, Kinds};
-pub use super::feed::{ItemState, StateFilter};
+use super::feed_page::{Cursor, Kinds};
+pub use super::feed_page::{ItemState, StateFilter};
 use super::id::Id;
 use super::name::{EventType, ObjectId, UserId, named_enum};
 use super::stack::{PersonStacks, Position, Stack, StackId};
@@ -219,5 +219,5 @@ impl Done {
 }
 
 #[cfg(test)]
-#[path = "inbox_tests.rs"]
+#[path = "feed_marks_tests.rs"]
 mod tests;
