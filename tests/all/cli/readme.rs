@@ -9,15 +9,34 @@ const README: &str = include_str!("../../../README.md");
 fn code(from: &str, to: &str) -> Vec<&'static str> {
     let (_, rest) = README.split_once(from).unwrap();
     let (part, _) = rest.split_once(to).unwrap();
-    part.lines()
-        .filter_map(|line| line.strip_prefix("    "))
-        .collect()
+    // Between fences, every other part is code. Its first line names the language.
+    let blocks = part.split("```").skip(1).step_by(2);
+    blocks.flat_map(|block| block.lines().skip(1)).collect()
 }
 
 /// Returns the arguments of a `tidings` command line, without its comment.
 fn arguments(line: &str) -> Option<Vec<&str>> {
     let typed = line.split('#').next()?.trim();
     Some(typed.strip_prefix("tidings ")?.split_whitespace().collect())
+}
+
+#[test]
+fn the_example_request_is_an_event() {
+    let desk = Desk::new();
+    desk.write("people", r#"{"id": "mara"}"#);
+    desk.done(&["import", "users", "people"]);
+    desk.write("comments", r#"{"id": "c1"}"#);
+    desk.done(&["import", "objects", "comments", "--model", "Comment"]);
+    let lines = code("# tidings", "## Why");
+    let body = lines
+        .iter()
+        .find_map(|line| line.trim().strip_prefix("-d '")?.strip_suffix('\''));
+    desk.write("events", body.unwrap());
+
+    let ran = desk.run(&["import", "events", "events"]);
+
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.starts_with("import: 1 event"), "{}", ran.out);
 }
 
 #[test]
@@ -28,10 +47,7 @@ fn the_example_of_a_burst_sends_one_email() {
         r#"{"id": "mara", "email": "mara@example.org", "confirmed": true}"#,
     );
     desk.done(&["import", "users", "people"]);
-    let lines = code(
-        "**A burst becomes one mail.**",
-        "Even if a fan-out is repeated",
-    );
+    let lines = code("## A burst becomes one email", "## How it works");
     let toml: Vec<&str> = lines
         .iter()
         .copied()
@@ -69,7 +85,7 @@ fn the_cron_lines_name_the_configuration_and_work_from_any_folder() {
     desk.write("tidings.toml", "");
     desk.done(&["notify", "Published", "a1", "--to", "ada"]);
     let own = desk.path().join("tidings.toml").display().to_string();
-    let lines = code("three lines of cron do", "**A burst becomes one mail.**");
+    let lines = code("three lines of cron do", "## How it compares");
     let typed: Vec<String> = lines
         .iter()
         .filter_map(|line| line.split('#').next()?.split_once("tidings "))
