@@ -1,5 +1,5 @@
 # The words of mails and pages in English: the catalog that all others are held against. A folder of
-# templates may hold locales/TAG.ftl with words of its own (docs/operations.md, "Languages").
+# templates may hold locales/TAG.ftl with words of its own (docs/guides/languages.md).
 # $names are filled in; a message keeps those that it has here.
 
 ### How the language is written

@@ -28,6 +28,8 @@ mod harmless;
 mod import;
 mod keys;
 mod preview;
+#[cfg(test)]
+mod reference_tests;
 mod screen;
 mod serve;
 mod session;

@@ -1,4 +1,4 @@
-//! Tests the text of a scrape, and that the dashboard, the alerts and the manual name its metrics.
+//! Tests the text of a scrape, and that the dashboard, the alerts and the docs name its metrics.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use crate::store::Pile;
 
 const ALERTS: &str = include_str!("../../ops/tidings.rules.yml");
 const DASHBOARD: &str = include_str!("../../ops/tidings.dashboard.json");
-const OPERATIONS: &str = include_str!("../../docs/operations.md");
+const GUIDE: &str = include_str!("../../docs/guides/monitoring.md");
+const REFERENCE: &str = include_str!("../../docs/reference/metrics.md");
 
 fn metrics() -> Metrics {
     Metrics::new(Build {
@@ -172,7 +173,7 @@ fn the_dashboard_and_the_alerts_use_existing_metrics() {
 }
 
 #[test]
-fn the_manual_lists_exactly_the_existing_metrics() {
+fn the_reference_lists_exactly_the_existing_metrics() {
     let base = |name: &String| {
         let ends = ["_bucket", "_sum", "_count"];
         let base = ends.iter().find_map(|end| name.strip_suffix(end));
@@ -181,22 +182,20 @@ fn the_manual_lists_exactly_the_existing_metrics() {
 
     let existing: BTreeSet<String> = names().iter().map(base).collect();
 
-    let (_, manual) = OPERATIONS.split_once("\n## Metrics\n").unwrap();
-    let (manual, _) = manual.split_once("\n## Logs\n").unwrap();
-    assert_eq!(named(manual), existing);
+    assert_eq!(named(REFERENCE), existing);
 }
 
 #[test]
-fn every_alert_has_a_section_in_the_manual_and_every_section_an_alert() {
+fn every_alert_has_a_section_in_the_guide_and_every_section_an_alert() {
     let alerts = ALERTS.lines().filter_map(|line| {
         let (_, name) = line.split_once("- alert: ")?;
         Some(name.to_owned())
     });
     let runbooks = ALERTS.lines().filter_map(|line| {
-        let (_, place) = line.split_once("runbook: docs/operations.md#")?;
+        let (_, place) = line.split_once("runbook: docs/guides/monitoring.md#")?;
         Some(place.to_owned())
     });
-    let sections = OPERATIONS.split("\n### ").skip(1);
+    let sections = GUIDE.split("\n### ").skip(1);
     let sections: Vec<(&str, &str)> = sections
         .filter_map(|section| section.split_once('\n'))
         .filter(|(title, _)| title.starts_with("Tidings"))
@@ -208,7 +207,7 @@ fn every_alert_has_a_section_in_the_manual_and_every_section_an_alert() {
     let places: Vec<String> = alerts.iter().map(|name| name.to_lowercase()).collect();
     assert_eq!(runbooks.collect::<Vec<_>>(), places);
     for (title, text) in sections {
-        for part in ["What it means: ", "What to look at: ", "What to do: "] {
+        for part in ["Meaning: ", "Look at: ", "Do: "] {
             assert!(text.contains(&format!("\n{part}")), "{title}: {part}");
         }
     }

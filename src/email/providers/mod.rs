@@ -127,7 +127,8 @@ pub struct Provider {
     pub options: &'static [MailOption],
     /// The base URLs of the API.
     pub regions: Regions,
-    /// The calls per second that it accepts from every account, at least 1. See docs/operations.md.
+    /// The calls per second that it accepts from every account, at least 1.
+    /// `docs/guides/providers.md` describes their effect.
     pub calls_per_second: u32,
     /// Creates the mailer of an account. Fails if the key cannot be a header value, the sender's
     /// address is invalid, or this machine has no root certificates.

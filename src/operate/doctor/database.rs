@@ -351,7 +351,7 @@ fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<F
                 "{} left more than a day ago, and {provider} has reported nothing since",
                 emails(silent)
             ),
-            "let the provider post to /hooks, also when it delivers (docs/operations.md, \"Bounces and complaints\")",
+            "let the provider post to /hooks, also when it delivers (docs/guides/providers.md, \"Bounces and complaints\")",
         ));
     }
     (counts.refused > 0).then(|| {

@@ -113,7 +113,7 @@ fn sending(config: &Config) -> Vec<Finding> {
     {
         let warning = Finding::warning(
             format!("is empty, so tidings ignores bounces and complaints that {name} reports"),
-            "set it, and let the provider post to /hooks (docs/operations.md, \"Bounces and complaints\")",
+            "set it, and let the provider post to /hooks (docs/guides/providers.md, \"Bounces and complaints\")",
         );
         findings.push(warning.of(provider.hook_key.options().0));
     }

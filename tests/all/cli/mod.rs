@@ -32,6 +32,8 @@ mod stories;
 mod suppressions;
 mod transfer;
 mod trouble;
+#[cfg(unix)]
+mod tutorial;
 mod users;
 
 use std::ffi::OsString;
