@@ -224,7 +224,7 @@ stopped-all-you-kept = You get no more mails from { $site } but those that canno
 stopped-since = Since { $date }.
 stopped-mistake = Was that a mistake? { $choose }, and it begins again from then on.
 
-### What went otherwise than somebody expected
+### Errors and special cases
 
 notice-forged = This link does not work
     .text = It is not complete, or it is not one of ours. Some mail programs break long links: copy the whole link out of the mail, or use the one in a newer mail. Nothing was changed.
