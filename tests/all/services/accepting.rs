@@ -20,20 +20,20 @@ mostly_on_sqlite! {
     a_large_request_has_a_store_call_of_its_own
 }
 
-/// A store whose first `accept` call blocks until `open` is sent. Counts all `accept` calls.
-struct Gate {
-    store: Arc<dyn Store>,
-    open: oneshot::Sender<()>,
-    accepts: Arc<AtomicUsize>,
+/// A store whose first call of one method blocks until `open` is sent. Counts all calls of it.
+pub(super) struct Gate {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) open: oneshot::Sender<()>,
+    pub(super) calls: Arc<AtomicUsize>,
 }
 
 impl Gate {
-    fn before(town: &Town) -> Self {
+    pub(super) fn before(town: &Town, gated: &'static str) -> Self {
         let (open, opened) = oneshot::channel::<()>();
-        let (first, accepts) = (Mutex::new(Some(opened)), Arc::new(AtomicUsize::new(0)));
-        let counted = accepts.clone();
+        let (first, calls) = (Mutex::new(Some(opened)), Arc::new(AtomicUsize::new(0)));
+        let counted = calls.clone();
         let before = Box::new(move |method: &'static str| {
-            if method != "accept" {
+            if method != gated {
                 return Box::pin(ready(())) as _;
             }
             counted.fetch_add(1, Ordering::Relaxed);
@@ -48,14 +48,14 @@ impl Gate {
         Self {
             store,
             open,
-            accepts,
+            calls,
         }
     }
 }
 
 async fn concurrent_events_share_a_store_call_and_get_separate_answers(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
-    let gate = Gate::before(&town);
+    let gate = Gate::before(&town, "accept");
     let notify = town.process_on(&gate.store).notify();
     let requests = [
         ("a1", Some("one")),
@@ -75,13 +75,13 @@ async fn concurrent_events_share_a_store_call_and_get_separate_answers(fresh: Fr
     let mut all = pin!(join_all(requests.map(accept_one)));
 
     assert!(futures::poll!(all.as_mut()).is_pending());
-    while gate.accepts.load(Ordering::Relaxed) == 0 {
+    while gate.calls.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
     gate.open.send(()).unwrap();
     let answers = all.await;
 
-    assert_eq!(gate.accepts.load(Ordering::Relaxed), 2);
+    assert_eq!(gate.calls.load(Ordering::Relaxed), 2);
     let conflict = answers[4].as_ref().unwrap_err();
     assert!(
         matches!(conflict, Error::Conflict(why) if why.contains("three")),
@@ -105,7 +105,7 @@ async fn concurrent_events_share_a_store_call_and_get_separate_answers(fresh: Fr
 
 async fn a_large_request_has_a_store_call_of_its_own(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
-    let gate = Gate::before(&town);
+    let gate = Gate::before(&town, "accept");
     let notify = town.process_on(&gate.store).notify();
     let crowd: Vec<String> = (0..101).map(|n| format!("p{n}")).collect();
     let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
@@ -125,7 +125,7 @@ async fn a_large_request_has_a_store_call_of_its_own(fresh: Fresh) {
     let first = pin!(notify.accept(vec![request(&["a1"], to(&["ada"]), None)]));
     let mut first = first;
     assert!(futures::poll!(first.as_mut()).is_pending());
-    while gate.accepts.load(Ordering::Relaxed) == 0 {
+    while gate.calls.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
 
@@ -135,7 +135,7 @@ async fn a_large_request_has_a_store_call_of_its_own(fresh: Fresh) {
         let accepted = tokio::time::timeout(Duration::from_secs(30), notify.accept(requests));
         let receipts = accepted.await.expect("it waits for nobody").unwrap();
         assert_eq!(
-            (receipts.len(), gate.accepts.load(Ordering::Relaxed)),
+            (receipts.len(), gate.calls.load(Ordering::Relaxed)),
             (count, n + 2)
         );
     }

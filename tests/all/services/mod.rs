@@ -20,6 +20,7 @@ mod eligibility;
 mod explain;
 mod fanout;
 mod fanout_ahead;
+mod feed_reads;
 mod headers;
 mod import;
 mod inbox_states;
