@@ -58,6 +58,13 @@ fn write_json(line: &mut String, value: &(impl serde::Serialize + ?Sized)) -> Re
     Ok(())
 }
 
+/// Converts a value to the JSON that it has in a document's line.
+pub(super) fn to_json(value: RawBsonRef<'_>) -> Result<serde_json::Value> {
+    let mut json = String::new();
+    write_value(&mut json, value)?;
+    Ok(serde_json::from_str(&json)?)
+}
+
 /// Appends a value in the form that it has in a document's line.
 pub(super) fn write_value(line: &mut String, value: RawBsonRef<'_>) -> Result<()> {
     let wrapped = |name: &str, number: String| format!("{{\"{name}\":\"{number}\"}}");

@@ -12,10 +12,10 @@ use futures::stream::BoxStream;
 
 use super::Mongo;
 use super::bulk::{Verb, defect};
-use super::patience::{NAMESPACE_EXISTS, is_too_slow};
+use super::patience::NAMESPACE_EXISTS;
 use super::push::Push;
 use super::reads::at_once;
-use super::windows::{MANY, TOGETHER, among};
+use super::windows::{TOGETHER, among};
 use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, StackId, UserId, Window};
 use crate::store::entry::{flushed_document, mailed_document, object_id};
 use crate::store::{Error, NewMarker, Pushed, Pushes, Result, Stacks};
@@ -125,9 +125,6 @@ impl Mongo {
         name: &str,
         entries: &[NewEntry<'e>],
     ) -> Result<Vec<NewEntry<'e>>> {
-        if entries.len() < MANY || self.is_routed().await? {
-            return Ok(entries.to_vec());
-        }
         let (mut groups, mut left) = (HashMap::<_, Vec<NewEntry<'e>>>::new(), Vec::new());
         for entry in entries {
             match entry {
@@ -137,32 +134,29 @@ impl Mongo {
                 _ => left.push(*entry),
             }
         }
-        let users = |part: &[NewEntry<'e>]| -> Vec<&'e str> {
-            part.iter().map(|entry| user_of(entry.1).as_str()).collect()
-        };
         for ((marker, n), mut group) in groups {
             group.sort_by_key(|entry| user_of(entry.1));
-            if !self.is_dense(name, &users(&group)).await? {
+            let users: Vec<&str> = group
+                .iter()
+                .map(|entry| user_of(entry.1).as_str())
+                .collect();
+            let mark = |part: &[&str]| {
+                let add = rawdoc! {"$addToSet": {"events": flushed_document(marker, n)}};
+                (
+                    rawdoc! {"q": {"_id": among(part)}, "u": add, "multi": true},
+                    1,
+                )
+            };
+            let Some(outcome) = self.update_together(name, &users, TOGETHER, mark).await? else {
                 left.extend(group);
                 continue;
-            }
-            let parts: Vec<&[NewEntry<'e>]> = group.chunks(TOGETHER).collect();
-            let statements = parts.iter().map(|part| {
-                let add = rawdoc! {"$addToSet": {"events": flushed_document(marker, n)}};
-                rawdoc! {"q": {"_id": among(&users(part))}, "u": add, "multi": true}
-            });
-            let outcome = match self.write(Verb::Update, name, statements).await {
-                // A shared statement cannot be split.
-                Err(error) if is_too_slow(&error) => {
-                    left.extend(group);
-                    continue;
-                }
-                outcome => outcome?,
             };
             for refused in outcome.refused {
                 match defect(&refused.failure) {
                     // Statements of single users show whose stack it is.
-                    Some(_) => left.extend(parts[refused.item]),
+                    Some(_) => {
+                        left.extend(group.chunks(TOGETHER).nth(refused.item).unwrap_or_default());
+                    }
                     None => return Err(Error::database(outcome.doing, refused.failure)),
                 }
             }

@@ -1,8 +1,7 @@
 //! Users and their follows.
 //!
-//! An unreadable field of a user gets its default and is reported: see
-//! [`crate::store::record::fallback`]. A follow consists only of its `_id`, `{k, u}`, so the
-//! followers of a key are a range of the index.
+//! An unreadable field of a user gets its default and is reported: see [`StoredFields`]. A follow
+//! consists only of its `_id`, `{k, u}`, so the followers of a key are a range of the index.
 
 use std::collections::HashSet;
 
@@ -20,11 +19,10 @@ use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
 use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
 use crate::store::contract::in_order_of;
-use crate::store::record::fallback::user_with_defaults;
 use crate::store::record::small::Follow;
-use crate::store::record::user::UserRecord;
+use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
 use crate::store::record::values::As;
-use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
+use crate::store::record::{read_bson, write_bson};
 use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, UserField};
 
 /// Follows per lookup request.
@@ -201,9 +199,11 @@ fn known(raw: &RawDocument) -> Option<User> {
     read_bson::<UserRecord>(raw).map_or_else(
         |error| {
             let id = UserId::stored(raw.get_str("_id").ok()?);
-            Some(user_with_defaults(id, &error, |unreadable| {
-                read_bson_with_defaults::<UserRecord>(raw, unreadable)
-            }))
+            Some(user_with_defaults(
+                id,
+                &error,
+                StoredFields::of_document(raw),
+            ))
         },
         Some,
     )

@@ -15,7 +15,8 @@ use bson::oid::ObjectId as Oid;
 use bson::raw::RawArrayBuf;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc, rawdoc};
 
-use super::bulk::Replacement;
+use super::bulk::{Outcome, Replacement, Verb};
+use super::patience::is_too_slow;
 use super::reads::{at_once, document};
 use super::stack_reader::RawStack;
 use super::{INBOXES, Mongo, oid};
@@ -28,7 +29,7 @@ use crate::store::{Days, Inboxes, Result};
 
 /// The number of users from which one command for each day costs less than one for each user, and
 /// one update for many users less than one for each.
-pub(super) const MANY: usize = 16;
+const MANY: usize = 16;
 /// The maximum number of users of such an update.
 pub(super) const TOGETHER: usize = 250;
 /// The number of single users that are looked up at the same time.
@@ -173,12 +174,34 @@ impl Mongo {
         ))
     }
 
-    /// Returns whether these sorted users own enough of the stacks between them for one update of
-    /// all. First checks those in the middle, which costs less.
-    pub(super) async fn is_dense(&self, day: &str, sorted: &[&str]) -> Result<bool> {
-        Ok(sorted.len() >= MANY
-            && self.own_range(day, middle(sorted)).await?
-            && self.own_range(day, sorted).await?)
+    /// Updates the stacks of these sorted users with one statement for each `size` of them. Such a
+    /// statement costs the server less than one for each user. Returns `None` if single statements
+    /// are needed: the users own too few of the stacks between them, or the server was too slow.
+    ///
+    /// First samples the middle of the users, which costs less. A router would send the statements
+    /// to all shards, so it gets none.
+    pub(super) async fn update_together(
+        &self,
+        day: &str,
+        sorted: &[&str],
+        size: usize,
+        statement: impl Fn(&[&str]) -> (RawDocumentBuf, u64) + Send,
+    ) -> Result<Option<Outcome>> {
+        if sorted.len() < MANY
+            || self.is_routed().await?
+            || !self.own_range(day, middle(sorted)).await?
+            || !self.own_range(day, sorted).await?
+        {
+            return Ok(None);
+        }
+        let parts: Vec<&[&str]> = sorted.chunks(size).collect();
+        let all = (0..parts.len()).collect();
+        let statement = move |part: usize| statement(parts[part]);
+        match self.bulk(Verb::Update, day, all, statement).await {
+            // A shared statement cannot be split.
+            Err(error) if is_too_slow(&error) => Ok(None),
+            outcome => outcome.map(Some),
+        }
     }
 
     /// Returns whether these sorted users own at least a third of the stacks between them.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{JoinError, JoinSet};
 
 use super::rows::is_busy;
 use super::schema;
@@ -145,14 +145,14 @@ async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
     turn: impl Future<Output = Turn> + Send + 'static,
     work: impl FnOnce(Turn) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let task = tokio::spawn(async move {
+    // Dropping the set aborts its task.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
         let turn = turn.await;
         blocking(move || work(turn)).await
     });
-    let mut task = WhileWanted(task);
-    (&mut task.0)
-        .await
-        .unwrap_or_else(|stopped| Err(panicked(stopped)))
+    let ended = tasks.join_next().await.expect("the set has a task");
+    ended.map_err(panicked)?
 }
 
 fn panicked(error: JoinError) -> Error {
@@ -173,15 +173,6 @@ fn slow_disk() {
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 fn slow_disk() {}
-
-/// Aborts its task when it is dropped.
-struct WhileWanted<T>(JoinHandle<T>);
-
-impl<T> Drop for WhileWanted<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
 
 /// Runs `work` on a blocking thread. It completes even if the caller drops the future.
 async fn blocking<T: Send + 'static>(

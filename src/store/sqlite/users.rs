@@ -14,11 +14,10 @@ use rusqlite::{Rows, Transaction};
 use super::Sqlite;
 use super::journal::forget_actor;
 use super::notes::notify;
-use super::rows::{Statements as _, Table, bound, fields, list};
+use super::rows::{Fields, Statements as _, Table, bound, fields, list};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
-use crate::store::record::fallback::user_with_defaults;
-use crate::store::record::user::UserRecord;
+use crate::store::record::user::{UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
@@ -240,9 +239,8 @@ fn find(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
-    Ok(Some(user_with_defaults(id.clone(), &error, |unreadable| {
-        USERS.read_with_defaults::<UserRecord>(row, unreadable)
-    })))
+    let stored = USERS.fields(row, Fields::new()).ok();
+    Ok(Some(user_with_defaults(id.clone(), &error, stored)))
 }
 
 /// Cells per degree. Half a degree is 56 km from south to north.
