@@ -170,7 +170,7 @@ contract! {
         fn scan(window: Window, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks>;
     }
 
-    /// Whole days, and exports and imports of days and all other records.
+    /// Whole days, exports and imports of days and all other records, and the removal of old records.
     trait Days {
         /// Returns the days that have a collection, oldest first. [`Counted::Stacks`] counts their
         /// documents.
@@ -199,6 +199,10 @@ contract! {
         /// Writes records of a kind. They replace those with the same ids; this may be repeated.
         /// Durable.
         fn import_records(kind: Kind, lines: &[String]) -> ();
+
+        /// Removes records from before this moment, the oldest first, at most `limit`. Returns how
+        /// many were removed.
+        fn forget(what: Forgettable, before: DateTime<Utc>, limit: usize) -> u64;
     } streams {
         /// Streams all documents of a day, byte-exact, ordered by `_id`, text before ObjectIds; or
         /// all records of a kind, in the order of their ids, without the notes about the store
@@ -259,7 +263,8 @@ contract! {
         fn follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
     }
 
-    /// The objects that events refer to.
+    /// The objects that events refer to, and retractions: small records that are read together with
+    /// objects.
     trait Objects {
         /// Creates or replaces these records, and sends a change notice.
         fn put_objects(objects: &[Object]) -> ();
@@ -269,6 +274,16 @@ contract! {
         /// On MongoDB a mapped model is read from the application's own collection. An object that
         /// does not match the model's filter is returned as not notifiable.
         fn objects(keys: &[ObjectKey]) -> Vec<Option<Object>>;
+
+        /// Stores these retractions, durably, and sends the change notice `about`. For each type
+        /// and object the latest one wins under any race. The cost does not depend on the number of
+        /// notified users.
+        fn retract(retractions: &[Retraction], about: &ChangeNotice) -> ();
+
+        /// Returns the moment up to which events of each (type, object) are retracted, in the order
+        /// of the request; `None` if there is no retraction. The fan-out of the event does not
+        /// matter.
+        fn retractions(events: &[Event]) -> Vec<Option<Id>>;
     }
 
     /// The journal of accepted events.
@@ -316,8 +331,10 @@ contract! {
         fn pending(limit: usize) -> PendingFanouts;
     }
 
-    /// Named leases, for work that only one process may do at a time.
-    trait Leases {
+    /// What processes share by name: leases, for work that only one may do at a time, and notes,
+    /// which are short texts. Examples are pauses of email, the results of the last runs, and the
+    /// secret that signs links.
+    trait Notes {
         /// Acquires or extends the named lease, unless another owner holds it at `now`. Returns
         /// whether it succeeded.
         ///
@@ -327,11 +344,7 @@ contract! {
 
         /// Ends these leases or waits, so that others can continue at once.
         fn release(which: &Release<'_>) -> ();
-    }
 
-    /// Short texts by name that all processes share. Examples are pauses of email, the results of
-    /// the last runs, and the secret that signs links.
-    trait Notes {
         /// Returns the names and texts of these notes, ordered by name. Majority read.
         fn notes(which: NoteFilter<'_>) -> Vec<(String, String)>
             as match which {
@@ -502,7 +515,8 @@ contract! {
     }
 
     /// Provider reports on accepted emails. They are stored in the ledger rows, in addition to the
-    /// state.
+    /// state. Webhook ids and signature tokens that were seen recently show which reports are
+    /// repeated or replayed.
     trait Feedbacks {
         /// Records reports. If a row already has one, the worse wins under any race
         /// ([`Feedback::outweighs`]). Ignores deliveries without a row.
@@ -512,11 +526,7 @@ contract! {
         /// includes sent emails, and unknown ones that have a report. Costs a read of an index over
         /// these rows.
         fn report_counts(since: DateTime<Utc>) -> ReportCounts;
-    }
 
-    /// Webhook ids and signature tokens that were seen recently, by which repeated and replayed
-    /// reports are recognized.
-    trait SeenReports {
         /// Stores a mark under each key until `until`, durably, unless a mark is stored that has
         /// not expired at `now`. Removes expired marks. Without `until` it only reads.
         ///
@@ -527,26 +537,6 @@ contract! {
             now: DateTime<Utc>,
             until: Option<DateTime<Utc>>,
         ) -> Vec<Option<String>>;
-    }
-
-    /// Retractions: small records that are read together with objects.
-    trait Retractions {
-        /// Stores these retractions, durably, and sends the change notice `about`. For each type
-        /// and object the latest one wins under any race. The cost does not depend on the number of
-        /// notified users.
-        fn retract(retractions: &[Retraction], about: &ChangeNotice) -> ();
-
-        /// Returns the moment up to which events of each (type, object) are retracted, in the order
-        /// of the request; `None` if there is no retraction. The fan-out of the event does not
-        /// matter.
-        fn retractions(events: &[Event]) -> Vec<Option<Id>>;
-    }
-
-    /// Removes old records.
-    trait Retention {
-        /// Removes records from before this moment, the oldest first, at most `limit`. Returns how
-        /// many were removed.
-        fn forget(what: Forgettable, before: DateTime<Utc>, limit: usize) -> u64;
     }
 
     /// Diagnostics for operators.

@@ -18,8 +18,7 @@ mod types;
 
 pub use contract::{
     Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Inboxes,
-    Intercept, Journal, Leases, Notes, Objects, Retention, Retractions, SeenReports, Stacks, Store,
-    Suppressions,
+    Intercept, Journal, Notes, Objects, Stacks, Store, Suppressions,
 };
 pub use days::{DaySum, Meeting, RawStack, Summing};
 pub use mark::{Importing, Mark};

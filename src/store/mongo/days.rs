@@ -1,4 +1,4 @@
-//! Lists, drops, exports and restores whole days.
+//! Lists, drops, exports and restores whole days. Also removes old records.
 //!
 //! A day is exported and restored exactly as it is, including documents of other writers. To drop a
 //! day, its collection is renamed, compared, and dropped or renamed back. Writers cannot reach the
@@ -10,17 +10,21 @@ use bson::oid::ObjectId;
 use bson::{
     Bson, Document, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc,
 };
+use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use futures::stream::{BoxStream, StreamExt};
 
-use super::Mongo;
 use super::bulk::{Update, Verb};
+use super::journal::{DONE, part_id};
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::{at_once, id_of};
-use crate::domain::Day;
+use super::{AUDIENCES, BATCHES, DELIVERIES, FANOUTS, INBOXES, Mongo, RETRACTIONS, date, oid};
 use crate::domain::day::COLLECTION_PREFIX;
+use crate::domain::{Day, DeliveryState, Id};
 use crate::store::days::entries_to_append;
-use crate::store::{DaySum, Days, Error, Export, Kind, Meeting, Page, Result, Summing, extjson};
+use crate::store::{
+    DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, Result, Summing, extjson,
+};
 
 /// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
@@ -120,9 +124,55 @@ impl Days for Mongo {
         let merge = |item: usize| self.merge_stored(day, &documents[item], meeting);
         at_once(COMPARED, stored, merge, drop).await
     }
+
+    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let (first_id, date) = (oid(Id::at(before, [0; 8])), date(before));
+        let is_settled = doc! {
+            "state": {"$ne": DeliveryState::Unknown.as_str()}, "slot": {"$exists": false},
+        };
+        let (collection, time, end, mut old) = match what {
+            Forgettable::Events => (FANOUTS, "_id", first_id, doc! {"state": DONE}),
+            Forgettable::Retractions => (RETRACTIONS, "at", first_id, doc! {}),
+            Forgettable::Batches => (BATCHES, "settled", date, doc! {}),
+            Forgettable::Deliveries => (DELIVERIES, "settled", date, is_settled),
+            Forgettable::Inboxes => (INBOXES, "changed", date, doc! {}),
+        };
+        old.insert(time, doc! {"$lt": &end});
+        let earliest = self.find(collection, old.clone()).sort(doc! {time: 1});
+        let ids = earliest.limit(limit).ids().await?;
+        if !ids.is_empty() {
+            // A record that was found to be old is deleted only if it is still old.
+            let these = doc! {"$and": [{"_id": {"$in": &ids}}, old]};
+            self.delete_matching(collection, these).await?;
+        }
+        if what == Forgettable::Events {
+            let is_last = ids.len() < limit;
+            self.forget_parts(&ids, is_last.then_some(&end)).await?;
+        }
+        Ok(ids.len() as u64)
+    }
 }
 
 impl Mongo {
+    /// Removes the parts of the audiences of these removed fan-outs. With an `end`, also removes
+    /// the parts before `end` that are older than all fan-outs: a process that crashed left them.
+    async fn forget_parts(&self, removed: &[Bson], end: Option<&Bson>) -> Result<()> {
+        let of_removed = removed
+            .iter()
+            .map(|id| doc! {"_id": {"$gte": part_id(id, 0), "$lte": part_id(id, i32::MAX)}});
+        let mut parts: Vec<Document> = of_removed.collect();
+        if let Some(end) = end {
+            let remaining = self.find(FANOUTS, doc! {"_id": {"$lt": end}});
+            let oldest = remaining.sort(doc! {"_id": 1}).limit(1).ids().await?;
+            let oldest = oldest.first().unwrap_or(end);
+            parts.push(doc! {"_id": {"$lt": part_id(oldest, 0)}});
+        }
+        if !parts.is_empty() {
+            self.delete_matching(AUDIENCES, doc! {"$or": parts}).await?;
+        }
+        Ok(())
+    }
+
     /// Counts by reading the documents: the server's metadata may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
         let mut names = self.collections(&leaving(day)).await?;

@@ -22,15 +22,14 @@ use crate::domain::{Day, Id, Lease, ModelName};
 
 mod batches;
 mod bulk;
-mod change_notices;
 mod days;
 mod deliveries;
 mod diagnostics;
 mod feedback;
 mod grouped;
 mod journal;
-mod leases;
 mod mapped;
+mod notes;
 mod objects;
 mod patience;
 mod push;

@@ -20,7 +20,7 @@ use crate::domain::{
 use crate::store::record::small::ObjectRecord;
 use crate::store::record::values::{As, Oid, place};
 use crate::store::record::{read_fields, write_bson};
-use crate::store::{Error, Objects, Result, Retractions};
+use crate::store::{Error, Objects, Result};
 
 #[async_trait]
 impl Objects for Mongo {
@@ -60,6 +60,33 @@ impl Objects for Mongo {
             }
         }
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    }
+
+    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
+        let statement = |Retraction { t, o, at }: &Retraction| {
+            let latest = doc! {"$max": {"at": oid(*at)}};
+            Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
+        };
+        self.upsert(RETRACTIONS, retractions.iter().map(statement))
+            .await?;
+        self.notify(about.clone()).await;
+        Ok(())
+    }
+
+    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
+        let names = events.iter().map(|event| retraction_id(&event.t, &event.o));
+        let names: Vec<String> = names.collect();
+        let found = self.find_by_id(RETRACTIONS, &names).raw().await?;
+        let mut at: HashMap<&str, Id> = HashMap::with_capacity(found.len());
+        for raw in &found {
+            let read = read_fields::<StoredRetraction>("retraction", raw);
+            let read = read.inspect_err(|error| {
+                tracing::warn!(%error, "a retraction cannot be read, and reaches everything");
+            });
+            let until = read.map_or(Id::LAST, |retraction| retraction.at.0);
+            at.insert(raw.get_str("_id").unwrap_or_default(), until);
+        }
+        Ok(names.iter().map(|name| at.get(&**name).copied()).collect())
     }
 }
 
@@ -135,36 +162,6 @@ pub(super) fn read_retraction(raw: &RawDocument) -> Result<Retraction> {
 pub(super) fn retraction_record(Retraction { t, o, at }: &Retraction) -> StoredRetraction {
     let (id, at) = (retraction_id(t, o), Oid(*at));
     StoredRetraction { id, at }
-}
-
-#[async_trait]
-impl Retractions for Mongo {
-    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
-        let statement = |Retraction { t, o, at }: &Retraction| {
-            let latest = doc! {"$max": {"at": oid(*at)}};
-            Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
-        };
-        self.upsert(RETRACTIONS, retractions.iter().map(statement))
-            .await?;
-        self.notify(about.clone()).await;
-        Ok(())
-    }
-
-    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
-        let names = events.iter().map(|event| retraction_id(&event.t, &event.o));
-        let names: Vec<String> = names.collect();
-        let found = self.find_by_id(RETRACTIONS, &names).raw().await?;
-        let mut at: HashMap<&str, Id> = HashMap::with_capacity(found.len());
-        for raw in &found {
-            let read = read_fields::<StoredRetraction>("retraction", raw);
-            let read = read.inspect_err(|error| {
-                tracing::warn!(%error, "a retraction cannot be read, and reaches everything");
-            });
-            let until = read.map_or(Id::LAST, |retraction| retraction.at.0);
-            at.insert(raw.get_str("_id").unwrap_or_default(), until);
-        }
-        Ok(names.iter().map(|name| at.get(&**name).copied()).collect())
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The ledger: one row for each email, with the provider's report on it. A partial unique index
-//! allows one open row per slot.
+//! allows one open row per slot. Recently seen webhook ids have one row for each key.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -246,6 +246,40 @@ impl Feedbacks for Sqlite {
                 report_counts.settled(state, news.transpose()?, emails.unsigned_abs());
             }
             Ok(report_counts)
+        })
+        .await
+    }
+
+    async fn webhook_receipts(
+        &self,
+        marks: &[(String, String)],
+        now: DateTime<Utc>,
+        until: Option<DateTime<Utc>>,
+    ) -> Result<Vec<Option<String>>> {
+        let Some(until) = until else {
+            let find = "SELECT mark FROM webhook_receipts WHERE key = ?1 AND until > ?2";
+            return self
+                .read_each(marks, move |transaction, (key, _)| {
+                    transaction.first(find, (key, millis(now)), |row| row.get(0))
+                })
+                .await;
+        };
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let marks = marks.to_vec();
+        self.write(move |transaction| {
+            transaction.run(
+                "DELETE FROM webhook_receipts WHERE until <= ?1",
+                [millis(now)],
+            )?;
+            // Of a mark that expires in the past, nothing is found, and the new one is returned.
+            let sql = "INSERT INTO webhook_receipts (key, mark, until) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
+            let mark = |(key, mark): &(String, String)| {
+                transaction.first(sql, (key, mark, millis(until)), |row| row.get(0))
+            };
+            marks.iter().map(mark).collect()
         })
         .await
     }

@@ -11,7 +11,7 @@ use crate::domain::{ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Ret
 use crate::store::record::small::InboxRecord;
 use crate::store::record::small::ObjectRecord;
 use crate::store::record::values::As;
-use crate::store::{Inboxes, Objects, Result, Retractions};
+use crate::store::{Inboxes, Objects, Result};
 
 pub(super) const OBJECTS: Table = Table {
     name: "objects",
@@ -57,37 +57,7 @@ impl Objects for Sqlite {
         })
         .await
     }
-}
 
-pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Result<()> {
-    let mut fields = fields(&ObjectRecord::from_value(&Object {
-        data: Json::default(),
-        ..object.clone()
-    }))?;
-    // The text of the JSON keeps the order of its fields.
-    if !object.data.is_null() {
-        fields.insert("data".to_owned(), object.data.text().into());
-    }
-    OBJECTS.replace(transaction, &fields)
-}
-
-fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Result<Option<Object>> {
-    let mut statement = transaction.prepare_cached("SELECT * FROM objects WHERE id = ?1")?;
-    let mut rows = statement.query([key.as_str()])?;
-    rows.next()?.map(read_object).transpose()
-}
-
-pub(super) fn read_object(row: &Row<'_>) -> Result<Object> {
-    let object = OBJECTS.read::<ObjectRecord>(row, Fields::new())?;
-    let data = match object.data.is_null() {
-        true => Json::default(),
-        false => json(row, "data", "object")?,
-    };
-    Ok(Object { data, ..object })
-}
-
-#[async_trait]
-impl Retractions for Sqlite {
     async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
         if retractions.is_empty() {
             return Ok(());
@@ -117,6 +87,33 @@ impl Retractions for Sqlite {
         })
         .await
     }
+}
+
+pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Result<()> {
+    let mut fields = fields(&ObjectRecord::from_value(&Object {
+        data: Json::default(),
+        ..object.clone()
+    }))?;
+    // The text of the JSON keeps the order of its fields.
+    if !object.data.is_null() {
+        fields.insert("data".to_owned(), object.data.text().into());
+    }
+    OBJECTS.replace(transaction, &fields)
+}
+
+fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Result<Option<Object>> {
+    let mut statement = transaction.prepare_cached("SELECT * FROM objects WHERE id = ?1")?;
+    let mut rows = statement.query([key.as_str()])?;
+    rows.next()?.map(read_object).transpose()
+}
+
+pub(super) fn read_object(row: &Row<'_>) -> Result<Object> {
+    let object = OBJECTS.read::<ObjectRecord>(row, Fields::new())?;
+    let data = match object.data.is_null() {
+        true => Json::default(),
+        false => json(row, "data", "object")?,
+    };
+    Ok(Object { data, ..object })
 }
 
 #[async_trait]

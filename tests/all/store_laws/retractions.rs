@@ -1,4 +1,4 @@
-//! Contract tests of `Retractions`: the latest retraction of each (type, object) wins.
+//! Contract tests of `Objects` for retractions: the latest retraction of each (type, object) wins.
 
 use chrono::TimeDelta;
 use futures::StreamExt;
