@@ -23,8 +23,8 @@ use crate::domain::coordination::furthest_lease;
 use crate::domain::{
     ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, Selector, UserId,
 };
-use crate::store::entry::object_id;
-use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
+use crate::store::entry::{count_of, object_id};
+use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 
@@ -141,9 +141,15 @@ impl Journal for Mongo {
 
     async fn newest_events(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
         let newest = self.find(FANOUTS, doc! {}).sort(doc! {"_id": -1});
-        let newest = newest.limit(limit).fields(doc! {"type": 1, "objects": 1});
-        let read = |raw: &RawDocumentBuf| if_readable(read_bson::<EventsRecord>(raw));
-        Ok(newest.raw().await?.iter().filter_map(read).collect())
+        // Without the named users, which may be many.
+        let fields = doc! {
+            "key": 1, "type": 1, "objects": 1, "day": 1, "at": 1, "state": 1,
+            "audience.parts": {"$literal": 0},
+        };
+        let found = newest.limit(limit).fields(fields).raw().await?;
+        let read = |raw: &RawDocumentBuf| if_readable(read_bson::<FanoutRecord>(raw));
+        let found = found.iter().filter_map(read);
+        Ok(found.map(|fanout| fanout.events().collect()).collect())
     }
 
     async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
@@ -236,8 +242,8 @@ impl Mongo {
 
     /// Reads a fan-out with an audience that may be in parts.
     pub(super) async fn whole_fanout(&self, raw: &RawDocument) -> Result<Fanout> {
-        let (mut fanout, parts) = read_bson::<FanoutRecord>(raw)?;
-        let Some(parts) = parts else {
+        let mut fanout = read_bson::<FanoutRecord>(raw)?;
+        let Some(parts) = parts_of(raw) else {
             return Ok(fanout);
         };
         let id = oid(fanout.id);
@@ -246,7 +252,7 @@ impl Mongo {
         // An unreadable part counts as missing.
         let read = |part: &RawDocumentBuf| if_readable(read_fields::<Part>("audience", part));
         let found: Vec<Part> = stored.raw().await?.iter().filter_map(read).collect();
-        if found.len() != parts {
+        if found.len() != parts as usize {
             let what = format!("the audience of fan-out {}", fanout.id);
             let why = format!("{} of its {parts} parts were found", found.len());
             return Err(Error::corrupt(what, why));
@@ -279,6 +285,12 @@ fn counts_of(counts: Counts) -> Document {
 /// The `_id` of a part of the users of a fan-out.
 pub(super) fn part_id(fanout: &Bson, n: i32) -> Bson {
     Bson::Document(doc! {"f": fanout, "n": n})
+}
+
+/// Returns the number of documents in which an earlier version stored the users of a fan-out.
+pub(super) fn parts_of(fanout: &RawDocument) -> Option<u32> {
+    let audience = fanout.get_document("audience").ok()?;
+    audience.get("parts").ok()?.and_then(count_of)
 }
 
 /// Some of the users of a fan-out.

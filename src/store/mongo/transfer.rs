@@ -6,13 +6,13 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::batches::accumulator_id;
 use super::bulk::Update;
+use super::journal::parts_of;
 use super::reads::id_of;
 use super::users::revised;
 use super::{Mongo, objects};
-use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
+use crate::store::record::batch::AccumulatorRecord;
 use crate::store::record::delivery::DeliveryRecord;
-use crate::store::record::fanout::FanoutRecord;
-use crate::store::record::small::{InboxRecord, SuppressionRecord};
+use crate::store::record::small::InboxRecord;
 use crate::store::record::values::{As, Oid};
 use crate::store::record::{Record, read_bson, write_bson};
 use crate::store::transfer::{NO_REVISION, RecordSource};
@@ -67,11 +67,7 @@ impl Mongo {
 
 /// Splits a batch into pages. A fan-out with parts is alone, because its parts may be long.
 fn split(batch: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
-    let has_parts = |raw: &RawDocumentBuf| {
-        let audience = raw.get_document("audience");
-        audience.is_ok_and(|audience| matches!(audience.get("parts"), Ok(Some(_))))
-    };
-    match batch.iter().any(has_parts) {
+    match batch.iter().any(|raw| parts_of(raw).is_some()) {
         true => batch.into_iter().map(|one| vec![one]).collect(),
         false => vec![batch],
     }
@@ -95,19 +91,20 @@ fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
     let doing = "importing records";
     match record {
         AnyRecord::User(user) => Ok(revised(user)?.0),
-        AnyRecord::Follow(follow) => write_bson(doing, follow),
         AnyRecord::Object(object) => objects::record_of(object),
         AnyRecord::Inbox(inbox) => {
             let mut record = InboxRecord::from_value(inbox);
-            record.revision = record.revision.or(Some(Oid(NO_REVISION)));
+            record.revision = Some(Oid(NO_REVISION));
             write_bson(doing, &record)
         }
         AnyRecord::Retraction(one) => write_bson(doing, &objects::retraction_record(one)),
-        AnyRecord::Suppression(kept) => write_bson(doing, &SuppressionRecord::exactly(kept)),
-        AnyRecord::SoftBounce(bounce) => write_bson(doing, bounce),
-        AnyRecord::WebhookReceipt(receipt) => write_bson(doing, receipt),
+        AnyRecord::Accumulator(accumulator) => write_bson(
+            doing,
+            &AccumulatorRecord::document(accumulator, NO_REVISION),
+        ),
+        AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::document(delivery)),
         AnyRecord::Fanout(fanout) => {
-            let document = write_bson(doing, &FanoutRecord::whole(fanout))?;
+            let document = write_bson(doing, record)?;
             match document.as_bytes().len() > LARGEST {
                 true => Err(Error::Unsupported(format!(
                     "event {} names more users than fit into one document; wait until the \
@@ -117,12 +114,6 @@ fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
                 false => Ok(document),
             }
         }
-        AnyRecord::Accumulator(accumulator) => {
-            let revision = accumulator.revision.unwrap_or(NO_REVISION);
-            write_bson(doing, &AccumulatorRecord::document(accumulator, revision))
-        }
-        AnyRecord::Batch(batch) => write_bson(doing, &BatchRecord::filed(batch)),
-        AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::document(delivery)),
-        AnyRecord::Note(note) => write_bson(doing, note),
+        record => write_bson(doing, record),
     }
 }

@@ -13,7 +13,7 @@ use super::Sqlite;
 use super::rows::{Fields, Statements as _, Table, json, millis, readable, to_json};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
-use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
+use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::values::As;
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 
@@ -21,12 +21,6 @@ pub(super) const FANOUTS: Table = Table {
     name: "fanouts",
     columns: "id=_id key type batch_key day at state cursor people=counts.people
         pushed=counts.pushed capped=counts.capped owner=lease.owner until=lease.until",
-};
-
-/// The columns that describe the events of a fan-out.
-const EVENTS: Table = Table {
-    name: "fanouts",
-    columns: "id=_id type objects:json",
 };
 
 const DETAILS: Table = Table {
@@ -123,13 +117,13 @@ impl Journal for Sqlite {
 
     async fn newest_events(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
         self.read(move |transaction| {
-            let sql = "SELECT id, type, coalesce(objects, '[]') AS objects
+            let sql = "SELECT fanouts.*, coalesce(objects, '[]') AS objects, NULL AS details
                        FROM fanouts LEFT JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
             let mut statement = transaction.prepare_cached(sql)?;
             let (mut rows, mut found) = (statement.query([limit as i64])?, Vec::new());
             while let Some(row) = rows.next()? {
-                let events = EVENTS.read::<EventsRecord>(row, Fields::new());
-                found.extend(readable(events.map(Some))?);
+                let fanout = readable(read_without_audience(row).map(Some))?;
+                found.extend(fanout.map(|fanout| fanout.events().collect::<Vec<_>>()));
             }
             Ok(found)
         })
@@ -250,13 +244,17 @@ fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Result<Optio
 
 pub(super) fn read(row: &Row<'_>) -> Result<Fanout> {
     let audience: Audience = json(row, "audience", "fan-out")?;
+    let fanout = read_without_audience(row)?;
+    Ok(Fanout { audience, ..fanout })
+}
+
+fn read_without_audience(row: &Row<'_>) -> Result<Fanout> {
     let mut apart = Fields::new();
     apart.insert("objects".to_owned(), json(row, "objects", "fan-out")?);
-    // With parts, the record needs no users, which may be many. The audience is inserted below.
-    apart.insert("audience".to_owned(), json!({"parts": 1}));
+    // With parts, the record needs no users, which may be many.
+    apart.insert("audience".to_owned(), json!({"parts": 0}));
     if row.get_ref("details")? != ValueRef::Null {
         apart.insert("details".to_owned(), json(row, "details", "fan-out")?);
     }
-    let (fanout, _) = FANOUTS.read::<FanoutRecord>(row, apart)?;
-    Ok(Fanout { audience, ..fanout })
+    FANOUTS.read::<FanoutRecord>(row, apart)
 }

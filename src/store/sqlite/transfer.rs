@@ -3,11 +3,11 @@
 use rusqlite::types::Value;
 use rusqlite::{Row, Transaction, params_from_iter};
 
-use super::rows::{Fields, Table};
+use super::rows::{Fields, Table, fields};
 use super::{batches, deliveries, journal, objects, suppressions, users};
 use crate::store::record::Record;
 use crate::store::transfer::{NO_REVISION, RecordSource};
-use crate::store::{AnyRecord, Error, Kind, Page, Result};
+use crate::store::{AnyRecord, Kind, Page, Result};
 
 /// The largest number of records in a page.
 const RECORDS: usize = 1_000;
@@ -105,9 +105,7 @@ pub(super) fn put(transaction: &Transaction<'_>, kind: Kind, line: &str) -> Resu
         _ => {}
     }
     // A line has the fields of a row, except for revisions.
-    let why =
-        |error: serde_json::Error| Error::corrupt(format!("a line of {}", kind.as_str()), error);
-    let mut fields: Fields = serde_json::from_str(&record.line()?).map_err(why)?;
+    let mut fields = fields(&record)?;
     if kind == Kind::Inboxes {
         fields.insert("stamp".to_owned(), NO_REVISION.to_string().into());
     }
