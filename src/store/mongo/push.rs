@@ -15,10 +15,9 @@ use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 use super::Mongo;
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
 use super::reads::{at_once, document};
-use super::stack_reader::RawStack;
 use super::windows::{TOGETHER, among};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
-use crate::store::entry::{event_document, object_id};
+use crate::store::entry::{StackDocument, event_document, object_id};
 use crate::store::{Pushed, Pushes, Result};
 
 /// The number of stacks that are read one by one at the same time.
@@ -236,7 +235,7 @@ impl<'a> Push<'a> {
         let found = self.store.find(&self.collection, own).raw().await?;
         let (mut entries, mut defect) = (Vec::new(), None);
         if let Some(found) = found.first() {
-            let stack = RawStack::read(found.as_bytes()).ok().flatten();
+            let stack = StackDocument::read(found.as_bytes()).ok().flatten();
             let stack = stack.map(|stack| stack.stack(StackId::of(self.day)));
             (entries, defect) = stack.map_or((entries, Some(Defect::Unreadable)), |stack| {
                 (stack.entries, stack.defect)

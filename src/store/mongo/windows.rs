@@ -18,10 +18,10 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc, rawdoc};
 use super::bulk::{Outcome, Replacement, Verb};
 use super::patience::is_too_slow;
 use super::reads::{at_once, document};
-use super::stack_reader::RawStack;
 use super::{INBOXES, Mongo, oid};
 use crate::domain::{ChangeNotice, Day, Id, Inbox, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::contract::in_order_of;
+use crate::store::entry::StackDocument;
 use crate::store::record::read_bson;
 use crate::store::record::small::InboxRecord;
 use crate::store::record::values::As;
@@ -118,7 +118,7 @@ impl Mongo {
             doc! {"$unionWith": {"coll": coll, "pipeline": pipeline}}
         }));
         let documents = self.aggregate(Some(&first), pipeline).await?;
-        let day = |stack: &RawStack<'_>| days.get(stack.number("day")? as usize).copied();
+        let day = |stack: &StackDocument<'_>| days.get(stack.number("day")? as usize).copied();
         let read = |document: &RawDocumentBuf| stack_of(document, day);
         Ok(documents.iter().filter_map(read).collect())
     }
@@ -270,9 +270,9 @@ fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
 /// Returns `None` if the document has no readable owner.
 pub(super) fn stack_of(
     document: &RawDocument,
-    day: impl Fn(&RawStack<'_>) -> Option<Day>,
+    day: impl Fn(&StackDocument<'_>) -> Option<Day>,
 ) -> Option<(UserId, Stack)> {
-    let stack = RawStack::read(document.as_bytes()).ok()??;
+    let stack = StackDocument::read(document.as_bytes()).ok()??;
     let (day, form) = (day(&stack)?, stack.form);
     let read = stack.stack(StackId { day, form });
     Some((stack.user, read))
