@@ -160,7 +160,11 @@ fn invalid_utf_8_affects_only_its_own_entry() {
     let mut bytes = bytes(&stack);
     let q = bytes.iter().position(|byte| *byte == b'Q').unwrap();
     bytes[q] = 0xff;
-    let entries = StackDocument::read(&bytes).unwrap().unwrap().entries().unwrap();
+    let entries = StackDocument::read(&bytes)
+        .unwrap()
+        .unwrap()
+        .entries()
+        .unwrap();
     assert_eq!(entries.unwrap(), [Entry::Other, event("T", "1", None)]);
 }
 

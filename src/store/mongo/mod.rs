@@ -35,7 +35,6 @@ mod patience;
 mod push;
 mod reads;
 mod schema;
-mod stack_scan;
 mod stacks;
 mod transfer;
 mod users;

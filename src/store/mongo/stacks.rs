@@ -1,8 +1,8 @@
 //! Implements [`Stacks`] on day collections, and appends the markers of emailed events.
 //!
 //! A day collection is created before its first push, clustered by `_id`. Markers are added with
-//! `$addToSet`, so any process may send a statement again. [`super::push`] appends entries;
-//! [`super::scan`] and [`super::windows`] read stacks.
+//! `$addToSet`, so any process may send a statement again. [`super::push`] appends entries,
+//! and [`super::windows`] reads stacks.
 
 use std::collections::HashMap;
 

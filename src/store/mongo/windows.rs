@@ -1,31 +1,25 @@
-//! Reads the stacks of given users, and stores the feed items that users have seen, read and
-//! archived.
+//! Reads stacks: those of given users, or of all users.
 //!
 //! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. So each user is
 //! looked up by equality: a few users with one command each, many with one command per day. If they
-//! own much of a day, its range is read.
-//!
-//! The record of an inbox is replaced only if it still has the stamp that was read, and gets a new
-//! one.
+//! own much of a day, its range is read. To read all users, one cursor per day and form of `_id`
+//! reads ahead, and the cursors are merged by user id. Their batches and pieces bound the memory.
 
 use std::collections::{HashMap, HashSet};
 
-use async_trait::async_trait;
-use bson::oid::ObjectId as Oid;
 use bson::raw::RawArrayBuf;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc, rawdoc};
+use futures::channel::mpsc;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 
-use super::bulk::{Outcome, Replacement, Verb};
+use super::bulk::{Outcome, Verb};
 use super::patience::is_too_slow;
-use super::reads::{at_once, document};
-use super::{INBOXES, Mongo, oid};
-use crate::domain::{ChangeNotice, Day, Id, Inbox, PersonStacks, Stack, StackId, UserId, Window};
-use crate::store::contract::in_order_of;
+use super::reads::at_once;
+use super::{Mongo, oid};
+use crate::domain::{Day, Form, Id, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::entry::StackDocument;
-use crate::store::record::read_bson;
-use crate::store::record::small::InboxRecord;
-use crate::store::record::values::As;
-use crate::store::{Days, Inboxes, Result};
+use crate::store::{Days, Result};
 
 /// The number of users from which one command for each day costs less than one for each user, and
 /// one update for many users less than one for each.
@@ -38,50 +32,10 @@ const AT_ONCE: usize = 8;
 const DAYS_AT_ONCE: usize = 4;
 /// Users per command.
 const IDS: usize = 1_000;
-
-#[async_trait]
-impl Inboxes for Mongo {
-    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
-        let names = users.iter().map(UserId::as_str);
-        let found = self.find_by_id(INBOXES, names).raw().await?;
-        let found = found.iter().filter_map(|raw| read_inbox(raw));
-        Ok(in_order_of(users, found, |inbox| &inbox.user))
-    }
-
-    async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
-        let replacement = |(inbox, revision): &(Inbox, Id)| {
-            let mut record = InboxRecord::from_value(inbox);
-            record.revision = Some(As::from_value(revision));
-            let revisions = (inbox.revision.map(oid), oid(*revision));
-            Replacement::new(inbox.user.as_str(), "stamp", revisions, record)
-        };
-        let records: Vec<_> = inboxes.iter().map(replacement).collect::<Result<_>>()?;
-        let done = self.replace_each(INBOXES, "stamp", &records).await;
-        // After an error, any of them may have been written.
-        let is_written = |at: usize| done.as_ref().map_or(true, |done| done[at]);
-        let written = inboxes.iter().enumerate().filter(|(at, _)| is_written(*at));
-        let users: Vec<&str> = written.map(|(_, (inbox, _))| inbox.user.as_str()).collect();
-        if !users.is_empty() {
-            self.notify(ChangeNotice::people(users)).await;
-        }
-        done
-    }
-}
-
-/// Decodes an inbox. An unreadable one counts as empty; `None` if even its user is unreadable.
-fn read_inbox(raw: &RawDocument) -> Option<Inbox> {
-    let error = match read_bson::<InboxRecord>(raw) {
-        Ok(inbox) => return Some(inbox),
-        Err(error) => error,
-    };
-    tracing::warn!(%error, "an inbox cannot be read; all is new");
-    let stored = document(raw)?;
-    let stamp = stored.get_object_id("stamp").ok();
-    Some(Inbox {
-        revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
-        ..Inbox::empty(UserId::stored(stored.get_str("_id").ok()?))
-    })
-}
+/// Documents per batch. The server also ends a batch at 16 MB.
+const BATCH: u32 = 500;
+/// The average number of entries per user above which a chunk ends early.
+const ENTRIES_EACH: usize = 50;
 
 impl Mongo {
     pub(super) async fn windows_of(
@@ -218,7 +172,7 @@ impl Mongo {
         if people.iter().all(|user| user.legacy().is_none()) {
             return Ok(false);
         }
-        let filter = doc! {"_id": {"$gte": Oid::from_bytes([0; 12])}};
+        let filter = doc! {"_id": {"$gte": oid(Id::from_bytes([0; 12]))}};
         let found = self.find(&day.collection(), filter).limit(1).ids();
         Ok(!found.await?.is_empty())
     }
@@ -291,4 +245,107 @@ fn by_person(people: &[UserId], found: Vec<(UserId, Stack)>) -> Vec<PersonStacks
         PersonStacks { user, stacks }
     };
     people.iter().map(person).collect()
+}
+
+/// Returns the filter for documents of this form after a user, by the text of the ids. `None` if
+/// no document can match.
+fn filter(after: Option<&UserId>, form: Form) -> Option<Document> {
+    let id = match (form, after) {
+        (Form::Text, None) => doc! {"$gte": ""},
+        (Form::Text, Some(user)) => doc! {"$gt": user.as_str()},
+        (Form::ObjectId, None) => doc! {"$gte": oid(Id::from_bytes([0; 12]))},
+        (Form::ObjectId, Some(user)) => doc! {"$gte": oid(Id::first_after(user.as_str())?)},
+    };
+    Some(doc! {"_id": id})
+}
+
+/// The stacks of one day and form, in the order of the users.
+struct Source {
+    ready: std::vec::IntoIter<(UserId, Stack)>,
+    /// Pieces that were read ahead.
+    ahead: mpsc::Receiver<Result<Vec<(UserId, Stack)>>>,
+}
+
+impl Source {
+    /// Waits until a stack is ready or none is left.
+    async fn fill(&mut self) -> Result<()> {
+        while self.ready.as_slice().is_empty() {
+            match self.ahead.next().await {
+                Some(piece) => self.ready = piece?.into_iter(),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn user(&self) -> Option<&UserId> {
+        self.ready.as_slice().first().map(|(user, _)| user)
+    }
+}
+
+impl Mongo {
+    /// Streams the users after this one in ascending order.
+    pub(super) fn merge(
+        &self,
+        window: Window,
+        after: Option<UserId>,
+        chunk: usize,
+    ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
+        let start = move || {
+            let forms = [Form::ObjectId, Form::Text];
+            let stacks = window
+                .days()
+                .flat_map(move |day| forms.map(|form| StackId { day, form }));
+            stacks
+                .filter_map(|id| self.source(id, after.as_ref()))
+                .collect()
+        };
+        // Nothing is read before the stream is polled.
+        let sources = stream::once(async move { Result::Ok(start()) });
+        sources
+            .map_ok(move |sources: Vec<Source>| {
+                stream::try_unfold(sources, move |mut sources| async move {
+                    let people = take(&mut sources, chunk.max(1)).await?;
+                    Ok((!people.is_empty()).then_some((people, sources)))
+                })
+            })
+            .try_flatten()
+            .boxed()
+    }
+
+    /// Starts to read the stacks of one day and form. `None` if no document can match.
+    fn source(&self, StackId { day, form }: StackId, after: Option<&UserId>) -> Option<Source> {
+        let read = move |document: &RawDocument| stack_of(document, |_| Some(day));
+        let pieces = self.documents(day.collection(), filter(after, form)?, BATCH, read);
+        let pieces = pieces.map_ok(|piece| piece.into_iter().flatten().collect());
+        // The task ends at the end of the data, at an error, or when the receiver is dropped.
+        let (give, ahead) = mpsc::channel(0);
+        tokio::spawn(pieces.map(Ok).forward(give));
+        let ready = Vec::new().into_iter();
+        Some(Source { ready, ahead })
+    }
+}
+
+/// Returns the next users from all sources, at most `chunk`.
+async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>> {
+    let mut people = Vec::with_capacity(chunk.min(10_000));
+    let mut entries = 0;
+    while people.len() < chunk && entries < chunk.saturating_mul(ENTRIES_EACH) {
+        for source in &mut *sources {
+            source.fill().await?;
+        }
+        let Some(user) = sources.iter().filter_map(Source::user).min().cloned() else {
+            break;
+        };
+        let own = sources
+            .iter_mut()
+            .filter(|source| source.user() == Some(&user));
+        let stacks: Vec<Stack> = own
+            .filter_map(|source| source.ready.next())
+            .map(|(_, stack)| stack)
+            .collect();
+        entries += stacks.iter().map(|one| one.entries.len()).sum::<usize>();
+        people.push(PersonStacks { user, stacks });
+    }
+    Ok(people)
 }
