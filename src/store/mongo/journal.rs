@@ -206,36 +206,30 @@ impl Mongo {
     /// Returns the oldest free fan-outs, and the small ones after them up to the first that is not
     /// small. An entry contains its named users and may be long, so only a few are read at a time.
     async fn free_fanouts(&self, free: &Document, most: AtMost) -> Result<Vec<Bson>> {
-        let order = doc! {"_id": 1};
-        let oldest = self.find(FANOUTS, free.clone()).sort(order.clone());
-        let mut ids = oldest.limit(most.any).ids().await?;
-        if ids.len() < most.any {
-            return Ok(ids);
-        }
         // Other programs may have written a value that is not a list.
         let few = |field: &str, otherwise: bool| {
             let few = doc! {"$lte": [{"$size": field}, SMALL as i32]};
             doc! {"$cond": [{"$isArray": field}, few, otherwise]}
         };
         let is_small = doc! {"$and": [few("$audience.users", false), few("$except", true)]};
-        let end = ids.len() + most.small;
-        while ids.len() < end
-            && let Some(last) = ids.last()
-        {
-            let mut behind = free.clone();
-            behind.insert("_id", doc! {"$gt": last});
+        let (mut ids, mut behind) = (Vec::<Bson>::new(), free.clone());
+        let end = most.any + most.small;
+        while ids.len() < end {
             let limit = READ_AT_ONCE.min(end - ids.len());
-            let found = self.find(FANOUTS, behind).sort(order.clone()).limit(limit);
-            let found = found.fields(doc! {"small": &is_small}).raw().await?;
+            let found = self.find(FANOUTS, behind.clone()).sort(doc! {"_id": 1});
+            let found = found.limit(limit).fields(doc! {"small": &is_small});
+            let found = found.raw().await?;
             for raw in &found {
-                match (id_of(raw), raw.get_bool("small")) {
-                    (Some(id), Ok(true)) => ids.push(id),
-                    _ => return Ok(ids),
+                let is_next = ids.len() < most.any || matches!(raw.get_bool("small"), Ok(true));
+                match id_of(raw).filter(|_| is_next) {
+                    Some(id) => ids.push(id),
+                    None => return Ok(ids),
                 }
             }
-            if found.len() < limit {
-                break;
-            }
+            match ids.last() {
+                Some(last) if found.len() == limit => behind.insert("_id", doc! {"$gt": last}),
+                _ => break,
+            };
         }
         Ok(ids)
     }

@@ -97,7 +97,7 @@ fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
             record.revision = Some(Oid(NO_REVISION));
             write_bson(doing, &record)
         }
-        AnyRecord::Retraction(one) => write_bson(doing, &objects::retraction_record(one)),
+        AnyRecord::Retraction(one) => Ok(objects::retraction_document(one)),
         AnyRecord::Accumulator(accumulator) => write_bson(
             doing,
             &AccumulatorRecord::document(accumulator, NO_REVISION),

@@ -24,7 +24,8 @@ use crate::domain::user::{DigestPreference, Revision, TypePreference, Unreadable
 use crate::domain::{
     Address, Cadence, EventType, Mute, Mutes, Quiet, Route, Start, Subject, User, UserId, time,
 };
-use crate::store::{Error, extjson};
+use crate::store::Error;
+use crate::store::extjson::{self, Canonical};
 
 record! {
     /// See [`User`].
@@ -300,13 +301,12 @@ impl StoredFields {
         for element in raw.iter_elements() {
             let element = element.ok()?;
             let field = element.key().as_str().to_owned();
-            match element
-                .value()
-                .map_err(Into::into)
-                .and_then(extjson::to_json)
-            {
+            let value = element.value().map_err(|why| why.to_string());
+            let json =
+                |value| serde_json::to_value(Canonical(value)).map_err(|why| why.to_string());
+            match value.and_then(json) {
                 Ok(value) => drop(fields.insert(field, value)),
-                Err(why) => broken.push((field, why.to_string())),
+                Err(why) => broken.push((field, why)),
             }
         }
         Some(Self {

@@ -149,14 +149,8 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
 }
 
 /// A count. Reads every number type.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(in crate::store) struct Count<T>(pub T);
-
-impl<T: Serialize> Serialize for Count<T> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(to)
-    }
-}
 
 impl<'de, T: TryFrom<u64>> Deserialize<'de> for Count<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -187,20 +187,15 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
     let mut waited = Duration::ZERO;
     loop {
         let place = path.to_owned();
-        let attempt = move || match open_writer(&place) {
-            Err(error) if is_busy(&error) => Ok(None),
-            opened => opened.map(Some),
-        };
-        let doing = format!("opening {}", path.display());
-        let opened = blocking(attempt).await.map_err(|error| match error {
-            Error::Database { cause, .. } => Error::database(&doing, cause),
-            other => other,
-        });
-        if let Some(connection) = opened? {
-            return Ok(connection);
-        }
-        if waited >= PATIENCE {
-            return Err(Error::database(doing, "another process keeps it locked"));
+        match blocking(move || open_writer(&place)).await {
+            Err(error) if is_busy(&error) && waited < PATIENCE => {}
+            Err(Error::Database { cause, .. }) => {
+                return Err(Error::database(
+                    format!("opening {}", path.display()),
+                    cause,
+                ));
+            }
+            opened => return opened,
         }
         tokio::time::sleep(MOMENT).await;
         waited += MOMENT;

@@ -18,6 +18,7 @@ use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};
 use crate::store::days::entries_to_append;
+use crate::store::extjson::Canonical;
 use crate::store::{
     DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, RawStack, Result, Summing,
     extjson,
@@ -367,7 +368,7 @@ fn unreadable(day: Day, why: extjson::Unreadable) -> Error {
 fn lines_of(entries: &RawArray) -> std::result::Result<String, extjson::Unreadable> {
     let mut lines = String::new();
     for entry in entries {
-        extjson::write_value(&mut lines, entry?)?;
+        lines.push_str(&serde_json::to_string(&Canonical(entry?))?);
         lines.push('\n');
     }
     Ok(lines)
