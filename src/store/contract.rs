@@ -170,7 +170,7 @@ contract! {
         fn scan(window: Window, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks>;
     }
 
-    /// Whole days, exports and imports of days and all other records, and the removal of old records.
+    /// Whole days, exports and imports of all records, and the removal of old ones.
     trait Days {
         /// Returns the days that have a collection, oldest first. [`Counted::Stacks`] counts their
         /// documents.

@@ -103,8 +103,6 @@ impl Deliveries for Mongo {
                 Transition::HandOver(Handover { call, items, .. }) => {
                     // Another task of its owner may have claimed and handed it over meanwhile.
                     change.when.insert("state", DeliveryState::Pending.as_str());
-                    // A repeated command must not count the attempt again.
-                    change.when.insert("stamp", doc! {"$ne": revision});
                     change.set.extend(doc! {
                         "state": DeliveryState::Sending.as_str(), "lease.until": date(until),
                         "call": call, "tried": date(now),
@@ -113,10 +111,7 @@ impl Deliveries for Mongo {
                     change.add.insert("attempts", 1);
                 }
                 Transition::Recall(_) => {
-                    let sending = doc! {"state": DeliveryState::Sending.as_str()};
-                    change
-                        .when
-                        .insert("$or", vec![sending, doc! {"stamp": revision}]);
+                    change.when.insert("state", DeliveryState::Sending.as_str());
                     change.set.insert("state", DeliveryState::Pending.as_str());
                     change.unset.insert("call", "");
                 }

@@ -24,9 +24,6 @@ use crate::store::{
     extjson,
 };
 
-/// Number of documents in a chunk of an export.
-const CHUNK: usize = 1_000;
-
 #[async_trait]
 impl Days for Sqlite {
     async fn days(&self) -> Result<Vec<Day>> {
@@ -279,20 +276,15 @@ fn page(
         return Ok(None);
     }
     let table = day.collection();
-    let sql = format!("SELECT id, n, events FROM {table} WHERE id > ?1 ORDER BY id LIMIT {CHUNK}");
+    let sql = format!("SELECT id, n, events FROM {table} WHERE id > ?1 ORDER BY id");
     let mut statement = transaction.prepare_cached(&sql)?;
     // Every id is greater than this.
     let least = Value::Real(f64::NEG_INFINITY);
     let mut rows = statement.query([after.first().unwrap_or(&least)])?;
-    let (mut page, mut last) = (Page::default(), None);
-    while let Some(row) = rows.next()? {
-        match line(row, day) {
-            Ok(line) => page.lines.push(line),
-            Err(error) => page.bad.push(error.to_string()),
-        }
-        last = Some(vec![row.get(0)?]);
-    }
-    Ok(last.map(|last| (page, last)))
+    transfer::fill_page(&mut rows, &["id"], |page, row| {
+        page.lines.push(line(row, day)?);
+        Ok(())
+    })
 }
 
 /// Returns the document of a row, which becomes the same row again.

@@ -1,7 +1,7 @@
 //! Exports tables as lines and imports lines, for a whole store.
 
 use rusqlite::types::Value;
-use rusqlite::{Row, Transaction, params_from_iter};
+use rusqlite::{Row, Rows, Transaction, params_from_iter};
 
 use super::rows::{Fields, Table, fields};
 use super::{batches, deliveries, journal, objects, suppressions, users};
@@ -61,11 +61,22 @@ pub(super) fn page(
     let sql = format!("SELECT * FROM {rows} {condition} ORDER BY {names}");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(after))?;
+    fill_page(&mut rows, &key, |page, row| {
+        page.push(&read_record(kind, row)?)
+    })
+}
+
+/// Adds rows to a page, and returns the key of the last one. `None` after the last row.
+pub(super) fn fill_page(
+    rows: &mut Rows<'_>,
+    key: &[&str],
+    mut add: impl FnMut(&mut Page, &Row<'_>) -> Result<()>,
+) -> Result<Option<(Page, Vec<Value>)>> {
     let (mut page, mut last, mut read, mut bytes) = (Page::default(), None, 0, 0);
     while read < RECORDS && bytes <= BYTES {
         let Some(row) = rows.next()? else { break };
-        match read_record(kind, row) {
-            Ok(record) => page.push(&record)?,
+        match add(&mut page, row) {
+            Ok(()) => {}
             Err(error) if error.is_outage() => return Err(error),
             Err(error) => page.bad.push(error.to_string()),
         }
