@@ -1,9 +1,9 @@
-//! Lists, drops, exports and restores whole days. Also removes old records.
+//! Lists, drops, exports and restores whole days. Exports, imports and removes other records.
 //!
-//! A day is exported and restored exactly as it is, including documents of other writers. To drop a
-//! day, its collection is renamed, compared, and dropped or renamed back. Writers cannot reach the
-//! renamed collection; new entries for the day create a new one. After a crash, `fix_day` renames
-//! it back. Each attempt has its own name, so a slow one cannot drop another's.
+//! A day is exported and restored exactly as it is. To drop a day, its collection is renamed,
+//! compared, and dropped or renamed back. Writers cannot reach the renamed collection; new entries
+//! for the day create a new one. After a crash, `fix_day` renames it back. Each attempt has its own
+//! name, so a slow one cannot drop another's.
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
@@ -11,21 +11,34 @@ use bson::{
     Bson, Document, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc,
 };
 use chrono::{DateTime, Utc};
-use futures::TryStreamExt;
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 
+use super::batches::accumulator_id;
 use super::bulk::{Update, Verb};
-use super::journal::{DONE, part_id};
+use super::journal::{DONE, part_id, parts_of};
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::{at_once, id_of};
-use super::{AUDIENCES, BATCHES, DELIVERIES, FANOUTS, INBOXES, Mongo, RETRACTIONS, date, oid};
+use super::users::revised;
+use super::{
+    AUDIENCES, BATCHES, DELIVERIES, FANOUTS, INBOXES, Mongo, RETRACTIONS, date, objects, oid,
+};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, DeliveryState, Id};
 use crate::store::days::entries_to_append;
+use crate::store::record::batch::AccumulatorRecord;
+use crate::store::record::delivery::DeliveryRecord;
+use crate::store::record::small::InboxRecord;
+use crate::store::record::values::{As, Oid};
+use crate::store::record::{Record, read_bson, write_bson};
+use crate::store::transfer::{NO_REVISION, RecordSource};
 use crate::store::{
-    DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, Result, Summing, extjson,
+    AnyRecord, DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, Result, Summing,
+    extjson,
 };
 
+/// The largest document to import. MongoDB's limit is 16 MiB for it and the rest of the command.
+const LARGEST: usize = (16 << 20) - (64 << 10);
 /// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
 /// How often to restore a document again after a concurrent write.
@@ -93,7 +106,14 @@ impl Days for Mongo {
 
     fn export(&self, which: Export) -> BoxStream<'_, Result<Page>> {
         match which {
-            Export::Records(kind) => self.export_records(kind),
+            Export::Records(kind) => {
+                let batches = self.all_of(kind.as_str().to_owned());
+                let pages = batches.map_ok(|batch| stream::iter(split(batch)).map(Ok::<_, Error>));
+                pages
+                    .try_flatten()
+                    .and_then(move |batch| self.page_of(kind, batch))
+                    .boxed()
+            }
             Export::Day(day) => {
                 let page = |chunk: Vec<RawDocumentBuf>| Page {
                     lines: chunk
@@ -108,7 +128,18 @@ impl Days for Mongo {
     }
 
     async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
-        self.put_records(kind, lines).await
+        let records = lines.iter().map(|line| AnyRecord::read(kind, line));
+        let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
+        let statements = records.iter().map(|record| {
+            let u = document(record)?;
+            let id = match record {
+                AnyRecord::Accumulator(accumulator) => Some(accumulator_id(&accumulator.id).into()),
+                _ => id_of(&u),
+            };
+            Ok(Update::upsert(doc! {"_id": id}, u))
+        });
+        let statements: Vec<_> = statements.collect::<Result<_>>()?;
+        self.upsert(kind.as_str(), statements).await
     }
 
     async fn restore_day(&self, day: Day, stacks: &[String], meeting: Meeting) -> Result<()> {
@@ -154,6 +185,22 @@ impl Days for Mongo {
 }
 
 impl Mongo {
+    async fn page_of(&self, kind: Kind, documents: Vec<RawDocumentBuf>) -> Result<Page> {
+        let mut page = Page::default();
+        for raw in documents {
+            let read = match kind {
+                Kind::Fanouts => self.whole_fanout(&raw).await.map(AnyRecord::from),
+                kind => read_record(kind, &raw),
+            };
+            match read {
+                Ok(record) => page.push(&record)?,
+                Err(error) if error.is_outage() => return Err(error),
+                Err(error) => page.bad.push(error.to_string()),
+            }
+        }
+        Ok(page)
+    }
+
     /// Removes the parts of the audiences of these removed fan-outs. With an `end`, also removes
     /// the parts before `end` that are older than all fan-outs: a process that crashed left them.
     async fn forget_parts(&self, removed: &[Bson], end: Option<&Bson>) -> Result<()> {
@@ -374,4 +421,57 @@ fn parts(document: &RawDocument) -> Option<Parts<'_>> {
         }
     }
     Some((events?, rest))
+}
+
+/// Splits a batch into pages. A fan-out with parts is alone, because its parts may be long.
+fn split(batch: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
+    match batch.iter().any(|raw| parts_of(raw).is_some()) {
+        true => batch.into_iter().map(|one| vec![one]).collect(),
+        false => vec![batch],
+    }
+}
+
+fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
+    match kind {
+        Kind::Objects => Ok(objects::object_of(raw)?.into()),
+        Kind::Retractions => Ok(objects::read_retraction(raw)?.into()),
+        kind => AnyRecord::read_from(kind, raw),
+    }
+}
+
+impl RecordSource for &RawDocument {
+    fn read<R: Record>(self) -> Result<R::Value> {
+        read_bson::<R>(self)
+    }
+}
+
+fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
+    let doing = "importing records";
+    match record {
+        AnyRecord::User(user) => Ok(revised(user)?.0),
+        AnyRecord::Object(object) => objects::record_of(object),
+        AnyRecord::Inbox(inbox) => {
+            let mut record = InboxRecord::from_value(inbox);
+            record.revision = Some(Oid(NO_REVISION));
+            write_bson(doing, &record)
+        }
+        AnyRecord::Retraction(one) => Ok(objects::retraction_document(one)),
+        AnyRecord::Accumulator(accumulator) => write_bson(
+            doing,
+            &AccumulatorRecord::document(accumulator, NO_REVISION),
+        ),
+        AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::document(delivery)),
+        AnyRecord::Fanout(fanout) => {
+            let document = write_bson(doing, record)?;
+            match document.as_bytes().len() > LARGEST {
+                true => Err(Error::Unsupported(format!(
+                    "event {} names more users than fit into one document; wait until the \
+                     version that accepted it has pushed it to all of them, and export again",
+                    fanout.id
+                ))),
+                false => Ok(document),
+            }
+        }
+        record => write_bson(doing, record),
+    }
 }

@@ -36,7 +36,6 @@ mod push;
 mod reads;
 mod schema;
 mod stacks;
-mod transfer;
 mod users;
 mod windows;
 
