@@ -220,7 +220,7 @@ contract! {
         }
     }
 
-    /// Users and their follows.
+    /// Users, their follows, and their inboxes: the seen, read and archived marks of feeds.
     trait Directory {
         /// Writes each record if its revision is the stored one, or if it has none and no record is
         /// stored. Each user occurs at most once. Returns which records were written, in the order
@@ -261,6 +261,16 @@ contract! {
         /// Returns the keys that the user follows, in ascending order, starting after `after`.
         /// Costs what it returns.
         fn follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
+
+        /// Returns the records of these users, in the order of the request. An unreadable record is
+        /// logged and returned as an empty one, which the caller may replace.
+        fn inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
+
+        /// Writes each record under its new revision if its own revision is the stored one, or if
+        /// it has none and none is stored. Returns which are stored under the new revision, in the
+        /// order of the request, so the call may be repeated. Of two callers that change the same
+        /// version, one gets `false`.
+        fn put_inboxes(inboxes: &[(Inbox, Id)]) -> Vec<bool>;
     }
 
     /// The objects that events refer to, and retractions: small records that are read together with
@@ -363,19 +373,6 @@ contract! {
             let mut found = self.notes(NoteFilter::Named(&[name])).await?;
             Ok(found.pop().map(|(_, text)| text))
         }
-    }
-
-    /// The seen, read and archived marks of feeds.
-    trait Inboxes {
-        /// Returns the records of these users, in the order of the request. An unreadable record is
-        /// logged and returned as an empty one, which the caller may replace.
-        fn inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
-
-        /// Writes each record under its new revision if its own revision is the stored one, or if
-        /// it has none and none is stored. Returns which are stored under the new revision, in the
-        /// order of the request, so the call may be repeated. Of two callers that change the same
-        /// version, one gets `false`.
-        fn put_inboxes(inboxes: &[(Inbox, Id)]) -> Vec<bool>;
     }
 
     /// Change notices of all processes that share this store.

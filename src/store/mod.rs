@@ -17,8 +17,8 @@ mod transfer;
 mod types;
 
 pub use contract::{
-    Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Inboxes,
-    Intercept, Journal, Notes, Objects, Stacks, Store, Suppressions,
+    Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Intercept,
+    Journal, Notes, Objects, Stacks, Store, Suppressions,
 };
 pub use days::{DaySum, Meeting, RawStack, Summing};
 pub use mark::{Importing, Mark};

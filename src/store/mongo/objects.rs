@@ -1,5 +1,5 @@
-//! Objects, retractions of events about them, and inboxes: the items of feeds that users have seen,
-//! read and archived. [`super::mapped`] reads models in the application's collections.
+//! Objects, and retractions of events about them. [`super::mapped`] reads models in the
+//! application's collections.
 //!
 //! `data` is returned exactly as written: it is stored as JSON text in `data_json`. Earlier
 //! versions and other programs may have stored a document in `data`.
@@ -11,19 +11,16 @@ use bson::raw::cstr;
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
 use chrono::DateTime;
 
-use super::bulk::{Replacement, Update};
-use super::reads::document;
-use super::{INBOXES, Mongo, OBJECTS, RETRACTIONS, oid};
+use super::bulk::Update;
+use super::{Mongo, OBJECTS, RETRACTIONS, oid};
 use crate::domain::{
-    ChangeNotice, Event, EventType, Id, Inbox, Json, ModelName, Object, ObjectId, ObjectKey,
-    Retraction, UserId,
+    ChangeNotice, Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, Retraction,
 };
-use crate::store::contract::in_order_of;
 use crate::store::entry::object_id;
-use crate::store::record::small::{InboxRecord, ObjectRecord};
+use crate::store::record::small::ObjectRecord;
 use crate::store::record::values::{As, place};
-use crate::store::record::{read_bson, shown_id, write_bson};
-use crate::store::{Error, Inboxes, Objects, Result};
+use crate::store::record::{shown_id, write_bson};
+use crate::store::{Error, Objects, Result};
 
 #[async_trait]
 impl Objects for Mongo {
@@ -161,50 +158,6 @@ pub(super) fn read_retraction(raw: &RawDocument) -> Result<Retraction> {
 /// Returns the document of a retraction.
 pub(super) fn retraction_document(Retraction { t, o, at }: &Retraction) -> RawDocumentBuf {
     rawdoc! {"_id": retraction_id(t, o), "at": object_id(*at)}
-}
-
-#[async_trait]
-impl Inboxes for Mongo {
-    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
-        let names = users.iter().map(UserId::as_str);
-        let found = self.find_by_id(INBOXES, names).raw().await?;
-        let found = found.iter().filter_map(|raw| read_inbox(raw));
-        Ok(in_order_of(users, found, |inbox| &inbox.user))
-    }
-
-    async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
-        let replacement = |(inbox, revision): &(Inbox, Id)| {
-            let mut record = InboxRecord::from_value(inbox);
-            record.revision = Some(As::from_value(revision));
-            let revisions = (inbox.revision.map(oid), oid(*revision));
-            Replacement::new(inbox.user.as_str(), "stamp", revisions, record)
-        };
-        let records: Vec<_> = inboxes.iter().map(replacement).collect::<Result<_>>()?;
-        let done = self.replace_each(INBOXES, "stamp", &records).await;
-        // After an error, any of them may have been written.
-        let is_written = |at: usize| done.as_ref().map_or(true, |done| done[at]);
-        let written = inboxes.iter().enumerate().filter(|(at, _)| is_written(*at));
-        let users: Vec<&str> = written.map(|(_, (inbox, _))| inbox.user.as_str()).collect();
-        if !users.is_empty() {
-            self.notify(ChangeNotice::people(users)).await;
-        }
-        done
-    }
-}
-
-/// Decodes an inbox. An unreadable one counts as empty; `None` if even its user is unreadable.
-fn read_inbox(raw: &RawDocument) -> Option<Inbox> {
-    let error = match read_bson::<InboxRecord>(raw) {
-        Ok(inbox) => return Some(inbox),
-        Err(error) => error,
-    };
-    tracing::warn!(%error, "an inbox cannot be read; all is new");
-    let stored = document(raw)?;
-    let stamp = stored.get_object_id("stamp").ok();
-    Some(Inbox {
-        revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
-        ..Inbox::empty(UserId::stored(stored.get_str("_id").ok()?))
-    })
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn table(kind: Kind) -> (&'static Table, usize) {
         Kind::Users => (&users::USERS, 1),
         Kind::Follows => (&FOLLOWS, 2),
         Kind::Objects => (&objects::OBJECTS, 1),
-        Kind::Inboxes => (&objects::INBOXES, 1),
+        Kind::Inboxes => (&users::INBOXES, 1),
         Kind::Retractions => (&RETRACTIONS, 2),
         Kind::Suppressions => (&suppressions::SUPPRESSIONS, 1),
         Kind::SoftBounces => (&SOFT_BOUNCES, 2),
