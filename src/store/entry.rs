@@ -12,6 +12,7 @@ use bson::{Bson, Document, RawBson, oid, rawdoc};
 use crate::domain::{
     Defect, Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, Stack, StackId, UserId,
 };
+use crate::store::NewMarker;
 
 /// Returns the id in an ObjectId.
 pub(super) fn id_of(value: RawBsonRef<'_>) -> Option<Id> {
@@ -107,6 +108,40 @@ pub(super) fn flushed_document(id: Id, n: u32) -> RawDocumentBuf {
 pub(super) fn mailed_document(mailed: &Mailed) -> RawDocumentBuf {
     let fanouts = mailed.fanouts.iter().map(|id| object_id(*id));
     rawdoc! {"mailed": object_id(mailed.id), "i": RawArrayBuf::from_iter(fanouts)}
+}
+
+/// An entry to append to a stack that exists, unless it is already there.
+pub(super) struct NewEntry<'a> {
+    pub user: &'a UserId,
+    pub stack: StackId,
+    pub document: RawDocumentBuf,
+}
+
+/// Returns the entries of a marker, one for each stack.
+pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
+    let entry = |user, stack, document| NewEntry {
+        user,
+        stack,
+        document,
+    };
+    match marker {
+        NewMarker::Flushed {
+            user,
+            marker,
+            watermarks,
+        } => {
+            // A user who cannot have such an id has no such stack.
+            let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
+            let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
+            let flushed = |n: u32| flushed_document(*marker, n);
+            existing
+                .map(|(stack, n)| entry(user, *stack, flushed(*n)))
+                .collect()
+        }
+        NewMarker::Mailed { user, day, mailed } => {
+            vec![entry(user, StackId::of(*day), mailed_document(mailed))]
+        }
+    }
 }
 
 /// Returns a marker `{flushed, n}` with this number of covered entries. `None` if a field of it

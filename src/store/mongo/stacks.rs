@@ -16,8 +16,8 @@ use super::patience::NAMESPACE_EXISTS;
 use super::push::Push;
 use super::reads::at_once;
 use super::windows::{TOGETHER, among};
-use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, StackId, UserId, Window};
-use crate::store::entry::{flushed_document, mailed_document, object_id};
+use crate::domain::{BadStack, ChangeNotice, Day, Form, PersonStacks, UserId, Window};
+use crate::store::entry::{NewEntry, new_entries, object_id};
 use crate::store::{Error, NewMarker, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
@@ -50,9 +50,11 @@ impl Stacks for Mongo {
     }
 
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
-        let mut entries: Vec<NewEntry<'_>> = markers.iter().flat_map(entries_of).collect();
-        entries.sort_by_key(|(stack, ..)| *stack);
-        let days: Vec<_> = entries.chunk_by(|a, b| a.0.day == b.0.day).collect();
+        let mut entries: Vec<NewEntry<'_>> = markers.iter().flat_map(new_entries).collect();
+        entries.sort_by_key(|entry| entry.stack);
+        let days: Vec<_> = entries
+            .chunk_by(|a, b| a.stack.day == b.stack.day)
+            .collect();
         let mut bad = Vec::new();
         let mark = |day: usize| self.mark_day(days[day]);
         at_once(DAYS_AT_ONCE, 0..days.len(), mark, |part| bad.extend(part)).await?;
@@ -63,53 +65,26 @@ impl Stacks for Mongo {
 /// The number of days whose stacks are marked at the same time.
 const DAYS_AT_ONCE: usize = 2;
 
-/// A stack, the marker to append to it, and the number of entries that it covers.
-type NewEntry<'a> = (StackId, &'a NewMarker, u32);
-
-fn entries_of(marker: &NewMarker) -> Vec<NewEntry<'_>> {
-    match marker {
-        NewMarker::Flushed {
-            user, watermarks, ..
-        } => {
-            // A user who cannot have such an id has no such stack.
-            let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
-            let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
-            existing.map(|(stack, n)| (*stack, marker, *n)).collect()
-        }
-        NewMarker::Mailed { day, .. } => vec![(StackId::of(*day), marker, 0)],
-    }
-}
-
-fn user_of(marker: &NewMarker) -> &UserId {
-    match marker {
-        NewMarker::Flushed { user, .. } | NewMarker::Mailed { user, .. } => user,
-    }
-}
-
 /// Returns the statement that appends an entry.
-fn appending((stack, marker, n): NewEntry<'_>) -> RawDocumentBuf {
-    let user = user_of(marker);
-    let id = match (stack.form, user.legacy()) {
+fn appending(entry: &NewEntry<'_>) -> RawDocumentBuf {
+    let id = match (entry.stack.form, entry.user.legacy()) {
         (Form::ObjectId, Some(id)) => RawBson::from(object_id(id)),
-        _ => RawBson::from(user.as_str()),
+        _ => RawBson::from(entry.user.as_str()),
     };
-    let entry = match marker {
-        NewMarker::Flushed { marker, .. } => flushed_document(*marker, n),
-        NewMarker::Mailed { mailed, .. } => mailed_document(mailed),
-    };
-    rawdoc! {"q": {"_id": id}, "u": {"$addToSet": {"events": entry}}}
+    let add = rawdoc! {"$addToSet": {"events": entry.document.clone()}};
+    rawdoc! {"q": {"_id": id}, "u": add}
 }
 
 impl Mongo {
     /// Appends markers to the stacks of one day. Returns the stacks that could not take one.
     async fn mark_day(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
-        let day = entries[0].0.day;
+        let day = entries[0].stack.day;
         let (name, mut bad) = (day.collection(), Vec::new());
         let entries = self.mark_together(&name, entries).await?;
-        let statements = entries.iter().map(|entry| appending(*entry));
+        let statements = entries.iter().map(|entry| appending(entry));
         let outcome = self.write(Verb::Update, &name, statements).await?;
         for refused in outcome.refused {
-            let user = user_of(entries[refused.item].1).clone();
+            let user = entries[refused.item].user.clone();
             match defect(&refused.failure) {
                 Some(reason) => bad.push(BadStack { user, day, reason }),
                 None => return Err(Error::database(outcome.doing, refused.failure)),
@@ -118,34 +93,31 @@ impl Mongo {
         Ok(bad)
     }
 
-    /// Appends equal markers with one statement for many users, if few other stacks lie between
+    /// Appends equal entries with one statement for many users, if few other stacks lie between
     /// theirs. Returns the other entries. As in [`super::push`], this costs the server less.
     async fn mark_together<'e>(
         &self,
         name: &str,
-        entries: &[NewEntry<'e>],
-    ) -> Result<Vec<NewEntry<'e>>> {
-        let (mut groups, mut left) = (HashMap::<_, Vec<NewEntry<'e>>>::new(), Vec::new());
+        entries: &'e [NewEntry<'e>],
+    ) -> Result<Vec<&'e NewEntry<'e>>> {
+        let (mut groups, mut left) = (HashMap::<&[u8], Vec<&NewEntry<'e>>>::new(), Vec::new());
         for entry in entries {
-            match entry {
-                (stack, NewMarker::Flushed { marker, .. }, n) if stack.form == Form::Text => {
-                    groups.entry((*marker, *n)).or_default().push(*entry);
+            match entry.stack.form {
+                Form::Text => {
+                    let equal = groups.entry(entry.document.as_bytes());
+                    equal.or_default().push(entry);
                 }
-                _ => left.push(*entry),
+                Form::ObjectId => left.push(entry),
             }
         }
-        for ((marker, n), mut group) in groups {
-            group.sort_by_key(|entry| user_of(entry.1));
-            let users: Vec<&str> = group
-                .iter()
-                .map(|entry| user_of(entry.1).as_str())
-                .collect();
+        for mut group in groups.into_values() {
+            group.sort_by_key(|entry| entry.user);
+            let users: Vec<&str> = group.iter().map(|entry| entry.user.as_str()).collect();
+            let document = &group[0].document;
             let mark = |part: &[&str]| {
-                let add = rawdoc! {"$addToSet": {"events": flushed_document(marker, n)}};
-                (
-                    rawdoc! {"q": {"_id": among(part)}, "u": add, "multi": true},
-                    1,
-                )
+                let add = rawdoc! {"$addToSet": {"events": document.clone()}};
+                let update = rawdoc! {"q": {"_id": among(part)}, "u": add, "multi": true};
+                (update, 1)
             };
             let Some(outcome) = self.update_together(name, &users, TOGETHER, mark).await? else {
                 left.extend(group);
