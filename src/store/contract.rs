@@ -19,8 +19,7 @@ use super::types::Result;
 use super::types::*;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::delivery::{Corrected, Correction, Transition};
-use crate::domain::feedback::Suppression;
-use crate::domain::feedback::{Feedback, ReportCounts};
+use crate::domain::feedback::{Feedback, ReportCounts, Suppression};
 use crate::domain::{
     Address, BadStack, Batch, BatchState, ChangeNotice, Day, Delivery, DeliveryId, Details, Event,
     Fanout, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Progress, Retraction,
@@ -569,14 +568,12 @@ impl dyn Store + '_ {
 }
 
 /// Returns the value that was found for each key, in the order of the keys.
-pub(super) fn in_order_of<K: Eq + Hash, V: Clone>(
+pub(super) fn in_order_of<K: Eq + Hash + Clone, V: Clone>(
     keys: &[K],
     found: impl IntoIterator<Item = V>,
     key_of: impl Fn(&V) -> &K,
 ) -> Vec<Option<V>> {
-    let found: Vec<V> = found.into_iter().collect();
-    let found: HashMap<&K, &V> = found.iter().map(|value| (key_of(value), value)).collect();
-    keys.iter()
-        .map(|key| found.get(key).copied().cloned())
-        .collect()
+    let found = found.into_iter();
+    let found: HashMap<K, V> = found.map(|value| (key_of(&value).clone(), value)).collect();
+    keys.iter().map(|key| found.get(key).cloned()).collect()
 }

@@ -37,7 +37,6 @@ mod reads;
 mod schema;
 mod stacks;
 mod users;
-mod windows;
 
 pub use schema::VERSION as SCHEMA;
 

@@ -14,8 +14,8 @@ use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
 use super::Mongo;
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
+use super::grouped::{TOGETHER, among};
 use super::reads::{at_once, document};
-use super::windows::{TOGETHER, among};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
 use crate::store::entry::{StackDocument, event_document, object_id};
 use crate::store::{Pushed, Pushes, Result};
