@@ -306,23 +306,15 @@ contract! {
         fn accept(fanouts: &[Fanout]) -> Vec<Accepted> => accepted(fanouts);
 
         /// Leases pending fan-outs that have no lease, or whose lease has expired by `now`: the
-        /// oldest first, up to `most`.
+        /// oldest first, up to `most`. They get this lease.
         ///
         /// Unreadable fan-outs are leased and reported as well, so that they do not block others.
-        fn claim_fanouts(
-            owner: &str,
-            now: DateTime<Utc>,
-            until: DateTime<Utc>,
-            most: AtMost,
-        ) -> Claimed;
+        fn claim_fanouts(lease: &Lease, now: DateTime<Utc>, most: AtMost) -> Claimed;
 
-        /// Saves progress and extends the lease of the fan-outs that `owner` still holds. Returns
-        /// which were saved, in the order of the request. Releases fan-outs that are done.
-        fn save_fanouts(
-            owner: &str,
-            until: DateTime<Utc>,
-            progress: &[(Id, Progress)],
-        ) -> Vec<bool> => saved(progress);
+        /// Saves progress of the fan-outs that the owner of the lease still holds, and extends
+        /// their leases. Returns which were saved, in the order of the request. Releases fan-outs
+        /// that are done.
+        fn save_fanouts(lease: &Lease, progress: &[(Id, Progress)]) -> Vec<bool> => saved(progress);
 
         /// Returns the fan-out with this id, if it exists.
         fn fanout(id: Id) -> Option<Fanout>;
@@ -440,18 +432,13 @@ contract! {
         /// rows were inserted, in the order of the request. Durable.
         fn open(rows: &[Delivery]) -> Vec<bool> => opened(rows);
 
-        /// Leases open rows to the owner and returns them, ordered by slot.
-        fn claim(owner: &str, until: DateTime<Utc>, which: &Claim<'_>) -> Vec<Delivery>;
+        /// Gives this lease to open rows and returns them, ordered by slot.
+        fn claim(lease: &Lease, which: &Claim<'_>) -> Vec<Delivery>;
 
-        /// Applies these transitions to open rows that the owner has leased, at most one for each
-        /// row. Extended leases end at `until`. Returns which were applied, in the order of the
-        /// request. Durable (P4).
-        fn advance(
-            owner: &str,
-            now: DateTime<Utc>,
-            until: DateTime<Utc>,
-            transitions: &[Transition],
-        ) -> Vec<bool>
+        /// Applies these transitions to open rows that the owner of the lease has leased, at most
+        /// one for each row. Extended leases end as this one does. Returns which were applied, in
+        /// the order of the request. Durable (P4).
+        fn advance(lease: &Lease, now: DateTime<Utc>, transitions: &[Transition]) -> Vec<bool>
             as match transitions {
                 [Transition::HandOver(_), ..] => "hand_over",
                 [Transition::Recall(_), ..] => "recall",

@@ -21,7 +21,7 @@ use super::{AUDIENCES, FANOUTS, Mongo, date, given, oid};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{
-    ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, Selector, UserId,
+    ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Lease, Progress, Selector, UserId,
 };
 use crate::store::entry::{count_of, object_id};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
@@ -64,9 +64,8 @@ impl Journal for Mongo {
 
     async fn claim_fanouts(
         &self,
-        owner: &str,
+        lease: &Lease,
         now: DateTime<Utc>,
-        until: DateTime<Utc>,
         most: AtMost,
     ) -> Result<Claimed> {
         let free = doc! {
@@ -77,9 +76,9 @@ impl Journal for Mongo {
                 {"lease.until": {"$gt": date(furthest_lease(now))}},
             ],
         };
-        let (order, lease) = (doc! {"_id": 1}, doc! {"owner": owner, "until": date(until)});
         let find = || self.free_fanouts(&free, most);
-        let records = self.claim_raw(FANOUTS, &free, order, lease, find).await?;
+        let records = self.claim_raw(FANOUTS, &free, doc! {"_id": 1}, lease, find);
+        let records = records.await?;
         let mut claimed = Claimed::default();
         for raw in &records {
             match self.whole_fanout(raw).await {
@@ -94,20 +93,15 @@ impl Journal for Mongo {
         Ok(claimed)
     }
 
-    async fn save_fanouts(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        progress: &[(Id, Progress)],
-    ) -> Result<Vec<bool>> {
+    async fn save_fanouts(&self, lease: &Lease, progress: &[(Id, Progress)]) -> Result<Vec<bool>> {
         let save = |(id, progress): &(Id, Progress), revision: ObjectId| {
             let (set, unset) = match progress.done {
                 true => (doc! {"state": DONE}, doc! {"lease": ""}),
-                false => (doc! {"lease.until": date(until)}, doc! {}),
+                false => (doc! {"lease.until": date(lease.until)}, doc! {}),
             };
             let cursor = progress.cursor.as_ref().map(UserId::as_str);
             let mut change = Change {
-                when: doc! {"state": PENDING, "lease.owner": owner},
+                when: doc! {"state": PENDING, "lease.owner": &lease.owner},
                 set,
                 unset,
                 own: given(doc! {"counts": counts_of(progress.counts), "cursor": cursor}),

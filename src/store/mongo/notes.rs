@@ -44,7 +44,7 @@ impl Mongo {
         collection: &str,
         free: &Document,
         order: Document,
-        lease: Document,
+        lease: &Lease,
         find: impl Fn() -> F,
     ) -> Result<Vec<RawDocumentBuf>> {
         for _ in 0..ROUNDS {
@@ -55,7 +55,7 @@ impl Mongo {
             let claim = |id: &Bson, revision: Oid| {
                 let change = Change {
                     when: free.clone(),
-                    set: doc! {"lease": lease.clone(), "stamp": revision},
+                    set: doc! {"lease": super::lease(Some(lease)), "stamp": revision},
                     ..Change::default()
                 };
                 (id.clone(), change)

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Sqlite;
 use super::rows::{Fields, Statements as _, Table, json, millis, readable, to_json};
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
+use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Lease, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::values::As;
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
@@ -40,17 +40,16 @@ impl Journal for Sqlite {
 
     async fn claim_fanouts(
         &self,
-        owner: &str,
+        lease: &Lease,
         now: DateTime<Utc>,
-        until: DateTime<Utc>,
         most: AtMost,
     ) -> Result<Claimed> {
-        let owner = owner.to_owned();
+        let lease = lease.clone();
         self.write(move |transaction| {
             let mut claimed = Claimed::default();
             for id in free_fanouts(transaction, now, most)? {
                 let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
-                transaction.run(sql, (&id, &owner, millis(until)))?;
+                transaction.run(sql, (&id, &lease.owner, millis(lease.until)))?;
                 let reason = match find(transaction, "id", &id) {
                     Ok(Some(fanout)) => {
                         claimed.fanouts.push(fanout);
@@ -67,33 +66,28 @@ impl Journal for Sqlite {
         .await
     }
 
-    async fn save_fanouts(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        progress: &[(Id, Progress)],
-    ) -> Result<Vec<bool>> {
-        let owner = owner.to_owned();
+    async fn save_fanouts(&self, lease: &Lease, progress: &[(Id, Progress)]) -> Result<Vec<bool>> {
+        let lease = lease.clone();
         self.change_each(progress, move |transaction, (id, progress)| {
             let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
                            people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
                        WHERE id = ?1 AND owner = ?2";
-            let (state, lease) = match progress.done {
+            let (state, held) = match progress.done {
                 true => ("done", None),
-                false => ("pending", Some((&owner, millis(until)))),
+                false => ("pending", Some(&lease)),
             };
             let saved = transaction.run(
                 sql,
                 params![
                     id.to_string(),
-                    owner,
+                    lease.owner,
                     state,
                     progress.cursor.as_ref().map(UserId::as_str),
                     progress.counts.people as i64,
                     progress.counts.pushed as i64,
                     progress.counts.capped as i64,
-                    lease.map(|(owner, _)| owner),
-                    lease.map(|(_, until)| until),
+                    held.map(|lease| &lease.owner),
+                    held.map(|lease| millis(lease.until)),
                 ],
             )?;
             Ok(saved == 1)
