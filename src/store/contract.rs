@@ -1,4 +1,4 @@
-//! The storage contract: one trait for each kind of record.
+//! The storage contract: one trait for each group of records.
 //!
 //! One list declares every method. From it come the traits, and the forwarding of each call in a
 //! store that wraps another one ([`Intercept`]).

@@ -1,4 +1,4 @@
-//! The storage interface: one trait for each kind of record, implemented by [`mongo`] and
+//! The storage interface: one trait for each group of records, implemented by [`mongo`] and
 //! [`sqlite`].
 //!
 //! Stores keep records; the domain makes the decisions. A method is one read, one append or one
