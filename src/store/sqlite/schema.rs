@@ -10,7 +10,7 @@ use std::path::Path;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::rows::Statements as _;
-use crate::domain::Day;
+use crate::domain::{Day, DeliveryId};
 use crate::store::{Error, Result, Schema};
 
 /// "tdng": identifies the file as ours in its header, for other programs and for `file`.
@@ -18,8 +18,6 @@ const APPLICATION: i32 = 0x7464_6E67;
 
 /// The schema that this code reads and writes. It grows with each release that changes a table.
 pub(super) const VERSION: i32 = 16;
-/// The oldest schema that can be upgraded.
-const OLDEST: i32 = 5;
 
 /// Upgrades a file of this schema to the current one: adds all tables, columns and indexes that it
 /// lacks. A column that is added to a table later needs a default or must allow `NULL`.
@@ -37,6 +35,12 @@ fn upgrade(transaction: &Transaction<'_>, from: i32) -> Result<()> {
             let add = format!("ALTER TABLE {table} ADD COLUMN {column} {declaration}");
             transaction.execute_batch(&add)?;
         }
+    }
+    if from < 4 {
+        add_tags(transaction)?;
+    }
+    if from < 5 {
+        recreate_deliveries(transaction)?;
     }
     Ok(transaction.execute_batch(TABLES)?)
 }
@@ -80,6 +84,32 @@ fn new_file() -> rusqlite::Result<Connection> {
     let file = Connection::open_in_memory()?;
     file.execute_batch(TABLES)?;
     Ok(file)
+}
+
+/// Gives a tag to each delivery of the first three schemas.
+fn add_tags(transaction: &Transaction<'_>) -> Result<()> {
+    let sql = "SELECT id FROM deliveries WHERE tag = ''";
+    let ids: Vec<String> = transaction.all(sql, [], |row| row.get(0))?;
+    for id in ids {
+        let tag = DeliveryId::stored(id.as_str()).tag();
+        let sql = "UPDATE deliveries SET tag = ?2 WHERE id = ?1";
+        transaction.run(sql, (id, tag.as_str()))?;
+    }
+    Ok(())
+}
+
+/// Creates the table of deliveries again. Deliveries of batches have no cadence and no period, but
+/// before schema 5 both were `NOT NULL`, which SQLite cannot drop. Dropping the old table drops its
+/// indexes too.
+fn recreate_deliveries(transaction: &Transaction<'_>) -> Result<()> {
+    let sql = "SELECT group_concat(name) FROM pragma_table_info('deliveries')";
+    let columns: String = transaction.query_row(sql, [], |row| row.get(0))?;
+    Ok(transaction.execute_batch(&format!(
+        "ALTER TABLE deliveries RENAME TO deliveries_4;
+         {TABLES}
+         INSERT INTO deliveries ({columns}) SELECT {columns} FROM deliveries_4;
+         DROP TABLE deliveries_4;"
+    ))?)
 }
 
 /// Page size: 32 KiB. A row of a `WITHOUT ROWID` table spills to overflow pages if it exceeds a
@@ -188,11 +218,7 @@ fn state(transaction: &Transaction<'_>, path: &Path) -> Result<State> {
             "was written by a newer version of tidings: its schema is number {version}, and this one knows {VERSION}; \
              open it with that version, or a newer one"
         )),
-        (APPLICATION, OLDEST..) => Ok(State::Old(version)),
-        (APPLICATION, 1..) => refuse(format!(
-            "was written by an early version of tidings: its schema is number {version}, and this one upgrades {OLDEST} and newer; \
-             open it with an older version first, which knows both"
-        )),
+        (APPLICATION, 1..) => Ok(State::Old(version)),
         (0, 0) if tables == 0 => Ok(State::Empty),
         _ => refuse("is a database of another program".into()),
     }
@@ -252,23 +278,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_an_early_version_is_rejected_and_not_changed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("early.db");
-        open(&path)
-            .unwrap()
-            .pragma_update(None, "user_version", OLDEST - 1)
-            .unwrap();
-
-        let error = refusal(&path);
-
-        assert!(error.contains("its schema is number 4"), "{error}");
-        let file = Connection::open(&path).unwrap();
-        let version = file.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0));
-        assert_eq!(version.unwrap(), 4);
-    }
-
-    #[test]
     fn a_file_of_a_newer_version_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("newer.db");
@@ -314,6 +323,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let new = open(&folder.path().join("new.db")).unwrap();
         let earlier = [
+            include_str!("../../../tests/all/upgrades/schema_1.sql"),
+            include_str!("../../../tests/all/upgrades/schema_2.sql"),
+            include_str!("../../../tests/all/upgrades/schema_3.sql"),
+            include_str!("../../../tests/all/upgrades/schema_4.sql"),
             include_str!("../../../tests/all/upgrades/schema_5.sql"),
             include_str!("../../../tests/all/upgrades/schema_6.sql"),
             include_str!("../../../tests/all/upgrades/schema_15.sql"),
