@@ -150,13 +150,14 @@ impl Fanouts {
         done: &mut FannedOut,
     ) -> Result<(Vec<Group>, Vec<Group>)> {
         let now = self.context.clock.now();
-        let (until, any) = (now + self.settings().lease, self.settings().merge);
+        let lease = self.context.lease(now + self.settings().lease);
+        let any = self.settings().merge;
         let most = AtMost {
             any,
             small: MAX_SMALL,
         };
         let store = &self.context.store;
-        let claimed = store.claim_fanouts(&self.context.owner, now, until, most);
+        let claimed = store.claim_fanouts(&lease, now, most);
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
         let (mut short, mut long) = (Vec::new(), Vec::new());
@@ -367,15 +368,14 @@ impl Fanouts {
     /// Saves all cursors. Removes fan-outs that are finished or that another process has taken
     /// over.
     async fn save(&self, scans: &mut Vec<AudienceScan>) -> Result<FannedOut> {
-        let until: DateTime<Utc> = self.context.clock.now() + self.settings().lease;
+        let until = self.context.clock.now() + self.settings().lease;
+        let lease = self.context.lease(until);
         let progress: Vec<(Id, Progress)> = scans
             .iter()
             .map(|scan| (scan.fanout.id, scan.progress()))
             .collect();
         let store = &self.context.store;
-        let saved = store
-            .save_fanouts(&self.context.owner, until, &progress)
-            .await?;
+        let saved = store.save_fanouts(&lease, &progress).await?;
         let mut done = FannedOut::default();
         let mut saved = saved.into_iter();
         scans.retain_mut(|scan| {

@@ -1,4 +1,4 @@
-//! The storage contract: one trait for each kind of record.
+//! The storage contract: one trait for each group of records.
 //!
 //! One list declares every method. From it come the traits, and the forwarding of each call in a
 //! store that wraps another one ([`Intercept`]).
@@ -19,8 +19,7 @@ use super::types::Result;
 use super::types::*;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::delivery::{Corrected, Correction, Transition};
-use crate::domain::feedback::Suppression;
-use crate::domain::feedback::{Feedback, ReportCounts};
+use crate::domain::feedback::{Feedback, ReportCounts, Suppression};
 use crate::domain::{
     Address, BadStack, Batch, BatchState, ChangeNotice, Day, Delivery, DeliveryId, Details, Event,
     Fanout, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Progress, Retraction,
@@ -170,7 +169,7 @@ contract! {
         fn scan(window: Window, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks>;
     }
 
-    /// Whole days, and exports and imports of days and all other records.
+    /// Whole days, exports and imports of all records, and the removal of old ones.
     trait Days {
         /// Returns the days that have a collection, oldest first. [`Counted::Stacks`] counts their
         /// documents.
@@ -199,6 +198,10 @@ contract! {
         /// Writes records of a kind. They replace those with the same ids; this may be repeated.
         /// Durable.
         fn import_records(kind: Kind, lines: &[String]) -> ();
+
+        /// Removes records from before this moment, the oldest first, at most `limit`. Returns how
+        /// many were removed.
+        fn forget(what: Forgettable, before: DateTime<Utc>, limit: usize) -> u64;
     } streams {
         /// Streams all documents of a day, byte-exact, ordered by `_id`, text before ObjectIds; or
         /// all records of a kind, in the order of their ids, without the notes about the store
@@ -216,7 +219,7 @@ contract! {
         }
     }
 
-    /// Users and their follows.
+    /// Users, their follows, and their inboxes: the seen, read and archived marks of feeds.
     trait Directory {
         /// Writes each record if its revision is the stored one, or if it has none and no record is
         /// stored. Each user occurs at most once. Returns which records were written, in the order
@@ -257,9 +260,20 @@ contract! {
         /// Returns the keys that the user follows, in ascending order, starting after `after`.
         /// Costs what it returns.
         fn follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
+
+        /// Returns the records of these users, in the order of the request. An unreadable record is
+        /// logged and returned as an empty one, which the caller may replace.
+        fn inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
+
+        /// Writes each record under its new revision if its own revision is the stored one, or if
+        /// it has none and none is stored. Returns which are stored under the new revision, in the
+        /// order of the request, so the call may be repeated. Of two callers that change the same
+        /// version, one gets `false`.
+        fn put_inboxes(inboxes: &[(Inbox, Id)]) -> Vec<bool>;
     }
 
-    /// The objects that events refer to.
+    /// The objects that events refer to, and retractions: small records that are read together with
+    /// objects.
     trait Objects {
         /// Creates or replaces these records, and sends a change notice.
         fn put_objects(objects: &[Object]) -> ();
@@ -269,6 +283,16 @@ contract! {
         /// On MongoDB a mapped model is read from the application's own collection. An object that
         /// does not match the model's filter is returned as not notifiable.
         fn objects(keys: &[ObjectKey]) -> Vec<Option<Object>>;
+
+        /// Stores these retractions, durably, and sends the change notice `about`. For each type
+        /// and object the latest one wins under any race. The cost does not depend on the number of
+        /// notified users.
+        fn retract(retractions: &[Retraction], about: &ChangeNotice) -> ();
+
+        /// Returns the moment up to which events of each (type, object) are retracted, in the order
+        /// of the request; `None` if there is no retraction. The fan-out of the event does not
+        /// matter.
+        fn retractions(events: &[Event]) -> Vec<Option<Id>>;
     }
 
     /// The journal of accepted events.
@@ -282,23 +306,15 @@ contract! {
         fn accept(fanouts: &[Fanout]) -> Vec<Accepted> => accepted(fanouts);
 
         /// Leases pending fan-outs that have no lease, or whose lease has expired by `now`: the
-        /// oldest first, up to `most`.
+        /// oldest first, up to `most`. They get this lease.
         ///
         /// Unreadable fan-outs are leased and reported as well, so that they do not block others.
-        fn claim_fanouts(
-            owner: &str,
-            now: DateTime<Utc>,
-            until: DateTime<Utc>,
-            most: AtMost,
-        ) -> Claimed;
+        fn claim_fanouts(lease: &Lease, now: DateTime<Utc>, most: AtMost) -> Claimed;
 
-        /// Saves progress and extends the lease of the fan-outs that `owner` still holds. Returns
-        /// which were saved, in the order of the request. Releases fan-outs that are done.
-        fn save_fanouts(
-            owner: &str,
-            until: DateTime<Utc>,
-            progress: &[(Id, Progress)],
-        ) -> Vec<bool> => saved(progress);
+        /// Saves progress of the fan-outs that the owner of the lease still holds, and extends
+        /// their leases. Returns which were saved, in the order of the request. Releases fan-outs
+        /// that are done.
+        fn save_fanouts(lease: &Lease, progress: &[(Id, Progress)]) -> Vec<bool> => saved(progress);
 
         /// Returns the fan-out with this id, if it exists.
         fn fanout(id: Id) -> Option<Fanout>;
@@ -316,8 +332,10 @@ contract! {
         fn pending(limit: usize) -> PendingFanouts;
     }
 
-    /// Named leases, for work that only one process may do at a time.
-    trait Leases {
+    /// What processes share by name: leases, for work that only one may do at a time, and notes,
+    /// which are short texts. Examples are pauses of email, the results of the last runs, and the
+    /// secret that signs links.
+    trait Notes {
         /// Acquires or extends the named lease, unless another owner holds it at `now`. Returns
         /// whether it succeeded.
         ///
@@ -327,11 +345,7 @@ contract! {
 
         /// Ends these leases or waits, so that others can continue at once.
         fn release(which: &Release<'_>) -> ();
-    }
 
-    /// Short texts by name that all processes share. Examples are pauses of email, the results of
-    /// the last runs, and the secret that signs links.
-    trait Notes {
         /// Returns the names and texts of these notes, ordered by name. Majority read.
         fn notes(which: NoteFilter<'_>) -> Vec<(String, String)>
             as match which {
@@ -350,19 +364,6 @@ contract! {
             let mut found = self.notes(NoteFilter::Named(&[name])).await?;
             Ok(found.pop().map(|(_, text)| text))
         }
-    }
-
-    /// The seen, read and archived marks of feeds.
-    trait Inboxes {
-        /// Returns the records of these users, in the order of the request. An unreadable record is
-        /// logged and returned as an empty one, which the caller may replace.
-        fn inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
-
-        /// Writes each record under its new revision if its own revision is the stored one, or if
-        /// it has none and none is stored. Returns which are stored under the new revision, in the
-        /// order of the request, so the call may be repeated. Of two callers that change the same
-        /// version, one gets `false`.
-        fn put_inboxes(inboxes: &[(Inbox, Id)]) -> Vec<bool>;
     }
 
     /// Change notices of all processes that share this store.
@@ -431,18 +432,13 @@ contract! {
         /// rows were inserted, in the order of the request. Durable.
         fn open(rows: &[Delivery]) -> Vec<bool> => opened(rows);
 
-        /// Leases open rows to the owner and returns them, ordered by slot.
-        fn claim(owner: &str, until: DateTime<Utc>, which: &Claim<'_>) -> Vec<Delivery>;
+        /// Gives this lease to open rows and returns them, ordered by slot.
+        fn claim(lease: &Lease, which: &Claim<'_>) -> Vec<Delivery>;
 
-        /// Applies these transitions to open rows that the owner has leased, at most one for each
-        /// row. Extended leases end at `until`. Returns which were applied, in the order of the
-        /// request. Durable (P4).
-        fn advance(
-            owner: &str,
-            now: DateTime<Utc>,
-            until: DateTime<Utc>,
-            transitions: &[Transition],
-        ) -> Vec<bool>
+        /// Applies these transitions to open rows that the owner of the lease has leased, at most
+        /// one for each row. Extended leases end as this one does. Returns which were applied, in
+        /// the order of the request. Durable (P4).
+        fn advance(lease: &Lease, now: DateTime<Utc>, transitions: &[Transition]) -> Vec<bool>
             as match transitions {
                 [Transition::HandOver(_), ..] => "hand_over",
                 [Transition::Recall(_), ..] => "recall",
@@ -502,7 +498,8 @@ contract! {
     }
 
     /// Provider reports on accepted emails. They are stored in the ledger rows, in addition to the
-    /// state.
+    /// state. Webhook ids and signature tokens that were seen recently show which reports are
+    /// repeated or replayed.
     trait Feedbacks {
         /// Records reports. If a row already has one, the worse wins under any race
         /// ([`Feedback::outweighs`]). Ignores deliveries without a row.
@@ -512,11 +509,7 @@ contract! {
         /// includes sent emails, and unknown ones that have a report. Costs a read of an index over
         /// these rows.
         fn report_counts(since: DateTime<Utc>) -> ReportCounts;
-    }
 
-    /// Webhook ids and signature tokens that were seen recently, by which repeated and replayed
-    /// reports are recognized.
-    trait SeenReports {
         /// Stores a mark under each key until `until`, durably, unless a mark is stored that has
         /// not expired at `now`. Removes expired marks. Without `until` it only reads.
         ///
@@ -527,26 +520,6 @@ contract! {
             now: DateTime<Utc>,
             until: Option<DateTime<Utc>>,
         ) -> Vec<Option<String>>;
-    }
-
-    /// Retractions: small records that are read together with objects.
-    trait Retractions {
-        /// Stores these retractions, durably, and sends the change notice `about`. For each type
-        /// and object the latest one wins under any race. The cost does not depend on the number of
-        /// notified users.
-        fn retract(retractions: &[Retraction], about: &ChangeNotice) -> ();
-
-        /// Returns the moment up to which events of each (type, object) are retracted, in the order
-        /// of the request; `None` if there is no retraction. The fan-out of the event does not
-        /// matter.
-        fn retractions(events: &[Event]) -> Vec<Option<Id>>;
-    }
-
-    /// Removes old records.
-    trait Retention {
-        /// Removes records from before this moment, the oldest first, at most `limit`. Returns how
-        /// many were removed.
-        fn forget(what: Forgettable, before: DateTime<Utc>, limit: usize) -> u64;
     }
 
     /// Diagnostics for operators.
@@ -582,14 +555,12 @@ impl dyn Store + '_ {
 }
 
 /// Returns the value that was found for each key, in the order of the keys.
-pub(super) fn in_order_of<K: Eq + Hash, V: Clone>(
+pub(super) fn in_order_of<K: Eq + Hash + Clone, V: Clone>(
     keys: &[K],
     found: impl IntoIterator<Item = V>,
     key_of: impl Fn(&V) -> &K,
 ) -> Vec<Option<V>> {
-    let found: Vec<V> = found.into_iter().collect();
-    let found: HashMap<&K, &V> = found.iter().map(|value| (key_of(value), value)).collect();
-    keys.iter()
-        .map(|key| found.get(key).copied().cloned())
-        .collect()
+    let found = found.into_iter();
+    let found: HashMap<K, V> = found.map(|value| (key_of(&value).clone(), value)).collect();
+    keys.iter().map(|key| found.get(key).cloned()).collect()
 }

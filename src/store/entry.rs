@@ -1,26 +1,18 @@
-//! Reads the entries of stacks, as tidings, its earlier versions and other programs write them.
+//! Reads stacks and their entries, as tidings, its earlier versions and other programs write them.
 //!
 //! An entry that is neither an event nor a marker still takes up its position. One bad entry must
 //! not stop the digests of other users. Each kind of entry is written by exactly one function,
 //! because `$addToSet` treats `{t, o, i}` and `{i, o, t}` as different entries.
 
+use bson::error::Result;
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::spec::ElementType;
 use bson::{Bson, Document, RawBson, oid, rawdoc};
 
-use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
-
-/// The bytes are not valid BSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("malformed BSON")]
-pub(super) struct Malformed;
-
-impl From<bson::error::Error> for Malformed {
-    fn from(_: bson::error::Error) -> Self {
-        Self
-    }
-}
-
-type Result<T> = std::result::Result<T, Malformed>;
+use crate::domain::{
+    Defect, Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, Stack, StackId, UserId,
+};
+use crate::store::NewMarker;
 
 /// Returns the id in an ObjectId.
 pub(super) fn id_of(value: RawBsonRef<'_>) -> Option<Id> {
@@ -118,6 +110,40 @@ pub(super) fn mailed_document(mailed: &Mailed) -> RawDocumentBuf {
     rawdoc! {"mailed": object_id(mailed.id), "i": RawArrayBuf::from_iter(fanouts)}
 }
 
+/// An entry to append to a stack that exists, unless it is already there.
+pub(super) struct NewEntry<'a> {
+    pub user: &'a UserId,
+    pub stack: StackId,
+    pub document: RawDocumentBuf,
+}
+
+/// Returns the entries of a marker, one for each stack.
+pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
+    let entry = |user, stack, document| NewEntry {
+        user,
+        stack,
+        document,
+    };
+    match marker {
+        NewMarker::Flushed {
+            user,
+            marker,
+            watermarks,
+        } => {
+            // A user who cannot have such an id has no such stack.
+            let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
+            let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
+            let flushed = |n: u32| flushed_document(*marker, n);
+            existing
+                .map(|(stack, n)| entry(user, *stack, flushed(*n)))
+                .collect()
+        }
+        NewMarker::Mailed { user, day, mailed } => {
+            vec![entry(user, StackId::of(*day), mailed_document(mailed))]
+        }
+    }
+}
+
 /// Returns a marker `{flushed, n}` with this number of covered entries. `None` if a field of it
 /// cannot be read.
 pub(super) fn with_coverage(marker: &RawDocument, covers: usize) -> Option<RawDocumentBuf> {
@@ -125,3 +151,83 @@ pub(super) fn with_coverage(marker: &RawDocument, covers: usize) -> Option<RawDo
     fields.insert("n", Bson::try_from(count(covers)).ok()?);
     RawDocumentBuf::try_from(&fields).ok()
 }
+
+/// MongoDB's maximum document size.
+const LARGEST: usize = 16 << 20;
+/// A document this close to the maximum is full: this leaves room for markers and concurrent
+/// pushes.
+const SPARE: usize = 64 << 10;
+/// The approximate size of an event, to guess the number of entries.
+const EVENT_BYTES: usize = 70;
+
+/// A document of a day as raw BSON, without a tree in between. Only its `_id` has been read.
+pub(super) struct StackDocument<'a> {
+    pub user: UserId,
+    /// The spelling of the `_id`.
+    pub form: Form,
+    document: &'a RawDocument,
+}
+
+impl<'a> StackDocument<'a> {
+    /// Returns `None` if the `_id` is neither text nor an ObjectId. The stack has no owner then.
+    pub(super) fn read(document: &'a [u8]) -> Result<Option<Self>> {
+        let document = RawDocument::from_bytes(document)?;
+        let owner = match document.get("_id")? {
+            Some(RawBsonRef::String(text)) => Some((UserId::stored(text), Form::Text)),
+            id => id
+                .and_then(id_of)
+                .map(|id| (UserId::stored(id.to_string()), Form::ObjectId)),
+        };
+        Ok(owner.map(|(user, form)| Self {
+            user,
+            form,
+            document,
+        }))
+    }
+
+    /// Returns the elements of `events` in order, and the document's defect if it has one. Every
+    /// element becomes exactly one [`Entry`], because positions count all elements.
+    pub(super) fn stack(&self, id: StackId) -> Stack {
+        let (entries, defect) = match self.entries() {
+            Ok(Some(entries)) if self.document.as_bytes().len() + SPARE > LARGEST => {
+                (entries, Some(Defect::NoRoom))
+            }
+            Ok(Some(entries)) => (entries, None),
+            Ok(None) => (Vec::new(), Some(Defect::NoList)),
+            Err(_) => (Vec::new(), Some(Defect::Unreadable)),
+        };
+        Stack {
+            id,
+            entries,
+            defect,
+        }
+    }
+
+    /// Returns `None` if `events` is not a list. A missing `events` is an empty list.
+    fn entries(&self) -> Result<Option<Vec<Entry>>> {
+        let list = match self.document.get("events")? {
+            Some(RawBsonRef::Array(list)) => list,
+            Some(_) => return Ok(None),
+            None => return Ok(Some(Vec::new())),
+        };
+        let mut entries = Vec::with_capacity(1 + list.as_bytes().len() / EVENT_BYTES);
+        for element in list.iter_elements() {
+            let element = element?;
+            let entry = match element.element_type() {
+                ElementType::EmbeddedDocument => element.value()?.as_document(),
+                _ => None,
+            };
+            entries.push(entry.map_or(Ok(Entry::Other), read_entry)?);
+        }
+        Ok(Some(entries))
+    }
+
+    /// Returns a number from a field that a query added.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        self.document.get(name).ok()?.and_then(count_of)
+    }
+}
+
+#[cfg(test)]
+#[path = "entry_tests.rs"]
+mod tests;

@@ -5,9 +5,13 @@
 //! UTF-8) is written as base64: `{"$tidings_bson":"…"}`. The BSON library can parse all this, but
 //! writes numbers in relaxed form and some binaries as lists.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use serde::ser::{Error as _, SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
 
 /// Why a document cannot be written or read.
 pub(super) type Unreadable = Box<dyn std::error::Error + Send + Sync>;
@@ -20,12 +24,11 @@ const EXACT: (&str, &str) = ("{\"$tidings_bson\":\"", "\"}");
 /// Returns the document on one line.
 pub(super) fn to_line(document: &RawDocument) -> String {
     let bytes = document.as_bytes();
-    let mut line = String::with_capacity(bytes.len() * 2);
-    let written = write_document(&mut line, document);
-    if written.is_ok() && from_line(&line).is_ok_and(|read| read.as_bytes() == bytes) {
-        return line;
+    let line = serde_json::to_string(&Canonical(RawBsonRef::Document(document)));
+    match line {
+        Ok(line) if from_line(&line).is_ok_and(|read| read.as_bytes() == bytes) => line,
+        _ => format!("{}{}{}", EXACT.0, STANDARD.encode(bytes), EXACT.1),
     }
-    format!("{}{}{}", EXACT.0, STANDARD.encode(bytes), EXACT.1)
 }
 
 /// Parses a line.
@@ -38,67 +41,59 @@ pub(super) fn from_line(line: &str) -> Result<RawDocumentBuf> {
     Ok(RawDocumentBuf::try_from(&document)?)
 }
 
-fn write_document(line: &mut String, document: &RawDocument) -> Result<()> {
-    line.push('{');
-    for (index, element) in document.iter().enumerate() {
-        let (key, value) = element?;
-        if index > 0 {
-            line.push(',');
-        }
-        write_json(line, key.as_str())?;
-        line.push(':');
-        write_value(line, value)?;
-    }
-    line.push('}');
-    Ok(())
-}
+/// Serializes a value in the form that it has in a document's line.
+pub(super) struct Canonical<'a>(pub RawBsonRef<'a>);
 
-fn write_json(line: &mut String, value: &(impl serde::Serialize + ?Sized)) -> Result<()> {
-    line.push_str(&serde_json::to_string(value)?);
-    Ok(())
-}
-
-/// Appends a value in the form that it has in a document's line.
-pub(super) fn write_value(line: &mut String, value: RawBsonRef<'_>) -> Result<()> {
-    let wrapped = |name: &str, number: String| format!("{{\"{name}\":\"{number}\"}}");
-    match value {
-        RawBsonRef::String(text) => write_json(line, text)?,
-        RawBsonRef::Document(document) => write_document(line, document)?,
-        RawBsonRef::Array(values) => {
-            line.push('[');
-            for (index, value) in values.into_iter().enumerate() {
-                if index > 0 {
-                    line.push(',');
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        let number = |name: &'static str, digits: String| [(name, digits)];
+        match self.0 {
+            RawBsonRef::Document(document) => {
+                let mut fields = to.serialize_map(None)?;
+                for field in document {
+                    let (name, value) = field.map_err(S::Error::custom)?;
+                    fields.serialize_entry(name.as_str(), &Canonical(value))?;
                 }
-                write_value(line, value?)?;
+                fields.end()
             }
-            line.push(']');
+            RawBsonRef::Array(values) => {
+                let mut list = to.serialize_seq(None)?;
+                for value in values {
+                    list.serialize_element(&Canonical(value.map_err(S::Error::custom)?))?;
+                }
+                list.end()
+            }
+            RawBsonRef::Int32(n) => to.collect_map(number("$numberInt", n.to_string())),
+            RawBsonRef::Int64(n) => to.collect_map(number("$numberLong", n.to_string())),
+            RawBsonRef::Double(n) => {
+                let infinite = if n > 0.0 { "Infinity" } else { "-Infinity" };
+                let digits = match n.is_infinite() {
+                    true => infinite.to_owned(),
+                    false => format!("{n:?}"),
+                };
+                to.collect_map(number("$numberDouble", digits))
+            }
+            RawBsonRef::JavaScriptCodeWithScope(code) => {
+                let (text, scope) = (
+                    RawBsonRef::String(code.code),
+                    RawBsonRef::Document(code.scope),
+                );
+                to.collect_map([("$code", Canonical(text)), ("$scope", Canonical(scope))])
+            }
+            RawBsonRef::Binary(binary) => {
+                let subtype = format!("{:02x}", u8::from(binary.subtype));
+                let body = [
+                    ("base64", STANDARD.encode(binary.bytes)),
+                    ("subType", subtype),
+                ];
+                to.collect_map([("$binary", BTreeMap::from(body))])
+            }
+            other => {
+                let value = Bson::try_from(other).map_err(S::Error::custom)?;
+                value.serialize(to)
+            }
         }
-        RawBsonRef::Int32(n) => line.push_str(&wrapped("$numberInt", n.to_string())),
-        RawBsonRef::Int64(n) => line.push_str(&wrapped("$numberLong", n.to_string())),
-        RawBsonRef::Double(n) => {
-            let number = match n {
-                f64::INFINITY => "Infinity".to_owned(),
-                f64::NEG_INFINITY => "-Infinity".to_owned(),
-                n => format!("{n:?}"),
-            };
-            line.push_str(&wrapped("$numberDouble", number));
-        }
-        RawBsonRef::JavaScriptCodeWithScope(code) => {
-            line.push_str("{\"$code\":");
-            write_json(line, code.code)?;
-            line.push_str(",\"$scope\":");
-            write_document(line, code.scope)?;
-            line.push('}');
-        }
-        RawBsonRef::Binary(binary) => {
-            let (base64, subtype) = (STANDARD.encode(binary.bytes), u8::from(binary.subtype));
-            let body = format!("{{\"base64\":\"{base64}\",\"subType\":\"{subtype:02x}\"}}");
-            line.push_str(&format!("{{\"$binary\":{body}}}"));
-        }
-        other => write_json(line, &Bson::try_from(other)?)?,
     }
-    Ok(())
 }
 
 #[cfg(test)]

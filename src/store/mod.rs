@@ -1,4 +1,4 @@
-//! The storage interface: one trait for each kind of record, implemented by [`mongo`] and
+//! The storage interface: one trait for each group of records, implemented by [`mongo`] and
 //! [`sqlite`].
 //!
 //! Stores keep records; the domain makes the decisions. A method is one read, one append or one
@@ -17,9 +17,8 @@ mod transfer;
 mod types;
 
 pub use contract::{
-    Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Inboxes,
-    Intercept, Journal, Leases, Notes, Objects, Retention, Retractions, SeenReports, Stacks, Store,
-    Suppressions,
+    Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Intercept,
+    Journal, Notes, Objects, Stacks, Store, Suppressions,
 };
 pub use days::{DaySum, Meeting, RawStack, Summing};
 pub use mark::{Importing, Mark};

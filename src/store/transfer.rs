@@ -5,7 +5,7 @@
 //! have lines already ([`super::Days`]). Leases by name, change notices and catch-up positions
 //! belong to the processes of one store and have no lines.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::record::batch::{AccumulatorRecord, BatchRecord};
 use super::record::delivery::DeliveryRecord;
@@ -102,40 +102,10 @@ impl RecordSource for &str {
     }
 }
 
-/// A fan-out with its whole audience.
-impl From<(Fanout, Option<usize>)> for AnyRecord {
-    fn from((fanout, _): (Fanout, Option<usize>)) -> Self {
-        fanout.into()
-    }
-}
-
 impl AnyRecord {
     /// The line of the record.
     pub fn line(&self) -> Result<String> {
-        match self {
-            Self::User(user) => json(&UserRecord::from_value(user)),
-            Self::Follow(follow) => json(follow),
-            Self::Object(object) => json(&ObjectRecord::from_value(object)),
-            Self::Inbox(inbox) => json(&InboxRecord::from_value(&Inbox {
-                revision: None,
-                ..(**inbox).clone()
-            })),
-            Self::Retraction(retraction) => json(&RetractionRecord::from_value(retraction)),
-            Self::Suppression(suppression) => json(&SuppressionRecord::exactly(suppression)),
-            Self::SoftBounce(bounce) => json(bounce),
-            Self::WebhookReceipt(receipt) => json(receipt),
-            Self::Fanout(fanout) => json(&FanoutRecord::whole(fanout)),
-            Self::Accumulator(kept) => json(&AccumulatorRecord::row(kept, NO_REVISION)),
-            Self::Batch(batch) => json(&BatchRecord::filed(batch)),
-            Self::Delivery(delivery) => {
-                let mut lasting = (**delivery).clone();
-                if !lasting.open {
-                    (lasting.lease, lasting.attempts.not_before) = (None, None);
-                }
-                json(&DeliveryRecord::row(&lasting))
-            }
-            Self::Note(note) => json(note),
-        }
+        serde_json::to_string(self).map_err(|cause| Error::database("writing a line", cause))
     }
 
     /// The record of a line.
@@ -148,12 +118,37 @@ impl AnyRecord {
     }
 }
 
+/// Serializes the stored form of the record, without revisions and values without a meaning.
+impl Serialize for AnyRecord {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::User(user) => UserRecord::from_value(user).serialize(to),
+            Self::Follow(follow) => follow.serialize(to),
+            Self::Object(object) => ObjectRecord::from_value(object).serialize(to),
+            Self::Inbox(inbox) => {
+                let mut record = InboxRecord::from_value(inbox);
+                record.revision = None;
+                record.serialize(to)
+            }
+            Self::Retraction(retraction) => RetractionRecord::from_value(retraction).serialize(to),
+            Self::Suppression(kept) => SuppressionRecord::exactly(kept).serialize(to),
+            Self::SoftBounce(bounce) => bounce.serialize(to),
+            Self::WebhookReceipt(receipt) => receipt.serialize(to),
+            Self::Fanout(fanout) => FanoutRecord::whole(fanout).serialize(to),
+            Self::Accumulator(kept) => AccumulatorRecord::row(kept, NO_REVISION).serialize(to),
+            Self::Batch(batch) => BatchRecord::filed(batch).serialize(to),
+            Self::Delivery(delivery) => {
+                let mut record = DeliveryRecord::row(delivery);
+                record.lease = record.lease.filter(|_| delivery.open);
+                record.serialize(to)
+            }
+            Self::Note(note) => note.serialize(to),
+        }
+    }
+}
+
 /// The revision of records without one.
 pub(in crate::store) const NO_REVISION: Id = Id::from_bytes([0; 12]);
-
-fn json(record: &impl Serialize) -> Result<String> {
-    serde_json::to_string(record).map_err(|cause| Error::database("writing a line", cause))
-}
 
 /// What to export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

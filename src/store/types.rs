@@ -215,7 +215,7 @@ impl std::fmt::Display for BadFanout {
 pub struct FeedParts {
     /// Stacks in the window, possibly none.
     pub person: PersonStacks,
-    /// Inbox, as [`Inboxes::inboxes`](super::Inboxes::inboxes) returns it.
+    /// Inbox, as [`Directory::inboxes`](super::Directory::inboxes) returns it.
     pub inbox: Option<Inbox>,
     /// User, as [`Directory::users`](super::Directory::users) returns it.
     pub user: Option<User>,

@@ -56,7 +56,7 @@ async fn many_sent_emails_are_counted_once_after_lost_replies(store: &Faulty) {
         _ => Transition::Conclude(end.clone()),
     };
     let made: Vec<Transition> = ends.iter().enumerate().map(end).collect();
-    let settled = store.advance("one", noon(), until, &made).await;
+    let settled = store.advance(&lease("one", until), noon(), &made).await;
 
     assert_eq!(sending, vec![true; 30]);
     assert_eq!(settled.unwrap(), vec![true; 30]);

@@ -258,7 +258,7 @@ async fn a_retried_claim_or_save_reports_success(store: &Faulty) {
 
     store.fails(1, lost_reply("update")).await;
     let claimed = store
-        .claim_fanouts("one", now, until, 10.into())
+        .claim_fanouts(&lease("one", until), now, 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -268,7 +268,10 @@ async fn a_retried_claim_or_save_reports_success(store: &Faulty) {
         ..Progress::default()
     };
     let requested = [(id(1), done.clone()), (id(9), done)];
-    let saved = store.save_fanouts("one", until, &requested).await.unwrap();
+    let saved = store
+        .save_fanouts(&lease("one", until), &requested)
+        .await
+        .unwrap();
 
     assert_eq!(claimed.len(), 2);
     assert_eq!(saved, [true, false]);

@@ -9,7 +9,7 @@ use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::schedule::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
-use tidings::store::PeopleFilter;
+use tidings::store::{NewMarker, PeopleFilter};
 
 use crate::store_laws::adding::joined_by;
 use crate::store_laws::batches::{WINDOW, item};
@@ -20,7 +20,9 @@ only_on_mongo! {
     due_users_are_read_from_the_index_and_only_up_to_the_page
     the_stacks_of_a_few_users_are_looked_up_by_id
     object_ids_are_looked_up_only_on_days_that_contain_some
+    equal_markers_of_adjacent_users_share_statements
     an_addition_to_many_open_batches_needs_one_statement
+    different_additions_to_many_open_batches_share_statements
     equal_changes_of_deliveries_share_a_statement
 }
 
@@ -160,6 +162,27 @@ async fn object_ids_are_looked_up_only_on_days_that_contain_some(store: Fresh) {
     }
 }
 
+/// The digests of a run give thousands of users the same marker.
+async fn equal_markers_of_adjacent_users_share_statements(store: Fresh) {
+    let all_users = people(600);
+    store.push_list_to_all(&all_users, events(2, 1)).await;
+    let marked: Vec<UserId> = all_users.iter().step_by(2).cloned().collect();
+    let marker = |person: &UserId| new_marker(person, today(), id(9), 2);
+    let markers: Vec<NewMarker> = marked.iter().map(marker).collect();
+
+    let profile = all_profiled(&store, &today().collection(), async {
+        let bad = store.write_markers(&markers).await.unwrap();
+        assert!(bad.is_empty(), "{bad:?}");
+    });
+    let statements = updates(&profile.await);
+
+    assert!((1..=3).contains(&statements), "{statements} for 300 users");
+    for person in store.windows(window(), &all_users).await.unwrap() {
+        let is_marked = person.stacks[0].markers().count() == 1;
+        assert_eq!(is_marked, marked.contains(&person.user), "{}", person.user);
+    }
+}
+
 /// Planning a statement costs more than adding an event.
 async fn an_addition_to_many_open_batches_needs_one_statement(store: Fresh) {
     let opened = |n: usize| joined_by(&format!("p{n:03}"), &WINDOW, &[1]);
@@ -174,6 +197,28 @@ async fn an_addition_to_many_open_batches_needs_one_statement(store: Fresh) {
         assert!(added.unwrap());
     });
     assert_eq!(updates(&profile.await), 1);
+}
+
+/// Events of different fan-outs reach many users at the same time.
+async fn different_additions_to_many_open_batches_share_statements(store: Fresh) {
+    let opened = |n: usize| joined_by(&format!("p{n:03}"), &WINDOW, &[1]);
+    let accumulators: Vec<Accumulator> = (0..120).map(opened).collect();
+    store.put_accumulators(&accumulators, id(5)).await.unwrap();
+    let addition = |n: u32| {
+        let items = vec![item(&format!("b{n}"), 100 + n)];
+        Addition::new(items, noon() + minutes(1), &WINDOW).unwrap()
+    };
+    let additions: Vec<Addition> = (0..120).map(addition).collect();
+    let requested = accumulators.iter().map(|of| of.id.clone());
+    let requested: Vec<(AccumulatorId, usize)> = requested.zip(0..).collect();
+
+    let profile = all_profiled(&store, "accumulators", async {
+        let added = store.add_to_open(&requested, &additions, id(6)).await;
+        assert!(added.unwrap());
+    });
+    let statements = updates(&profile.await);
+
+    assert!((1..=6).contains(&statements), "{statements} for 120 users");
 }
 
 /// An email has one row, and each change is written for many rows together.

@@ -24,7 +24,7 @@ use tidings::wire::transfer::{BadRecords, ImportedStore};
 
 use crate::support::town::{Town, WORKS, followers_of, lost, monday, request, saturday, to};
 use crate::support::{
-    Fresh, Shorthand, assert_contains, feed_of, kind, mongo, poison, sqlite, user,
+    Fresh, Shorthand, assert_contains, feed_of, kind, lease, mongo, poison, sqlite, user,
 };
 
 /// Expands tests for both ways: each is an `async fn(Fresh, Fresh)`.
@@ -168,9 +168,8 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
         .unwrap();
     source
         .claim_fanouts(
-            "died",
+            &lease("died", town.clock.now() + TimeDelta::minutes(1)),
             town.clock.now(),
-            town.clock.now() + TimeDelta::minutes(1),
             9.into(),
         )
         .await

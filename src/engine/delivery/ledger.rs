@@ -57,8 +57,8 @@ impl Ledger {
         which: &Claim<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Delivery>> {
-        let Context { store, owner, .. } = &*self.context;
-        Ok(store.claim(owner, now + self.lease(), which).await?)
+        let lease = self.context.lease(now + self.lease());
+        Ok(self.context.store.claim(&lease, which).await?)
     }
 
     /// Applies transitions to leased rows at this time. Returns which were applied.
@@ -67,9 +67,9 @@ impl Ledger {
         transitions: Vec<Transition>,
         at: DateTime<Utc>,
     ) -> Result<Vec<bool>> {
-        let Context { store, owner, .. } = &*self.context;
-        let until = self.context.clock.now() + self.lease();
-        Ok(store.advance(owner, at, until, &transitions).await?)
+        let lease = self.context.lease(self.context.clock.now() + self.lease());
+        let store = &self.context.store;
+        Ok(store.advance(&lease, at, &transitions).await?)
     }
 
     /// Runs `work` and renews the leases of these rows meanwhile. A renewal that runs when the work

@@ -1,27 +1,44 @@
-//! Lists, drops, exports and restores whole days.
+//! Lists, drops, exports and restores whole days. Exports, imports and removes other records.
 //!
-//! A day is exported and restored exactly as it is, including documents of other writers. To drop a
-//! day, its collection is renamed, compared, and dropped or renamed back. Writers cannot reach the
-//! renamed collection; new entries for the day create a new one. After a crash, `fix_day` renames
-//! it back. Each attempt has its own name, so a slow one cannot drop another's.
+//! A day is exported and restored exactly as it is. To drop a day, its collection is renamed,
+//! compared, and dropped or renamed back. Writers cannot reach the renamed collection; new entries
+//! for the day create a new one. After a crash, `fix_day` renames it back. Each attempt has its own
+//! name, so a slow one cannot drop another's.
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::{
     Bson, Document, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc,
 };
-use futures::TryStreamExt;
-use futures::stream::{BoxStream, StreamExt};
+use chrono::{DateTime, Utc};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 
-use super::Mongo;
+use super::batches::accumulator_id;
 use super::bulk::{Update, Verb};
+use super::journal::{DONE, part_id, parts_of};
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::{at_once, id_of};
-use crate::domain::Day;
+use super::users::revised;
+use super::{
+    AUDIENCES, BATCHES, DELIVERIES, FANOUTS, INBOXES, Mongo, RETRACTIONS, date, objects, oid,
+};
 use crate::domain::day::COLLECTION_PREFIX;
+use crate::domain::{Day, DeliveryState, Id};
 use crate::store::days::entries_to_append;
-use crate::store::{DaySum, Days, Error, Export, Kind, Meeting, Page, Result, Summing, extjson};
+use crate::store::record::batch::AccumulatorRecord;
+use crate::store::record::delivery::DeliveryRecord;
+use crate::store::record::small::InboxRecord;
+use crate::store::record::values::{As, Oid};
+use crate::store::record::{Record, read_bson, write_bson};
+use crate::store::transfer::{NO_REVISION, RecordSource};
+use crate::store::{
+    AnyRecord, DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, Result, Summing,
+    extjson,
+};
 
+/// The largest document to import. MongoDB's limit is 16 MiB for it and the rest of the command.
+const LARGEST: usize = (16 << 20) - (64 << 10);
 /// Documents per chunk of an export.
 const CHUNK: u32 = 1_000;
 /// How often to restore a document again after a concurrent write.
@@ -89,7 +106,14 @@ impl Days for Mongo {
 
     fn export(&self, which: Export) -> BoxStream<'_, Result<Page>> {
         match which {
-            Export::Records(kind) => self.export_records(kind),
+            Export::Records(kind) => {
+                let batches = self.all_of(kind.as_str().to_owned());
+                let pages = batches.map_ok(|batch| stream::iter(split(batch)).map(Ok::<_, Error>));
+                pages
+                    .try_flatten()
+                    .and_then(move |batch| self.page_of(kind, batch))
+                    .boxed()
+            }
             Export::Day(day) => {
                 let page = |chunk: Vec<RawDocumentBuf>| Page {
                     lines: chunk
@@ -104,7 +128,18 @@ impl Days for Mongo {
     }
 
     async fn import_records(&self, kind: Kind, lines: &[String]) -> Result<()> {
-        self.put_records(kind, lines).await
+        let records = lines.iter().map(|line| AnyRecord::read(kind, line));
+        let records: Vec<AnyRecord> = records.collect::<Result<_>>()?;
+        let statements = records.iter().map(|record| {
+            let u = document(record)?;
+            let id = match record {
+                AnyRecord::Accumulator(accumulator) => Some(accumulator_id(&accumulator.id).into()),
+                _ => id_of(&u),
+            };
+            Ok(Update::upsert(doc! {"_id": id}, u))
+        });
+        let statements: Vec<_> = statements.collect::<Result<_>>()?;
+        self.upsert(kind.as_str(), statements).await
     }
 
     async fn restore_day(&self, day: Day, stacks: &[String], meeting: Meeting) -> Result<()> {
@@ -120,9 +155,71 @@ impl Days for Mongo {
         let merge = |item: usize| self.merge_stored(day, &documents[item], meeting);
         at_once(COMPARED, stored, merge, drop).await
     }
+
+    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let (first_id, date) = (oid(Id::at(before, [0; 8])), date(before));
+        let is_settled = doc! {
+            "state": {"$ne": DeliveryState::Unknown.as_str()}, "slot": {"$exists": false},
+        };
+        let (collection, time, end, mut old) = match what {
+            Forgettable::Events => (FANOUTS, "_id", first_id, doc! {"state": DONE}),
+            Forgettable::Retractions => (RETRACTIONS, "at", first_id, doc! {}),
+            Forgettable::Batches => (BATCHES, "settled", date, doc! {}),
+            Forgettable::Deliveries => (DELIVERIES, "settled", date, is_settled),
+            Forgettable::Inboxes => (INBOXES, "changed", date, doc! {}),
+        };
+        old.insert(time, doc! {"$lt": &end});
+        let earliest = self.find(collection, old.clone()).sort(doc! {time: 1});
+        let ids = earliest.limit(limit).ids().await?;
+        if !ids.is_empty() {
+            // A record that was found to be old is deleted only if it is still old.
+            let these = doc! {"$and": [{"_id": {"$in": &ids}}, old]};
+            self.delete_matching(collection, these).await?;
+        }
+        if what == Forgettable::Events {
+            let is_last = ids.len() < limit;
+            self.forget_parts(&ids, is_last.then_some(&end)).await?;
+        }
+        Ok(ids.len() as u64)
+    }
 }
 
 impl Mongo {
+    async fn page_of(&self, kind: Kind, documents: Vec<RawDocumentBuf>) -> Result<Page> {
+        let mut page = Page::default();
+        for raw in documents {
+            let read = match kind {
+                Kind::Fanouts => self.whole_fanout(&raw).await.map(AnyRecord::from),
+                kind => read_record(kind, &raw),
+            };
+            match read {
+                Ok(record) => page.push(&record)?,
+                Err(error) if error.is_outage() => return Err(error),
+                Err(error) => page.bad.push(error.to_string()),
+            }
+        }
+        Ok(page)
+    }
+
+    /// Removes the parts of the audiences of these removed fan-outs. With an `end`, also removes
+    /// the parts before `end` that are older than all fan-outs: a process that crashed left them.
+    async fn forget_parts(&self, removed: &[Bson], end: Option<&Bson>) -> Result<()> {
+        let of_removed = removed
+            .iter()
+            .map(|id| doc! {"_id": {"$gte": part_id(id, 0), "$lte": part_id(id, i32::MAX)}});
+        let mut parts: Vec<Document> = of_removed.collect();
+        if let Some(end) = end {
+            let remaining = self.find(FANOUTS, doc! {"_id": {"$lt": end}});
+            let oldest = remaining.sort(doc! {"_id": 1}).limit(1).ids().await?;
+            let oldest = oldest.first().unwrap_or(end);
+            parts.push(doc! {"_id": {"$lt": part_id(oldest, 0)}});
+        }
+        if !parts.is_empty() {
+            self.delete_matching(AUDIENCES, doc! {"$or": parts}).await?;
+        }
+        Ok(())
+    }
+
     /// Counts by reading the documents: the server's metadata may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
         let mut names = self.collections(&leaving(day)).await?;
@@ -324,4 +421,57 @@ fn parts(document: &RawDocument) -> Option<Parts<'_>> {
         }
     }
     Some((events?, rest))
+}
+
+/// Splits a batch into pages. A fan-out with parts is alone, because its parts may be long.
+fn split(batch: Vec<RawDocumentBuf>) -> Vec<Vec<RawDocumentBuf>> {
+    match batch.iter().any(|raw| parts_of(raw).is_some()) {
+        true => batch.into_iter().map(|one| vec![one]).collect(),
+        false => vec![batch],
+    }
+}
+
+fn read_record(kind: Kind, raw: &RawDocument) -> Result<AnyRecord> {
+    match kind {
+        Kind::Objects => Ok(objects::object_of(raw)?.into()),
+        Kind::Retractions => Ok(objects::read_retraction(raw)?.into()),
+        kind => AnyRecord::read_from(kind, raw),
+    }
+}
+
+impl RecordSource for &RawDocument {
+    fn read<R: Record>(self) -> Result<R::Value> {
+        read_bson::<R>(self)
+    }
+}
+
+fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
+    let doing = "importing records";
+    match record {
+        AnyRecord::User(user) => Ok(revised(user)?.0),
+        AnyRecord::Object(object) => objects::record_of(object),
+        AnyRecord::Inbox(inbox) => {
+            let mut record = InboxRecord::from_value(inbox);
+            record.revision = Some(Oid(NO_REVISION));
+            write_bson(doing, &record)
+        }
+        AnyRecord::Retraction(one) => Ok(objects::retraction_document(one)),
+        AnyRecord::Accumulator(accumulator) => write_bson(
+            doing,
+            &AccumulatorRecord::document(accumulator, NO_REVISION),
+        ),
+        AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::document(delivery)),
+        AnyRecord::Fanout(fanout) => {
+            let document = write_bson(doing, record)?;
+            match document.as_bytes().len() > LARGEST {
+                true => Err(Error::Unsupported(format!(
+                    "event {} names more users than fit into one document; wait until the \
+                     version that accepted it has pushed it to all of them, and export again",
+                    fanout.id
+                ))),
+                false => Ok(document),
+            }
+        }
+        record => write_bson(doing, record),
+    }
 }

@@ -1,8 +1,8 @@
 //! The ledger, with one row per email.
 //!
 //! Two unique keys guarantee P2: the row's id, and the slot, which only open rows have. Every state
-//! change is a conditional write that leaves its revision ([`super::leases`]). So a repeated change
-//! is neither made twice nor reported as failed.
+//! change is a conditional write that leaves its revision ([`super::grouped`]). So a repeated
+//! change is neither made twice nor reported as failed.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
-use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, StackId, Tag};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, ReportKind, StackId, Tag};
 use crate::store::contract::in_order_of;
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
@@ -46,12 +46,7 @@ impl Deliveries for Mongo {
         Ok(opened)
     }
 
-    async fn claim(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        which: &Claim<'_>,
-    ) -> Result<Vec<Delivery>> {
+    async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
         let (rows, limit) = match *which {
             Claim::Free { now, limit } => {
                 // Every open row has a lease, even if it has expired. No closed row has one.
@@ -70,10 +65,7 @@ impl Deliveries for Mongo {
                 (of_call, usize::MAX)
             }
         };
-        let (order, lease) = (
-            doc! {"slot": 1},
-            doc! {"owner": owner, "until": date(until)},
-        );
+        let order = doc! {"slot": 1};
         let find = || {
             let free = self.find(DELIVERIES, rows.clone()).sort(order.clone());
             free.limit(limit).ids()
@@ -84,9 +76,8 @@ impl Deliveries for Mongo {
 
     async fn advance(
         &self,
-        owner: &str,
+        lease: &Lease,
         now: DateTime<Utc>,
-        until: DateTime<Utc>,
         transitions: &[Transition],
     ) -> Result<Vec<bool>> {
         let change = |transition: &Transition, revision: Oid| {
@@ -95,7 +86,7 @@ impl Deliveries for Mongo {
                 DeliveryState::Pending.as_str(), DeliveryState::Sending.as_str(),
             ]};
             let mut change = Change {
-                when: doc! {"slot": {"$exists": true}, "lease.owner": owner, "state": is_open},
+                when: doc! {"slot": {"$exists": true}, "lease.owner": &lease.owner, "state": is_open},
                 set: doc! {"stamp": revision},
                 ..Change::default()
             };
@@ -103,26 +94,21 @@ impl Deliveries for Mongo {
                 Transition::HandOver(Handover { call, items, .. }) => {
                     // Another task of its owner may have claimed and handed it over meanwhile.
                     change.when.insert("state", DeliveryState::Pending.as_str());
-                    // A repeated command must not count the attempt again.
-                    change.when.insert("stamp", doc! {"$ne": revision});
                     change.set.extend(doc! {
-                        "state": DeliveryState::Sending.as_str(), "lease.until": date(until),
+                        "state": DeliveryState::Sending.as_str(), "lease.until": date(lease.until),
                         "call": call, "tried": date(now),
                     });
                     change.own.insert("items", i64::from(*items));
                     change.add.insert("attempts", 1);
                 }
                 Transition::Recall(_) => {
-                    let sending = doc! {"state": DeliveryState::Sending.as_str()};
-                    change
-                        .when
-                        .insert("$or", vec![sending, doc! {"stamp": revision}]);
+                    change.when.insert("state", DeliveryState::Sending.as_str());
                     change.set.insert("state", DeliveryState::Pending.as_str());
                     change.unset.insert("call", "");
                 }
                 Transition::Hold(_) => {
                     change.when.remove("state");
-                    change.set.insert("lease.until", date(until));
+                    change.set.insert("lease.until", date(lease.until));
                 }
                 Transition::Defer(deferral) => {
                     require(&mut change.when, deferral.from);

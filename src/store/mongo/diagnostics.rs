@@ -106,21 +106,13 @@ impl Diagnostics for Mongo {
         let rows =
             |state: DeliveryState| pile(DELIVERIES, doc! {"state": state.as_str()}, "created");
         let open = doc! {"open.id": {"$exists": true}};
-        let (fanouts, batches_open, batches_due, pending, sending, unknown) = futures::try_join!(
-            pile(FANOUTS, doc! {"state": PENDING}, "_id"),
-            self.count_matching(ACCUMULATORS, open, Some(most)),
-            pile(ACCUMULATORS, doc! {"due": {"$lte": date(now)}}, "due"),
-            rows(DeliveryState::Pending),
-            rows(DeliveryState::Sending),
-            rows(DeliveryState::Unknown),
-        )?;
         Ok(Outstanding {
-            fanouts,
-            batches_open,
-            batches_due,
-            pending,
-            sending,
-            unknown,
+            fanouts: pile(FANOUTS, doc! {"state": PENDING}, "_id").await?,
+            batches_open: self.count_matching(ACCUMULATORS, open, Some(most)).await?,
+            batches_due: pile(ACCUMULATORS, doc! {"due": {"$lte": date(now)}}, "due").await?,
+            pending: rows(DeliveryState::Pending).await?,
+            sending: rows(DeliveryState::Sending).await?,
+            unknown: rows(DeliveryState::Unknown).await?,
         })
     }
 

@@ -21,7 +21,7 @@ use crate::store::record::small::{SuppressionRecord, WebhookReceipt};
 use crate::store::record::values::{As, Count};
 use crate::store::record::{read_fields, write_bson};
 use crate::store::types::graver;
-use crate::store::{AddressState, Error, Feedbacks, Result, SeenReports, Suppressions};
+use crate::store::{AddressState, Error, Feedbacks, Result, Suppressions};
 
 #[async_trait]
 impl Suppressions for Mongo {
@@ -209,10 +209,7 @@ impl Feedbacks for Mongo {
         }
         Ok(report_counts)
     }
-}
 
-#[async_trait]
-impl SeenReports for Mongo {
     async fn webhook_receipts(
         &self,
         marks: &[(String, String)],

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, doc};
+use bson::raw::RawArrayBuf;
+use bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 
 use super::Mongo;
 use super::bulk::Verb;
@@ -119,6 +120,14 @@ pub(super) fn update_of(ids: &[Bson], mut q: Document, u: Bson) -> Document {
     q.insert("_id", doc! {"$in": ids});
     // Without the hint, the server may use an index on a field of the condition.
     doc! {"q": q, "u": u, "multi": true, "hint": {"_id": 1}}
+}
+
+/// Returns the condition on `_id` for these sorted users. `$in` alone reads the whole clustered
+/// collection on MongoDB 6.0.
+pub(super) fn among(sorted: &[&str]) -> RawDocumentBuf {
+    let (first, last) = (sorted[0], sorted[sorted.len() - 1]);
+    let users = RawArrayBuf::from_iter(sorted.iter().copied());
+    rawdoc! {"$gte": first, "$lte": last, "$in": users}
 }
 
 /// Returns the update operators that have any fields.

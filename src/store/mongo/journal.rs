@@ -21,10 +21,10 @@ use super::{AUDIENCES, FANOUTS, Mongo, date, given, oid};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{
-    ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Progress, Selector, UserId,
+    ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Lease, Progress, Selector, UserId,
 };
-use crate::store::entry::object_id;
-use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
+use crate::store::entry::{count_of, object_id};
+use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 
@@ -64,9 +64,8 @@ impl Journal for Mongo {
 
     async fn claim_fanouts(
         &self,
-        owner: &str,
+        lease: &Lease,
         now: DateTime<Utc>,
-        until: DateTime<Utc>,
         most: AtMost,
     ) -> Result<Claimed> {
         let free = doc! {
@@ -77,9 +76,9 @@ impl Journal for Mongo {
                 {"lease.until": {"$gt": date(furthest_lease(now))}},
             ],
         };
-        let (order, lease) = (doc! {"_id": 1}, doc! {"owner": owner, "until": date(until)});
         let find = || self.free_fanouts(&free, most);
-        let records = self.claim_raw(FANOUTS, &free, order, lease, find).await?;
+        let records = self.claim_raw(FANOUTS, &free, doc! {"_id": 1}, lease, find);
+        let records = records.await?;
         let mut claimed = Claimed::default();
         for raw in &records {
             match self.whole_fanout(raw).await {
@@ -94,20 +93,15 @@ impl Journal for Mongo {
         Ok(claimed)
     }
 
-    async fn save_fanouts(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        progress: &[(Id, Progress)],
-    ) -> Result<Vec<bool>> {
+    async fn save_fanouts(&self, lease: &Lease, progress: &[(Id, Progress)]) -> Result<Vec<bool>> {
         let save = |(id, progress): &(Id, Progress), revision: ObjectId| {
             let (set, unset) = match progress.done {
                 true => (doc! {"state": DONE}, doc! {"lease": ""}),
-                false => (doc! {"lease.until": date(until)}, doc! {}),
+                false => (doc! {"lease.until": date(lease.until)}, doc! {}),
             };
             let cursor = progress.cursor.as_ref().map(UserId::as_str);
             let mut change = Change {
-                when: doc! {"state": PENDING, "lease.owner": owner},
+                when: doc! {"state": PENDING, "lease.owner": &lease.owner},
                 set,
                 unset,
                 own: given(doc! {"counts": counts_of(progress.counts), "cursor": cursor}),
@@ -141,9 +135,15 @@ impl Journal for Mongo {
 
     async fn newest_events(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
         let newest = self.find(FANOUTS, doc! {}).sort(doc! {"_id": -1});
-        let newest = newest.limit(limit).fields(doc! {"type": 1, "objects": 1});
-        let read = |raw: &RawDocumentBuf| if_readable(read_bson::<EventsRecord>(raw));
-        Ok(newest.raw().await?.iter().filter_map(read).collect())
+        // Without the named users, which may be many.
+        let fields = doc! {
+            "key": 1, "type": 1, "objects": 1, "day": 1, "at": 1, "state": 1,
+            "audience.parts": {"$literal": 0},
+        };
+        let found = newest.limit(limit).fields(fields).raw().await?;
+        let read = |raw: &RawDocumentBuf| if_readable(read_bson::<FanoutRecord>(raw));
+        let found = found.iter().filter_map(read);
+        Ok(found.map(|fanout| fanout.events().collect()).collect())
     }
 
     async fn pending(&self, limit: usize) -> Result<PendingFanouts> {
@@ -200,44 +200,38 @@ impl Mongo {
     /// Returns the oldest free fan-outs, and the small ones after them up to the first that is not
     /// small. An entry contains its named users and may be long, so only a few are read at a time.
     async fn free_fanouts(&self, free: &Document, most: AtMost) -> Result<Vec<Bson>> {
-        let order = doc! {"_id": 1};
-        let oldest = self.find(FANOUTS, free.clone()).sort(order.clone());
-        let mut ids = oldest.limit(most.any).ids().await?;
-        if ids.len() < most.any {
-            return Ok(ids);
-        }
         // Other programs may have written a value that is not a list.
         let few = |field: &str, otherwise: bool| {
             let few = doc! {"$lte": [{"$size": field}, SMALL as i32]};
             doc! {"$cond": [{"$isArray": field}, few, otherwise]}
         };
         let is_small = doc! {"$and": [few("$audience.users", false), few("$except", true)]};
-        let end = ids.len() + most.small;
-        while ids.len() < end
-            && let Some(last) = ids.last()
-        {
-            let mut behind = free.clone();
-            behind.insert("_id", doc! {"$gt": last});
+        let (mut ids, mut behind) = (Vec::<Bson>::new(), free.clone());
+        let end = most.any + most.small;
+        while ids.len() < end {
             let limit = READ_AT_ONCE.min(end - ids.len());
-            let found = self.find(FANOUTS, behind).sort(order.clone()).limit(limit);
-            let found = found.fields(doc! {"small": &is_small}).raw().await?;
+            let found = self.find(FANOUTS, behind.clone()).sort(doc! {"_id": 1});
+            let found = found.limit(limit).fields(doc! {"small": &is_small});
+            let found = found.raw().await?;
             for raw in &found {
-                match (id_of(raw), raw.get_bool("small")) {
-                    (Some(id), Ok(true)) => ids.push(id),
-                    _ => return Ok(ids),
+                let is_next = ids.len() < most.any || matches!(raw.get_bool("small"), Ok(true));
+                match id_of(raw).filter(|_| is_next) {
+                    Some(id) => ids.push(id),
+                    None => return Ok(ids),
                 }
             }
-            if found.len() < limit {
-                break;
-            }
+            match ids.last() {
+                Some(last) if found.len() == limit => behind.insert("_id", doc! {"$gt": last}),
+                _ => break,
+            };
         }
         Ok(ids)
     }
 
     /// Reads a fan-out with an audience that may be in parts.
     pub(super) async fn whole_fanout(&self, raw: &RawDocument) -> Result<Fanout> {
-        let (mut fanout, parts) = read_bson::<FanoutRecord>(raw)?;
-        let Some(parts) = parts else {
+        let mut fanout = read_bson::<FanoutRecord>(raw)?;
+        let Some(parts) = parts_of(raw) else {
             return Ok(fanout);
         };
         let id = oid(fanout.id);
@@ -246,7 +240,7 @@ impl Mongo {
         // An unreadable part counts as missing.
         let read = |part: &RawDocumentBuf| if_readable(read_fields::<Part>("audience", part));
         let found: Vec<Part> = stored.raw().await?.iter().filter_map(read).collect();
-        if found.len() != parts {
+        if found.len() != parts as usize {
             let what = format!("the audience of fan-out {}", fanout.id);
             let why = format!("{} of its {parts} parts were found", found.len());
             return Err(Error::corrupt(what, why));
@@ -279,6 +273,12 @@ fn counts_of(counts: Counts) -> Document {
 /// The `_id` of a part of the users of a fan-out.
 pub(super) fn part_id(fanout: &Bson, n: i32) -> Bson {
     Bson::Document(doc! {"f": fanout, "n": n})
+}
+
+/// Returns the number of documents in which an earlier version stored the users of a fan-out.
+pub(super) fn parts_of(fanout: &RawDocument) -> Option<u32> {
+    let audience = fanout.get_document("audience").ok()?;
+    audience.get("parts").ok()?.and_then(count_of)
 }
 
 /// Some of the users of a fan-out.

@@ -22,26 +22,21 @@ use crate::domain::{Day, Id, Lease, ModelName};
 
 mod batches;
 mod bulk;
-mod change_notices;
 mod days;
 mod deliveries;
 mod diagnostics;
 mod feedback;
 mod grouped;
 mod journal;
-mod leases;
 mod mapped;
+mod notes;
 mod objects;
 mod patience;
 mod push;
 mod reads;
 mod schema;
-mod stack_reader;
-mod stack_scan;
 mod stacks;
-mod transfer;
 mod users;
-mod windows;
 
 pub use schema::VERSION as SCHEMA;
 

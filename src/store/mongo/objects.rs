@@ -8,19 +8,19 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use bson::raw::cstr;
-use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
 use chrono::DateTime;
-use serde::{Deserialize, Serialize};
 
 use super::bulk::Update;
 use super::{Mongo, OBJECTS, RETRACTIONS, oid};
 use crate::domain::{
     ChangeNotice, Event, EventType, Id, Json, ModelName, Object, ObjectId, ObjectKey, Retraction,
 };
+use crate::store::entry::object_id;
 use crate::store::record::small::ObjectRecord;
-use crate::store::record::values::{As, Oid, place};
-use crate::store::record::{read_fields, write_bson};
-use crate::store::{Error, Objects, Result, Retractions};
+use crate::store::record::values::{As, place};
+use crate::store::record::{shown_id, write_bson};
+use crate::store::{Error, Objects, Result};
 
 #[async_trait]
 impl Objects for Mongo {
@@ -60,6 +60,32 @@ impl Objects for Mongo {
             }
         }
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    }
+
+    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
+        let statement = |Retraction { t, o, at }: &Retraction| {
+            let latest = doc! {"$max": {"at": oid(*at)}};
+            Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
+        };
+        self.upsert(RETRACTIONS, retractions.iter().map(statement))
+            .await?;
+        self.notify(about.clone()).await;
+        Ok(())
+    }
+
+    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
+        let names = events.iter().map(|event| retraction_id(&event.t, &event.o));
+        let names: Vec<String> = names.collect();
+        let found = self.find_by_id(RETRACTIONS, &names).raw().await?;
+        let mut at: HashMap<&str, Id> = HashMap::with_capacity(found.len());
+        for raw in &found {
+            let read = read_retraction(raw).inspect_err(|error| {
+                tracing::warn!(%error, "a retraction cannot be read, and reaches everything");
+            });
+            let until = read.map_or(Id::LAST, |retraction| retraction.at);
+            at.insert(raw.get_str("_id").unwrap_or_default(), until);
+        }
+        Ok(names.iter().map(|name| at.get(&**name).copied()).collect())
     }
 }
 
@@ -110,13 +136,6 @@ pub(super) fn object_of(record: &RawDocument) -> Result<Object> {
     })
 }
 
-#[derive(Serialize, Deserialize)]
-pub(super) struct StoredRetraction {
-    #[serde(rename = "_id")]
-    id: String,
-    at: Oid,
-}
-
 /// Returns the `_id` of a retraction. Types and object ids contain no NUL.
 fn retraction_id(t: &EventType, o: &ObjectId) -> String {
     format!("{t}\0{o}")
@@ -124,47 +143,21 @@ fn retraction_id(t: &EventType, o: &ObjectId) -> String {
 
 /// Reads a retraction.
 pub(super) fn read_retraction(raw: &RawDocument) -> Result<Retraction> {
-    let StoredRetraction { id, at } = read_fields("retraction", raw)?;
-    let names = id.split_once('\0');
-    let (t, o) = names.ok_or_else(|| Error::corrupt("a retraction", "it names no object"))?;
-    let (t, o, at) = (EventType::stored(t), ObjectId::stored(o), at.0);
-    Ok(Retraction { t, o, at })
+    let corrupt = |why| Error::corrupt(format!("retraction {}", shown_id(raw)), why);
+    let at = raw.get_object_id("at");
+    let at = at.map_err(|error| corrupt(error.to_string()))?;
+    let names = raw.get_str("_id").ok().and_then(|id| id.split_once('\0'));
+    let (t, o) = names.ok_or_else(|| corrupt("it names no object".to_owned()))?;
+    Ok(Retraction {
+        t: EventType::stored(t),
+        o: ObjectId::stored(o),
+        at: Id::from_bytes(at.bytes()),
+    })
 }
 
-/// The document of a retraction.
-pub(super) fn retraction_record(Retraction { t, o, at }: &Retraction) -> StoredRetraction {
-    let (id, at) = (retraction_id(t, o), Oid(*at));
-    StoredRetraction { id, at }
-}
-
-#[async_trait]
-impl Retractions for Mongo {
-    async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
-        let statement = |Retraction { t, o, at }: &Retraction| {
-            let latest = doc! {"$max": {"at": oid(*at)}};
-            Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
-        };
-        self.upsert(RETRACTIONS, retractions.iter().map(statement))
-            .await?;
-        self.notify(about.clone()).await;
-        Ok(())
-    }
-
-    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
-        let names = events.iter().map(|event| retraction_id(&event.t, &event.o));
-        let names: Vec<String> = names.collect();
-        let found = self.find_by_id(RETRACTIONS, &names).raw().await?;
-        let mut at: HashMap<&str, Id> = HashMap::with_capacity(found.len());
-        for raw in &found {
-            let read = read_fields::<StoredRetraction>("retraction", raw);
-            let read = read.inspect_err(|error| {
-                tracing::warn!(%error, "a retraction cannot be read, and reaches everything");
-            });
-            let until = read.map_or(Id::LAST, |retraction| retraction.at.0);
-            at.insert(raw.get_str("_id").unwrap_or_default(), until);
-        }
-        Ok(names.iter().map(|name| at.get(&**name).copied()).collect())
-    }
+/// Returns the document of a retraction.
+pub(super) fn retraction_document(Retraction { t, o, at }: &Retraction) -> RawDocumentBuf {
+    rawdoc! {"_id": retraction_id(t, o), "at": object_id(*at)}
 }
 
 #[cfg(test)]

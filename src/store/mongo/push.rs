@@ -14,12 +14,10 @@ use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
 use super::Mongo;
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
-use super::patience::is_too_slow;
+use super::grouped::{TOGETHER, among};
 use super::reads::{at_once, document};
-use super::stack_reader::RawStack;
-use super::windows::{MANY, TOGETHER, among};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
-use crate::store::entry::{event_document, object_id};
+use crate::store::entry::{StackDocument, event_document, object_id};
 use crate::store::{Pushed, Pushes, Result};
 
 /// The number of stacks that are read one by one at the same time.
@@ -91,10 +89,6 @@ impl<'a> Push<'a> {
         self.pushes.people[item].0.as_str()
     }
 
-    fn users(&self, items: &[usize]) -> Vec<&str> {
-        items.iter().map(|item| self.user(*item)).collect()
-    }
-
     fn events(&self, item: usize) -> &[Event] {
         &self.pushes.lists[self.pushes.people[item].1]
     }
@@ -130,57 +124,46 @@ impl<'a> Push<'a> {
     /// Adds to stacks with one statement for many users, if few other stacks lie between theirs.
     /// Returns the users who did not get their list.
     ///
-    /// Such a statement costs the server less than one for each user. It names a range of ids,
-    /// because `$in` alone reads the whole clustered collection on MongoDB 6.0. It is not used on a
-    /// router, which would send it to all shards.
+    /// Such a statement names a range of ids, because `$in` alone reads the whole clustered
+    /// collection on MongoDB 6.0.
     async fn add_together(&self, people: Vec<usize>) -> Result<Vec<usize>> {
-        if people.len() < MANY || self.store.is_routed().await? {
-            return Ok(people);
-        }
         let mut groups = BTreeMap::<usize, Vec<usize>>::new();
         for item in people {
             let list = self.pushes.people[item].1;
             groups.entry(list).or_default().push(item);
         }
         let mut left = Vec::new();
-        for (list, mut group) in groups {
-            group.sort_by_key(|item| self.user(*item));
-            let users = self.users(&group);
-            if self.store.is_dense(&self.collection, &users).await? {
-                group = self.add_to_group(&self.lists[list], group).await?;
-            }
-            left.extend(group);
+        for (list, group) in groups {
+            left.extend(self.add_to_group(&self.lists[list], group).await?);
         }
+        left.sort_unstable();
         Ok(left)
     }
 
-    /// Adds a list to these sorted users' stacks. Returns the users whose stacks lack entries.
+    /// Adds a list to these users' stacks. Returns the users whose stacks lack entries.
     async fn add_to_group(&self, list: &Statement, mut group: Vec<usize>) -> Result<Vec<usize>> {
+        group.sort_by_key(|item| self.user(*item));
+        let users: Vec<&str> = group.iter().map(|item| self.user(*item)).collect();
         let size = WEIGHT / (self.cap * list.count).max(1) as u64;
         let size = size.clamp(1, TOGETHER as u64) as usize;
-        let parts: Vec<&[usize]> = group.chunks(size).collect();
-        let ids = |part: &[usize]| among(&self.users(part));
-        let add = |part: usize| {
-            let weight = list.weight * parts[part].len() as u64;
-            (list.statement(ids(parts[part]), cstr!("multi")), weight)
+        let add = |part: &[&str]| {
+            let weight = list.weight * part.len() as u64;
+            (list.statement(among(part), cstr!("multi")), weight)
         };
-        let all = (0..parts.len()).collect();
-        let outcome = self.store.bulk(Verb::Update, &self.collection, all, add);
-        let outcome = match outcome.await {
-            // A shared statement cannot be split. One for each user can be repeated.
-            Err(error) if is_too_slow(&error) => return Ok(group),
-            outcome => outcome?,
+        let (store, name) = (self.store, &self.collection);
+        let Some(outcome) = store.update_together(name, &users, size, add).await? else {
+            return Ok(group);
         };
         if outcome.refused.is_empty() && outcome.n == group.len() as u64 {
             return Ok(Vec::new());
         }
         // Some stacks are missing, full or unreadable, or a reply was lost.
         let mut stored = HashSet::new();
-        for part in parts {
+        for part in users.chunks(size) {
             let entries = rawdoc! {"$all": list.entries.clone()};
-            let complete = document(&rawdoc! {"_id": ids(part), "events": entries});
+            let complete = document(&rawdoc! {"_id": among(part), "events": entries});
             let complete = complete.expect("valid BSON");
-            stored.extend(self.store.find(&self.collection, complete).ids().await?);
+            stored.extend(store.find(name, complete).ids().await?);
         }
         group.retain(|item| !stored.contains(&Bson::from(self.user(*item))));
         Ok(group)
@@ -252,7 +235,7 @@ impl<'a> Push<'a> {
         let found = self.store.find(&self.collection, own).raw().await?;
         let (mut entries, mut defect) = (Vec::new(), None);
         if let Some(found) = found.first() {
-            let stack = RawStack::read(found.as_bytes()).ok().flatten();
+            let stack = StackDocument::read(found.as_bytes()).ok().flatten();
             let stack = stack.map(|stack| stack.stack(StackId::of(self.day)));
             (entries, defect) = stack.map_or((entries, Some(Defect::Unreadable)), |stack| {
                 (stack.entries, stack.defect)

@@ -1,8 +1,7 @@
-//! Users and their follows.
+//! Users, their follows and their inboxes.
 //!
-//! An unreadable field of a user gets its default and is reported: see
-//! [`crate::store::record::fallback`]. A follow consists only of its `_id`, `{k, u}`, so the
-//! followers of a key are a range of the index.
+//! An unreadable field of a user gets its default and is reported: see [`StoredFields`]. A follow
+//! consists only of its `_id`, `{k, u}`, so the followers of a key are a range of the index.
 
 use std::collections::HashSet;
 
@@ -14,17 +13,19 @@ use chrono_tz::Tz;
 use sha2::{Digest, Sha256};
 
 use super::bulk::{Replacement, Verb, delete_one};
+use super::reads::document;
 use super::schema::any_case;
-use super::{FOLLOWS, INBOXES, Mongo, USERS, given};
+use super::{FOLLOWS, INBOXES, Mongo, USERS, given, oid};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
-use crate::domain::{Address, Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
+use crate::domain::{
+    Address, Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId,
+};
 use crate::store::contract::in_order_of;
-use crate::store::record::fallback::user_with_defaults;
-use crate::store::record::small::Follow;
-use crate::store::record::user::UserRecord;
+use crate::store::record::small::{Follow, InboxRecord};
+use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
 use crate::store::record::values::As;
-use crate::store::record::{read_bson, read_bson_with_defaults, write_bson};
+use crate::store::record::{read_bson, write_bson};
 use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, UserField};
 
 /// Follows per lookup request.
@@ -161,6 +162,47 @@ impl Directory for Mongo {
         let keys = found.iter().filter_map(|raw| follow_of(raw));
         Ok(keys.map(|(key, _)| key).collect())
     }
+
+    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
+        let names = users.iter().map(UserId::as_str);
+        let found = self.find_by_id(INBOXES, names).raw().await?;
+        let found = found.iter().filter_map(|raw| read_inbox(raw));
+        Ok(in_order_of(users, found, |inbox| &inbox.user))
+    }
+
+    async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
+        let replacement = |(inbox, revision): &(Inbox, Id)| {
+            let mut record = InboxRecord::from_value(inbox);
+            record.revision = Some(As::from_value(revision));
+            let revisions = (inbox.revision.map(oid), oid(*revision));
+            Replacement::new(inbox.user.as_str(), "stamp", revisions, record)
+        };
+        let records: Vec<_> = inboxes.iter().map(replacement).collect::<Result<_>>()?;
+        let done = self.replace_each(INBOXES, "stamp", &records).await;
+        // After an error, any of them may have been written.
+        let is_written = |at: usize| done.as_ref().map_or(true, |done| done[at]);
+        let written = inboxes.iter().enumerate().filter(|(at, _)| is_written(*at));
+        let users: Vec<&str> = written.map(|(_, (inbox, _))| inbox.user.as_str()).collect();
+        if !users.is_empty() {
+            self.notify(ChangeNotice::people(users)).await;
+        }
+        done
+    }
+}
+
+/// Decodes an inbox. An unreadable one counts as empty; `None` if even its user is unreadable.
+fn read_inbox(raw: &RawDocument) -> Option<Inbox> {
+    let error = match read_bson::<InboxRecord>(raw) {
+        Ok(inbox) => return Some(inbox),
+        Err(error) => error,
+    };
+    tracing::warn!(%error, "an inbox cannot be read; all is new");
+    let stored = document(raw)?;
+    let stamp = stored.get_object_id("stamp").ok();
+    Some(Inbox {
+        revision: stamp.map(|stamp| Id::from_bytes(stamp.bytes())),
+        ..Inbox::empty(UserId::stored(stored.get_str("_id").ok()?))
+    })
 }
 
 fn follow_of(raw: &RawDocument) -> Option<(FollowKey, UserId)> {
@@ -201,9 +243,11 @@ fn known(raw: &RawDocument) -> Option<User> {
     read_bson::<UserRecord>(raw).map_or_else(
         |error| {
             let id = UserId::stored(raw.get_str("_id").ok()?);
-            Some(user_with_defaults(id, &error, |unreadable| {
-                read_bson_with_defaults::<UserRecord>(raw, unreadable)
-            }))
+            Some(user_with_defaults(
+                id,
+                &error,
+                StoredFields::of_document(raw),
+            ))
         },
         Some,
     )

@@ -6,16 +6,16 @@
 use compact_str::CompactString;
 
 use super::values::{As, Count, LeaseRecord, Oid, Place, Time};
-use super::{Record, needs, of};
+use super::{needs, of};
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Json,
-    Progress, Selector, UserId,
+    Audience, ChosenKey, Counts, Day, Details, Fanout, FanoutState, Json, Progress, Selector,
+    UserId,
 };
 
 record! {
     /// See [`Fanout`]. Contains the audience only if [`FanoutRecord::whole`] created it.
-    FanoutRecord of Fanout {
+    FanoutRecord of Fanout as "fan-out" {
         id = "_id": Oid, key: String, kind = "type": CompactString, objects: Vec<CompactString>,
         day: Day, at: Time, state: FanoutState;
         batch_key: String, details: DetailsRecord, lease: LeaseRecord
@@ -135,43 +135,6 @@ impl AudienceRecord {
             Self::FollowersOf(keys) => Selector::FollowersOf(keys.into_value()?),
             Self::Near { point, km } => Selector::Near { point: point.0, km },
         })
-    }
-}
-
-impl Record for FanoutRecord {
-    const WHAT: &'static str = "fan-out";
-    /// The fan-out, and the number of parts that hold its users.
-    type Value = (Fanout, Option<usize>);
-
-    fn value(self) -> Result<Self::Value, String> {
-        let parts = match self.audience {
-            Some(AudienceRecord::Parts(count)) => Some(count.0 as usize),
-            _ => None,
-        };
-        Ok((self.into_value()?, parts))
-    }
-}
-
-/// The events of a fan-out.
-#[derive(serde::Deserialize)]
-pub(in crate::store) struct EventsRecord {
-    #[serde(rename = "_id")]
-    id: Oid,
-    r#type: CompactString,
-    objects: Vec<CompactString>,
-}
-
-impl Record for EventsRecord {
-    const WHAT: &'static str = "fan-out";
-    type Value = Vec<Event>;
-
-    fn value(self) -> Result<Vec<Event>, String> {
-        let (t, i): (EventType, _) = (self.r#type.into_value()?, Some(self.id.0));
-        let event = |o: CompactString| {
-            let (t, o) = (t.clone(), o.into_value()?);
-            Ok(Event { t, o, i })
-        };
-        self.objects.into_iter().map(event).collect()
     }
 }
 

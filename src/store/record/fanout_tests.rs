@@ -5,13 +5,13 @@ use chrono::DateTime;
 use serde_json::json;
 
 use super::*;
-use crate::domain::{FollowKey, Id, Lease, ObjectId, Point};
-use crate::store::record::{read_bson, write_bson};
+use crate::domain::{EventType, FollowKey, Id, Lease, ObjectId, Point};
+use crate::store::record::{Record, read_bson, write_bson};
 
 /// Writes and reads a fan-out.
 fn round_trip(fanout: &Fanout) -> Fanout {
     let document = write_bson("testing", &FanoutRecord::whole(fanout)).unwrap();
-    read_bson::<FanoutRecord>(&document).unwrap().0
+    read_bson::<FanoutRecord>(&document).unwrap()
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn users_beyond_the_limit_are_omitted_once_the_fan_out_is_done() {
         };
         let line = serde_json::to_value(FanoutRecord::whole(&fanout)).unwrap();
         let record: FanoutRecord = serde_json::from_value(line).unwrap();
-        record.value().unwrap().0.audience.named().len()
+        record.value().unwrap().audience.named().len()
     };
 
     assert_eq!(read(100, FanoutState::Done), 100_000);

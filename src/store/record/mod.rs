@@ -88,13 +88,10 @@ macro_rules! record {
 
 pub(super) mod batch;
 pub(super) mod delivery;
-pub(super) mod fallback;
 pub(super) mod fanout;
 pub(super) mod small;
 pub(super) mod user;
 pub(super) mod values;
-
-pub(super) use fallback::read_bson_with_defaults;
 
 /// The stored form of a value.
 pub(super) trait Record: DeserializeOwned {

@@ -1,27 +1,31 @@
 //! The record of a user.
 //!
-//! [`super::fallback`] gives unreadable fields their defaults and names them. Choices of types and
-//! mutes are lists. The name is a field of each element, because field names cannot hold every dot
-//! and dollar. Documents of other programs and rows of older versions may have an object there.
+//! Choices of types and mutes are lists. The name is a field of each element, because field names
+//! cannot hold every dot and dollar. Documents of other programs and rows of older versions may
+//! have an object there. [`StoredFields`] reads a record of a newer version as far as possible.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use bson::RawBsonRef;
+use bson::{RawBsonRef, RawDeserializer, RawDocument};
 use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use compact_str::CompactString;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+use serde_path_to_error::{Path, Segment};
 
 use super::values::{As, DayOfWeek, Hour, Place, Time, date, typed};
-use super::{needs, of};
+use super::{Record, cut, needs, of};
 use crate::domain::preferences::Title;
-use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
+use crate::domain::user::{DigestPreference, Revision, TypePreference, UnreadableField, window};
 use crate::domain::{
-    Address, Cadence, EventType, Mute, Mutes, Quiet, Route, Start, Subject, User, time,
+    Address, Cadence, EventType, Mute, Mutes, Quiet, Route, Start, Subject, User, UserId, time,
 };
+use crate::store::Error;
+use crate::store::extjson::{self, Canonical};
 
 record! {
     /// See [`User`].
@@ -252,6 +256,154 @@ impl<'de, V: Named> Visitor<'de> for Values<V> {
             values.push(value);
         }
         Ok(values)
+    }
+}
+
+/// A start in the year 2106. See [`crate::domain::start::Start`].
+const HIDES_ALL: &str = "0 ffffffffffffffffffffffff 0 0";
+/// Fields whose parts are replaced one at a time.
+const NESTED: [&str; 3] = ["digest", "types", "mutes"];
+
+/// The fields of a record, as JSON.
+///
+/// A user's record may have fields that this version cannot read, such as those of a newer version.
+/// Such a field gets its default and is reported. If the default would send or show more, it gets a
+/// restrictive value. An unreadable `suppressed` or `unsubscribed` counts as set (P7), and an
+/// unreadable `start` hides all events (P8).
+pub(in crate::store) struct StoredFields {
+    pub fields: Value,
+    /// Fields that are not in the JSON because their bytes cannot be read, each with the reason.
+    pub broken: Vec<(String, String)>,
+    /// Whether the values are canonical Extended JSON, as those of a document.
+    pub extended: bool,
+}
+
+/// Returns a user whose record caused this error: what can be read, or only the id and a start that
+/// hides all events.
+pub(in crate::store) fn user_with_defaults(
+    id: UserId,
+    error: &Error,
+    stored: Option<StoredFields>,
+) -> User {
+    tracing::warn!(%error, "a user's record has fields that this version cannot read");
+    let read = stored.and_then(StoredFields::read);
+    read.unwrap_or_else(|| User {
+        start: HIDES_ALL.parse().ok(),
+        unreadable: vec![UnreadableField::record(error)],
+        ..User::new(id)
+    })
+}
+
+impl StoredFields {
+    /// Returns the fields of a document; `None` if it is not valid BSON.
+    pub(in crate::store) fn of_document(raw: &RawDocument) -> Option<Self> {
+        let (mut fields, mut broken) = (Map::new(), Vec::new());
+        for element in raw.iter_elements() {
+            let element = element.ok()?;
+            let field = element.key().as_str().to_owned();
+            let value = element.value().map_err(|why| why.to_string());
+            let json =
+                |value| serde_json::to_value(Canonical(value)).map_err(|why| why.to_string());
+            match value.and_then(json) {
+                Ok(value) => drop(fields.insert(field, value)),
+                Err(why) => broken.push((field, why)),
+            }
+        }
+        Some(Self {
+            fields: fields.into(),
+            broken,
+            extended: true,
+        })
+    }
+
+    /// Returns the user. Returns `None` if defaults do not help, as with an unreadable id.
+    fn read(mut self) -> Option<User> {
+        let report = |field, why| UnreadableField {
+            field,
+            why: cut(why),
+        };
+        let mut unreadable = Vec::new();
+        for (field, why) in std::mem::take(&mut self.broken) {
+            if let Some(value) = self.restrictive(&field) {
+                self.fields[&field] = value;
+            }
+            unreadable.push(report(field, why));
+        }
+        loop {
+            let (path, why) = match self.parse() {
+                Ok(record) => {
+                    let user = record.value().ok()?;
+                    return Some(User { unreadable, ..user });
+                }
+                Err(failed) => failed,
+            };
+            let field = self.replace(&path?)?;
+            let is_known = unreadable.iter().any(|known| known.field == field);
+            if is_known && self.restrictive(&field).is_some() {
+                return None;
+            }
+            unreadable.push(report(field, why));
+        }
+    }
+
+    /// Returns the restrictive value of a field; `None` if the field gets its default.
+    fn restrictive(&self, field: &str) -> Option<Value> {
+        match field {
+            "suppressed" | "unsubscribed" => Some(match self.extended {
+                true => json!({"$date": {"$numberLong": "0"}}),
+                false => 0.into(),
+            }),
+            "start" => Some(HIDES_ALL.into()),
+            _ => None,
+        }
+    }
+
+    /// Deserializes the record. An error has the path of the field, if it is known.
+    fn parse(&self) -> Result<UserRecord, (Option<Path>, String)> {
+        if !self.extended {
+            return serde_path_to_error::deserialize(&self.fields)
+                .map_err(|error| (Some(error.path().clone()), error.into_inner().to_string()));
+        }
+        let raw = extjson::from_line(&self.fields.to_string());
+        let raw = raw.map_err(|why| (None, why.to_string()))?;
+        let from = RawDeserializer::new(raw.as_bytes());
+        let from = from.map_err(|why| (None, why.to_string()))?;
+        serde_path_to_error::deserialize(from).map_err(|error| {
+            let path = Some(error.path().clone());
+            let why = error.into_inner();
+            (path, why.message.clone().unwrap_or_else(|| why.to_string()))
+        })
+    }
+
+    /// Replaces the field at this path by its restrictive value or its default, and returns its
+    /// name.
+    fn replace(&mut self, path: &Path) -> Option<String> {
+        let mut segments = path.iter();
+        let Segment::Map { key } = segments.next()? else {
+            return None;
+        };
+        let restrictive = self.restrictive(key);
+        let fields = self.fields.as_object_mut().filter(|_| key != "_id")?;
+        if let Some(value) = restrictive {
+            fields.insert(key.clone(), value);
+            return Some(key.clone());
+        }
+        let nested = NESTED.contains(&key.as_str()).then(|| segments.next());
+        let removed = match (fields.get_mut(key)?, nested.flatten()) {
+            (Value::Object(parts), Some(Segment::Map { key: name })) => {
+                parts.remove(name).map(|_| name.clone())
+            }
+            (Value::Array(parts), Some(Segment::Seq { index })) if *index < parts.len() => {
+                let part = parts.remove(*index);
+                let name = part["t"].as_str().or(part["s"].as_str());
+                Some(name.map_or_else(|| format!("[{index}]"), str::to_owned))
+            }
+            _ => None,
+        };
+        match removed {
+            Some(name) => Some(format!("{key}.{name}")),
+            None => fields.remove(key).map(|_| key.clone()),
+        }
     }
 }
 

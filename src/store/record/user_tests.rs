@@ -5,10 +5,8 @@ use chrono::{TimeDelta, Weekday};
 use serde_json::json;
 
 use super::*;
-use crate::domain::{Id, Point, UserId};
-use crate::store::Error;
-use crate::store::record::fallback::user_with_defaults;
-use crate::store::record::{Record, read_bson, read_bson_with_defaults, write_bson};
+use crate::domain::{Id, Point};
+use crate::store::record::{read_bson, write_bson};
 
 fn user_of(document: &Document) -> crate::store::Result<User> {
     read_bson::<UserRecord>(&RawDocumentBuf::try_from(document).unwrap())
@@ -179,11 +177,10 @@ fn unreadable_fields_get_defaults_and_all_are_reported() {
         "mutes": {"Thread:9": {"at": "noon"}},
     };
     let raw = RawDocumentBuf::try_from(&document).unwrap();
-    let mut unreadable = Vec::new();
 
-    let user = read_bson_with_defaults::<UserRecord>(&raw, &mut unreadable).unwrap();
+    let user = StoredFields::of_document(&raw).unwrap().read().unwrap();
 
-    let mut fields: Vec<&str> = unreadable.iter().map(|of| of.field.as_str()).collect();
+    let mut fields: Vec<&str> = user.unreadable.iter().map(|of| of.field.as_str()).collect();
     fields.sort_unstable();
     let expected = [
         "digest.cadence",
@@ -211,7 +208,7 @@ fn unreadable_fields_get_defaults_and_all_are_reported() {
 fn a_record_without_a_readable_id_stays_unreadable() {
     let raw = RawDocumentBuf::try_from(&doc! {"_id": 7, "tz": "Mars/Base"}).unwrap();
 
-    let read = read_bson_with_defaults::<UserRecord>(&raw, &mut Vec::new());
+    let read = StoredFields::of_document(&raw).unwrap().read();
 
     assert!(read.is_none());
 }
@@ -220,7 +217,7 @@ fn a_record_without_a_readable_id_stays_unreadable() {
 fn an_unreadable_record_hides_all_events() {
     let error = Error::corrupt("user a", "it is damaged");
 
-    let user = user_with_defaults(UserId::stored("a"), &error, |_| None);
+    let user = user_with_defaults(UserId::stored("a"), &error, None);
 
     let now = DateTime::from_timestamp_millis(1_398_124_800_123).unwrap();
     assert!(user.start.unwrap().is_after(Id::at(now, [0xff; 8])));

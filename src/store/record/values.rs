@@ -7,8 +7,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use bson::oid;
-use bson::{Bson, RawBsonRef};
+use bson::{Bson, RawBsonRef, doc, oid};
 use chrono::{DateTime, Utc, Weekday};
 use chrono_tz::Tz;
 use compact_str::CompactString;
@@ -149,14 +148,8 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
 }
 
 /// A count. Reads every number type.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(in crate::store) struct Count<T>(pub T);
-
-impl<T: Serialize> Serialize for Count<T> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(to)
-    }
-}
 
 impl<'de, T: TryFrom<u64>> Deserialize<'de> for Count<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -205,23 +198,13 @@ struct Degrees {
     lat: f64,
 }
 
-#[derive(Serialize)]
-struct GeoJson {
-    r#type: &'static str,
-    coordinates: [f64; 2],
-}
-
 impl Serialize for Place {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let (lng, lat) = (self.0.lng(), self.0.lat());
-        if to.is_human_readable() {
-            return Degrees { lng, lat }.serialize(to);
+        match to.is_human_readable() {
+            true => Degrees { lng, lat }.serialize(to),
+            false => doc! {"type": "Point", "coordinates": [lng, lat]}.serialize(to),
         }
-        let geo_json = GeoJson {
-            r#type: "Point",
-            coordinates: [lng, lat],
-        };
-        geo_json.serialize(to)
     }
 }
 

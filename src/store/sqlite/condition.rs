@@ -1,21 +1,17 @@
-//! Diagnostics of the file, which has no clock of its own, and the removal of old records.
+//! Diagnostics of the file, which has no clock of its own.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
-use rusqlite::types::Value as Sql;
 
 use super::days::has_day;
 use super::rows::{Statements as _, millis};
 use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema};
-use crate::domain::{BatchState, DeliveryState, FanoutState, Id};
-use crate::store::{
-    Condition, Counted, Diagnostics, Engine, Forgettable, Outstanding, Pile, Result, Retention,
-    Schema,
-};
+use crate::domain::{BatchState, DeliveryState, FanoutState};
+use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, Result, Schema};
 
 #[async_trait]
 impl Diagnostics for Sqlite {
@@ -49,43 +45,6 @@ impl Diagnostics for Sqlite {
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
         self.read_each(what, |transaction, what| count(transaction, *what))
             .await
-    }
-}
-
-#[async_trait]
-impl Retention for Sqlite {
-    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        // The table, the columns of its key, and the old rows in their order.
-        let (table, key, old) = match what {
-            Forgettable::Deliveries => (
-                "deliveries",
-                "id",
-                "settled < ?1 AND NOT open AND state <> 'unknown' ORDER BY settled",
-            ),
-            Forgettable::Batches => ("batches", "id", "settled < ?1 ORDER BY settled"),
-            Forgettable::Inboxes => ("inboxes", "user", "changed < ?1 ORDER BY changed"),
-            Forgettable::Retractions => ("retractions", "type, object", "at < ?1 ORDER BY at"),
-            Forgettable::Events => ("fanouts", "id", "id < ?1 AND state = 'done' ORDER BY id"),
-        };
-        let before: Sql = match what {
-            Forgettable::Retractions | Forgettable::Events => {
-                Id::at(before, [0; 8]).to_string().into()
-            }
-            _ => millis(before).into(),
-        };
-        self.write(move |transaction| {
-            let chosen = format!("SELECT {key} FROM {table} WHERE {old} LIMIT ?2");
-            let forget = |table: &str, key: &str| {
-                let sql = format!("DELETE FROM {table} WHERE ({key}) IN ({chosen})");
-                transaction.run(&sql, (&before, limit as i64))
-            };
-            if what == Forgettable::Events {
-                forget("details", "fanout")?;
-                forget("audiences", "fanout")?;
-            }
-            Ok(forget(table, key)? as u64)
-        })
-        .await
     }
 }
 

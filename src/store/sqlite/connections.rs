@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{JoinError, JoinSet};
 
 use super::rows::is_busy;
 use super::schema;
@@ -145,14 +145,14 @@ async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
     turn: impl Future<Output = Turn> + Send + 'static,
     work: impl FnOnce(Turn) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let task = tokio::spawn(async move {
+    // Dropping the set aborts its task.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
         let turn = turn.await;
         blocking(move || work(turn)).await
     });
-    let mut task = WhileWanted(task);
-    (&mut task.0)
-        .await
-        .unwrap_or_else(|stopped| Err(panicked(stopped)))
+    let ended = tasks.join_next().await.expect("the set has a task");
+    ended.map_err(panicked)?
 }
 
 fn panicked(error: JoinError) -> Error {
@@ -174,15 +174,6 @@ fn slow_disk() {
 #[inline(always)]
 fn slow_disk() {}
 
-/// Aborts its task when it is dropped.
-struct WhileWanted<T>(JoinHandle<T>);
-
-impl<T> Drop for WhileWanted<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// Runs `work` on a blocking thread. It completes even if the caller drops the future.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -196,20 +187,15 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
     let mut waited = Duration::ZERO;
     loop {
         let place = path.to_owned();
-        let attempt = move || match open_writer(&place) {
-            Err(error) if is_busy(&error) => Ok(None),
-            opened => opened.map(Some),
-        };
-        let doing = format!("opening {}", path.display());
-        let opened = blocking(attempt).await.map_err(|error| match error {
-            Error::Database { cause, .. } => Error::database(&doing, cause),
-            other => other,
-        });
-        if let Some(connection) = opened? {
-            return Ok(connection);
-        }
-        if waited >= PATIENCE {
-            return Err(Error::database(doing, "another process keeps it locked"));
+        match blocking(move || open_writer(&place)).await {
+            Err(error) if is_busy(&error) && waited < PATIENCE => {}
+            Err(Error::Database { cause, .. }) => {
+                return Err(Error::database(
+                    format!("opening {}", path.display()),
+                    cause,
+                ));
+            }
+            opened => return opened,
         }
         tokio::time::sleep(MOMENT).await;
         waited += MOMENT;

@@ -1,4 +1,4 @@
-//! Whole days: listing, dropping, exporting and restoring them.
+//! Whole days: listing, dropping, exporting and restoring them. Also removes old records.
 //!
 //! A day is exported and restored byte for byte. Before a drop, it is compared without blocking
 //! writers, and the drop checks that it has not changed since. A row that has no exact document
@@ -6,23 +6,23 @@
 
 use async_trait::async_trait;
 use bson::{Bson, Document, RawArray, RawArrayBuf, RawBson, RawDocument};
+use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, ToSql, Transaction};
 use serde_json::json;
 
-use super::rows::Statements as _;
+use super::rows::{Statements as _, millis};
 use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};
 use crate::store::days::entries_to_append;
+use crate::store::extjson::Canonical;
 use crate::store::{
-    DaySum, Days, Error, Export, Kind, Meeting, Page, RawStack, Result, Summing, extjson,
+    DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, RawStack, Result, Summing,
+    extjson,
 };
-
-/// Number of documents in a chunk of an export.
-const CHUNK: usize = 1_000;
 
 #[async_trait]
 impl Days for Sqlite {
@@ -88,6 +88,40 @@ impl Days for Sqlite {
             transfer::put(transaction, kind, line)
         };
         self.change_each(lines, put).await.map(drop)
+    }
+
+    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        // The table, the columns of its key, and the old rows in their order.
+        let (table, key, old) = match what {
+            Forgettable::Deliveries => (
+                "deliveries",
+                "id",
+                "settled < ?1 AND NOT open AND state <> 'unknown' ORDER BY settled",
+            ),
+            Forgettable::Batches => ("batches", "id", "settled < ?1 ORDER BY settled"),
+            Forgettable::Inboxes => ("inboxes", "user", "changed < ?1 ORDER BY changed"),
+            Forgettable::Retractions => ("retractions", "type, object", "at < ?1 ORDER BY at"),
+            Forgettable::Events => ("fanouts", "id", "id < ?1 AND state = 'done' ORDER BY id"),
+        };
+        let before: Value = match what {
+            Forgettable::Retractions | Forgettable::Events => {
+                Id::at(before, [0; 8]).to_string().into()
+            }
+            _ => millis(before).into(),
+        };
+        self.write(move |transaction| {
+            let chosen = format!("SELECT {key} FROM {table} WHERE {old} LIMIT ?2");
+            let forget = |table: &str, key: &str| {
+                let sql = format!("DELETE FROM {table} WHERE ({key}) IN ({chosen})");
+                transaction.run(&sql, (&before, limit as i64))
+            };
+            if what == Forgettable::Events {
+                forget("details", "fanout")?;
+                forget("audiences", "fanout")?;
+            }
+            Ok(forget(table, key)? as u64)
+        })
+        .await
     }
 }
 
@@ -242,20 +276,15 @@ fn page(
         return Ok(None);
     }
     let table = day.collection();
-    let sql = format!("SELECT id, n, events FROM {table} WHERE id > ?1 ORDER BY id LIMIT {CHUNK}");
+    let sql = format!("SELECT id, n, events FROM {table} WHERE id > ?1 ORDER BY id");
     let mut statement = transaction.prepare_cached(&sql)?;
     // Every id is greater than this.
     let least = Value::Real(f64::NEG_INFINITY);
     let mut rows = statement.query([after.first().unwrap_or(&least)])?;
-    let (mut page, mut last) = (Page::default(), None);
-    while let Some(row) = rows.next()? {
-        match line(row, day) {
-            Ok(line) => page.lines.push(line),
-            Err(error) => page.bad.push(error.to_string()),
-        }
-        last = Some(vec![row.get(0)?]);
-    }
-    Ok(last.map(|last| (page, last)))
+    transfer::fill_page(&mut rows, &["id"], |page, row| {
+        page.lines.push(line(row, day)?);
+        Ok(())
+    })
 }
 
 /// Returns the document of a row, which becomes the same row again.
@@ -331,7 +360,7 @@ fn unreadable(day: Day, why: extjson::Unreadable) -> Error {
 fn lines_of(entries: &RawArray) -> std::result::Result<String, extjson::Unreadable> {
     let mut lines = String::new();
     for entry in entries {
-        extjson::write_value(&mut lines, entry?)?;
+        lines.push_str(&serde_json::to_string(&Canonical(entry?))?);
         lines.push('\n');
     }
     Ok(lines)

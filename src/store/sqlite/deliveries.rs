@@ -1,5 +1,5 @@
 //! The ledger: one row for each email, with the provider's report on it. A partial unique index
-//! allows one open row per slot.
+//! allows one open row per slot. Recently seen webhook ids have one row for each key.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -13,7 +13,9 @@ use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
+use crate::domain::{
+    Delivery, DeliveryId, DeliveryState, Feedback, Lease, ReportCounts, ReportKind, Tag,
+};
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
 use crate::store::record::values::As;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
@@ -52,12 +54,7 @@ impl Deliveries for Sqlite {
         .await
     }
 
-    async fn claim(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        which: &Claim<'_>,
-    ) -> Result<Vec<Delivery>> {
+    async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
         let (sql, values): (_, Vec<Value>) = match *which {
             Claim::Free { now, limit } => {
                 let ahead = [millis(furthest_lease(now)), millis(furthest_wait(now))];
@@ -66,14 +63,14 @@ impl Deliveries for Sqlite {
             }
             Claim::Call(call) => (OF_CALL, vec![call.to_owned().into()]),
         };
-        let owner = owner.to_owned();
+        let lease = lease.clone();
         self.write(move |transaction| {
             let ids = transaction.all(sql, params_from_iter(values), |row| row.get(0))?;
             let mut claimed = Vec::with_capacity(ids.len());
             for id in ids {
                 let id: String = id;
                 let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
-                transaction.run(sql, (&id, &owner, millis(until)))?;
+                transaction.run(sql, (&id, &lease.owner, millis(lease.until)))?;
                 claimed.extend(find(transaction, &id)?);
             }
             Ok(claimed)
@@ -83,13 +80,11 @@ impl Deliveries for Sqlite {
 
     async fn advance(
         &self,
-        owner: &str,
+        lease: &Lease,
         now: DateTime<Utc>,
-        until: DateTime<Utc>,
         transitions: &[Transition],
     ) -> Result<Vec<bool>> {
-        let owner = owner.to_owned();
-        let (now, until) = (millis(now), millis(until));
+        let (owner, until, now) = (lease.owner.clone(), millis(lease.until), millis(now));
         let apply = move |transaction: &Transaction<'_>, transition: &Transition| {
             let update = |set: &str, state: &str, values: &[&dyn ToSql]| {
                 let sql = format!(
@@ -246,6 +241,40 @@ impl Feedbacks for Sqlite {
                 report_counts.settled(state, news.transpose()?, emails.unsigned_abs());
             }
             Ok(report_counts)
+        })
+        .await
+    }
+
+    async fn webhook_receipts(
+        &self,
+        marks: &[(String, String)],
+        now: DateTime<Utc>,
+        until: Option<DateTime<Utc>>,
+    ) -> Result<Vec<Option<String>>> {
+        let Some(until) = until else {
+            let find = "SELECT mark FROM webhook_receipts WHERE key = ?1 AND until > ?2";
+            return self
+                .read_each(marks, move |transaction, (key, _)| {
+                    transaction.first(find, (key, millis(now)), |row| row.get(0))
+                })
+                .await;
+        };
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let marks = marks.to_vec();
+        self.write(move |transaction| {
+            transaction.run(
+                "DELETE FROM webhook_receipts WHERE until <= ?1",
+                [millis(now)],
+            )?;
+            // Of a mark that expires in the past, nothing is found, and the new one is returned.
+            let sql = "INSERT INTO webhook_receipts (key, mark, until) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
+            let mark = |(key, mark): &(String, String)| {
+                transaction.first(sql, (key, mark, millis(until)), |row| row.get(0))
+            };
+            marks.iter().map(mark).collect()
         })
         .await
     }

@@ -12,8 +12,8 @@ use serde_json::json;
 use super::Sqlite;
 use super::rows::{Fields, Statements as _, Table, json, millis, readable, to_json};
 use crate::domain::coordination::furthest_lease;
-use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
-use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
+use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Lease, Progress, UserId};
+use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::values::As;
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 
@@ -21,12 +21,6 @@ pub(super) const FANOUTS: Table = Table {
     name: "fanouts",
     columns: "id=_id key type batch_key day at state cursor people=counts.people
         pushed=counts.pushed capped=counts.capped owner=lease.owner until=lease.until",
-};
-
-/// The columns that describe the events of a fan-out.
-const EVENTS: Table = Table {
-    name: "fanouts",
-    columns: "id=_id type objects:json",
 };
 
 const DETAILS: Table = Table {
@@ -46,17 +40,16 @@ impl Journal for Sqlite {
 
     async fn claim_fanouts(
         &self,
-        owner: &str,
+        lease: &Lease,
         now: DateTime<Utc>,
-        until: DateTime<Utc>,
         most: AtMost,
     ) -> Result<Claimed> {
-        let owner = owner.to_owned();
+        let lease = lease.clone();
         self.write(move |transaction| {
             let mut claimed = Claimed::default();
             for id in free_fanouts(transaction, now, most)? {
                 let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
-                transaction.run(sql, (&id, &owner, millis(until)))?;
+                transaction.run(sql, (&id, &lease.owner, millis(lease.until)))?;
                 let reason = match find(transaction, "id", &id) {
                     Ok(Some(fanout)) => {
                         claimed.fanouts.push(fanout);
@@ -73,33 +66,28 @@ impl Journal for Sqlite {
         .await
     }
 
-    async fn save_fanouts(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        progress: &[(Id, Progress)],
-    ) -> Result<Vec<bool>> {
-        let owner = owner.to_owned();
+    async fn save_fanouts(&self, lease: &Lease, progress: &[(Id, Progress)]) -> Result<Vec<bool>> {
+        let lease = lease.clone();
         self.change_each(progress, move |transaction, (id, progress)| {
             let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
                            people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
                        WHERE id = ?1 AND owner = ?2";
-            let (state, lease) = match progress.done {
+            let (state, held) = match progress.done {
                 true => ("done", None),
-                false => ("pending", Some((&owner, millis(until)))),
+                false => ("pending", Some(&lease)),
             };
             let saved = transaction.run(
                 sql,
                 params![
                     id.to_string(),
-                    owner,
+                    lease.owner,
                     state,
                     progress.cursor.as_ref().map(UserId::as_str),
                     progress.counts.people as i64,
                     progress.counts.pushed as i64,
                     progress.counts.capped as i64,
-                    lease.map(|(owner, _)| owner),
-                    lease.map(|(_, until)| until),
+                    held.map(|lease| &lease.owner),
+                    held.map(|lease| millis(lease.until)),
                 ],
             )?;
             Ok(saved == 1)
@@ -123,13 +111,13 @@ impl Journal for Sqlite {
 
     async fn newest_events(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
         self.read(move |transaction| {
-            let sql = "SELECT id, type, coalesce(objects, '[]') AS objects
+            let sql = "SELECT fanouts.*, coalesce(objects, '[]') AS objects, NULL AS details
                        FROM fanouts LEFT JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
             let mut statement = transaction.prepare_cached(sql)?;
             let (mut rows, mut found) = (statement.query([limit as i64])?, Vec::new());
             while let Some(row) = rows.next()? {
-                let events = EVENTS.read::<EventsRecord>(row, Fields::new());
-                found.extend(readable(events.map(Some))?);
+                let fanout = readable(read_without_audience(row).map(Some))?;
+                found.extend(fanout.map(|fanout| fanout.events().collect::<Vec<_>>()));
             }
             Ok(found)
         })
@@ -250,13 +238,17 @@ fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Result<Optio
 
 pub(super) fn read(row: &Row<'_>) -> Result<Fanout> {
     let audience: Audience = json(row, "audience", "fan-out")?;
+    let fanout = read_without_audience(row)?;
+    Ok(Fanout { audience, ..fanout })
+}
+
+fn read_without_audience(row: &Row<'_>) -> Result<Fanout> {
     let mut apart = Fields::new();
     apart.insert("objects".to_owned(), json(row, "objects", "fan-out")?);
-    // With parts, the record needs no users, which may be many. The audience is inserted below.
-    apart.insert("audience".to_owned(), json!({"parts": 1}));
+    // With parts, the record needs no users, which may be many.
+    apart.insert("audience".to_owned(), json!({"parts": 0}));
     if row.get_ref("details")? != ValueRef::Null {
         apart.insert("details".to_owned(), json(row, "details", "fan-out")?);
     }
-    let (fanout, _) = FANOUTS.read::<FanoutRecord>(row, apart)?;
-    Ok(Fanout { audience, ..fanout })
+    FANOUTS.read::<FanoutRecord>(row, apart)
 }

@@ -1,5 +1,5 @@
-//! Notes, named leases and recently seen webhook ids: one row for each name. Change notices: rows
-//! that other processes poll for.
+//! Notes and named leases: one row for each name. Change notices: rows that other processes poll
+//! for.
 //!
 //! A notice is written in the transaction that makes the change, so a reader of the notice also
 //! sees the change. Polling costs less than a wake-up between processes, so it runs ten times a
@@ -19,54 +19,10 @@ use super::Sqlite;
 use super::rows::{Statements as _, list, millis};
 use crate::domain::coordination::furthest_lease_of;
 use crate::domain::{ChangeNotice, Lease};
-use crate::store::{ChangeNotices, Leases, NoteFilter, Notes, Release, Result, SeenReports};
+use crate::store::{ChangeNotices, NoteFilter, Notes, Release, Result};
 
 #[async_trait]
 impl Notes for Sqlite {
-    async fn notes(&self, which: NoteFilter<'_>) -> Result<Vec<(String, String)>> {
-        let (condition, values) = match which {
-            NoteFilter::Named(names) => {
-                let names = list(names.iter().copied());
-                ("name IN (SELECT value FROM json_each(?1))", vec![names])
-            }
-            NoteFilter::Prefix(prefix) => (
-                "name >= ?1 AND name < ?2",
-                vec![prefix.to_owned(), format!("{prefix}{}", char::MAX)],
-            ),
-        };
-        self.read(move |transaction| {
-            let sql = format!("SELECT name, text FROM notes WHERE {condition} ORDER BY name");
-            transaction.all(&sql, params_from_iter(values), |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-        })
-        .await
-    }
-
-    async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
-        let text_of = |text: Option<&str>| text.map(str::to_owned);
-        let (name, read, text) = (name.to_owned(), text_of(read), text_of(text));
-        self.write(move |transaction| {
-            let sql = "SELECT text FROM notes WHERE name = ?1";
-            let current: Option<String> = transaction.first(sql, [&name], |row| row.get(0))?;
-            if current != read {
-                return Ok(false);
-            }
-            let changed = match text {
-                Some(text) => transaction.run(
-                    "INSERT OR REPLACE INTO notes (name, text) VALUES (?1, ?2)",
-                    [name, text],
-                ),
-                None => transaction.run("DELETE FROM notes WHERE name = ?1", [name]),
-            };
-            Ok(changed? == 1)
-        })
-        .await
-    }
-}
-
-#[async_trait]
-impl Leases for Sqlite {
     async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool> {
         let sql = "INSERT INTO leases (name, owner, until) VALUES (?1, ?2, ?3)
                    ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
@@ -105,40 +61,44 @@ impl Leases for Sqlite {
         self.write(move |transaction| transaction.run(sql, params_from_iter(values)).map(drop))
             .await
     }
-}
 
-#[async_trait]
-impl SeenReports for Sqlite {
-    async fn webhook_receipts(
-        &self,
-        marks: &[(String, String)],
-        now: DateTime<Utc>,
-        until: Option<DateTime<Utc>>,
-    ) -> Result<Vec<Option<String>>> {
-        let Some(until) = until else {
-            let find = "SELECT mark FROM webhook_receipts WHERE key = ?1 AND until > ?2";
-            return self
-                .read_each(marks, move |transaction, (key, _)| {
-                    transaction.first(find, (key, millis(now)), |row| row.get(0))
-                })
-                .await;
+    async fn notes(&self, which: NoteFilter<'_>) -> Result<Vec<(String, String)>> {
+        let (condition, values) = match which {
+            NoteFilter::Named(names) => {
+                let names = list(names.iter().copied());
+                ("name IN (SELECT value FROM json_each(?1))", vec![names])
+            }
+            NoteFilter::Prefix(prefix) => (
+                "name >= ?1 AND name < ?2",
+                vec![prefix.to_owned(), format!("{prefix}{}", char::MAX)],
+            ),
         };
-        if marks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let marks = marks.to_vec();
+        self.read(move |transaction| {
+            let sql = format!("SELECT name, text FROM notes WHERE {condition} ORDER BY name");
+            transaction.all(&sql, params_from_iter(values), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+        })
+        .await
+    }
+
+    async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
+        let text_of = |text: Option<&str>| text.map(str::to_owned);
+        let (name, read, text) = (name.to_owned(), text_of(read), text_of(text));
         self.write(move |transaction| {
-            transaction.run(
-                "DELETE FROM webhook_receipts WHERE until <= ?1",
-                [millis(now)],
-            )?;
-            // Of a mark that expires in the past, nothing is found, and the new one is returned.
-            let sql = "INSERT INTO webhook_receipts (key, mark, until) VALUES (?1, ?2, ?3)
-                       ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
-            let mark = |(key, mark): &(String, String)| {
-                transaction.first(sql, (key, mark, millis(until)), |row| row.get(0))
+            let sql = "SELECT text FROM notes WHERE name = ?1";
+            let current: Option<String> = transaction.first(sql, [&name], |row| row.get(0))?;
+            if current != read {
+                return Ok(false);
+            }
+            let changed = match text {
+                Some(text) => transaction.run(
+                    "INSERT OR REPLACE INTO notes (name, text) VALUES (?1, ?2)",
+                    [name, text],
+                ),
+                None => transaction.run("DELETE FROM notes WHERE name = ?1", [name]),
             };
-            marks.iter().map(mark).collect()
+            Ok(changed? == 1)
         })
         .await
     }

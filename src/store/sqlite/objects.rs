@@ -1,4 +1,4 @@
-//! Objects, retractions and inboxes: one row each. Mapped models are in the application's MongoDB
+//! Objects and retractions: one row each. Mapped models are in the application's MongoDB
 //! and exist only there. The time of a retraction only grows, under any race.
 
 use async_trait::async_trait;
@@ -7,20 +7,14 @@ use rusqlite::{Row, Transaction};
 use super::Sqlite;
 use super::notes::notify;
 use super::rows::{Fields, Statements as _, Table, fields, json};
-use crate::domain::{ChangeNotice, Event, Id, Inbox, Json, Object, ObjectKey, Retraction, UserId};
-use crate::store::record::small::InboxRecord;
+use crate::domain::{ChangeNotice, Event, Id, Json, Object, ObjectKey, Retraction};
 use crate::store::record::small::ObjectRecord;
 use crate::store::record::values::As;
-use crate::store::{Inboxes, Objects, Result, Retractions};
+use crate::store::{Objects, Result};
 
 pub(super) const OBJECTS: Table = Table {
     name: "objects",
     columns: "id=_id notifiable:flag title url image by at lng=place.lng lat=place.lat data",
-};
-
-pub(super) const INBOXES: Table = Table {
-    name: "inboxes",
-    columns: "user=_id stamp changed days:json",
 };
 
 #[async_trait]
@@ -57,37 +51,7 @@ impl Objects for Sqlite {
         })
         .await
     }
-}
 
-pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Result<()> {
-    let mut fields = fields(&ObjectRecord::from_value(&Object {
-        data: Json::default(),
-        ..object.clone()
-    }))?;
-    // The text of the JSON keeps the order of its fields.
-    if !object.data.is_null() {
-        fields.insert("data".to_owned(), object.data.text().into());
-    }
-    OBJECTS.replace(transaction, &fields)
-}
-
-fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Result<Option<Object>> {
-    let mut statement = transaction.prepare_cached("SELECT * FROM objects WHERE id = ?1")?;
-    let mut rows = statement.query([key.as_str()])?;
-    rows.next()?.map(read_object).transpose()
-}
-
-pub(super) fn read_object(row: &Row<'_>) -> Result<Object> {
-    let object = OBJECTS.read::<ObjectRecord>(row, Fields::new())?;
-    let data = match object.data.is_null() {
-        true => Json::default(),
-        false => json(row, "data", "object")?,
-    };
-    Ok(Object { data, ..object })
-}
-
-#[async_trait]
-impl Retractions for Sqlite {
     async fn retract(&self, retractions: &[Retraction], about: &ChangeNotice) -> Result<()> {
         if retractions.is_empty() {
             return Ok(());
@@ -119,45 +83,29 @@ impl Retractions for Sqlite {
     }
 }
 
-#[async_trait]
-impl Inboxes for Sqlite {
-    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
-        self.read_each(users, find_inbox).await
+pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Result<()> {
+    let mut fields = fields(&ObjectRecord::from_value(&Object {
+        data: Json::default(),
+        ..object.clone()
+    }))?;
+    // The text of the JSON keeps the order of its fields.
+    if !object.data.is_null() {
+        fields.insert("data".to_owned(), object.data.text().into());
     }
-
-    async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
-        self.change_each(inboxes, |transaction, (inbox, revision)| {
-            let stored = revision_of(transaction, &inbox.user)?;
-            if stored != inbox.revision {
-                return Ok(stored == Some(*revision));
-            }
-            notify(transaction, &ChangeNotice::people([inbox.user.as_str()]))?;
-            let mut record = InboxRecord::from_value(inbox);
-            record.revision = Some(As::from_value(revision));
-            INBOXES.replace(transaction, &record)?;
-            Ok(true)
-        })
-        .await
-    }
+    OBJECTS.replace(transaction, &fields)
 }
 
-fn find_inbox(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Inbox>> {
-    match INBOXES.find::<InboxRecord>(transaction, "user = ?1", [user.as_str()]) {
-        Ok(mut found) => Ok(found.pop()),
-        Err(error) if error.is_outage() => Err(error),
-        Err(error) => {
-            tracing::warn!(%error, "an inbox cannot be read; all is new");
-            Ok(Some(Inbox {
-                revision: revision_of(transaction, user)?,
-                ..Inbox::empty(user.clone())
-            }))
-        }
-    }
+fn find_object(transaction: &Transaction<'_>, key: &ObjectKey) -> Result<Option<Object>> {
+    let mut statement = transaction.prepare_cached("SELECT * FROM objects WHERE id = ?1")?;
+    let mut rows = statement.query([key.as_str()])?;
+    rows.next()?.map(read_object).transpose()
 }
 
-/// Returns the revision of the stored record; `None` if there is no record or no valid revision.
-fn revision_of(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Id>> {
-    let sql = "SELECT stamp FROM inboxes WHERE user = ?1";
-    let stamp: Option<String> = transaction.first(sql, [user.as_str()], |row| row.get(0))?;
-    Ok(stamp.and_then(|stamp| stamp.parse().ok()))
+pub(super) fn read_object(row: &Row<'_>) -> Result<Object> {
+    let object = OBJECTS.read::<ObjectRecord>(row, Fields::new())?;
+    let data = match object.data.is_null() {
+        true => Json::default(),
+        false => json(row, "data", "object")?,
+    };
+    Ok(Object { data, ..object })
 }

@@ -13,8 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::domain::user::UnreadableField;
-use crate::store::record::fallback::{StoredFields, read_with_defaults};
+use crate::store::record::user::StoredFields;
 use crate::store::record::{Record, read_json, shown_text};
 use crate::store::{Error, Result};
 
@@ -105,14 +104,9 @@ impl Table {
         Ok(insert.execute(params_from_iter(values))?)
     }
 
-    /// Reads the fields of a row, besides these. Adds an unreadable column to `broken`, with the
-    /// reason.
-    fn fields(
-        &self,
-        row: &Row<'_>,
-        mut fields: Fields,
-        broken: &mut Vec<(String, String)>,
-    ) -> Result<Value> {
+    /// Reads the fields of a row, besides these.
+    pub(super) fn fields(&self, row: &Row<'_>, mut fields: Fields) -> Result<StoredFields> {
+        let mut broken = Vec::new();
         for column in self.columns() {
             let value = column.value(row.get_ref(column.name)?);
             match (value, column.path.split_once('.')) {
@@ -127,25 +121,10 @@ impl Table {
                 }
             }
         }
-        Ok(fields.into())
-    }
-
-    /// Reads a record as far as this version can: unreadable fields get their defaults. Returns
-    /// `None` if that does not help.
-    pub(super) fn read_with_defaults<R: Record>(
-        &self,
-        row: &Row<'_>,
-        unreadable: &mut Vec<UnreadableField>,
-    ) -> Option<R::Value> {
-        let mut broken = Vec::new();
-        let stored = StoredFields {
-            fields: self.fields(row, Fields::new(), &mut broken).ok()?,
-            epoch: 0.into(),
+        Ok(StoredFields {
+            fields: fields.into(),
             broken,
-        };
-        read_with_defaults::<R>(stored, unreadable, |fields| {
-            serde_path_to_error::deserialize(fields)
-                .map_err(|error| (Some(error.path().clone()), error.into_inner().to_string()))
+            extended: false,
         })
     }
 
@@ -153,9 +132,8 @@ impl Table {
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Result<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
         let what = || format!("{} {}", R::WHAT, shown_text(&id));
-        let mut broken = Vec::new();
-        let fields = self.fields(row, rest, &mut broken)?;
-        match broken.pop() {
+        let StoredFields { fields, broken, .. } = self.fields(row, rest)?;
+        match broken.first() {
             Some((field, why)) => Err(Error::corrupt(format!("{field} of {}", what()), why)),
             None => read_json::<R>(fields, what),
         }

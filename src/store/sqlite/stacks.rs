@@ -16,10 +16,10 @@ use super::days::{RowId, append_to_row, find_row};
 use super::notes::notify;
 use super::{Sqlite, days, entries};
 use crate::domain::{
-    BadStack, ChangeNotice, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId,
-    UserId, Window,
+    BadStack, ChangeNotice, Day, Entry, Event, Form, Id, PersonStacks, Stack, StackId, UserId,
+    Window,
 };
-use crate::store::entry::{event_document, flushed_document, mailed_document};
+use crate::store::entry::{NewEntry, event_document, new_entries};
 use crate::store::{NewMarker, Pushed, Pushes, Result, Stacks};
 
 /// Maximum number of users or markers in one transaction, which takes less than 0.1 s. Then other
@@ -83,7 +83,8 @@ impl Stacks for Sqlite {
 
     /// Always returns an empty list, because a row can always take another line.
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
-        let mut lines: Vec<NewLine> = markers.iter().flat_map(NewLine::of).collect();
+        let entries = markers.iter().flat_map(new_entries);
+        let mut lines: Vec<NewLine> = entries.filter_map(|one| NewLine::of(&one)).collect();
         // The order in which the tables are stored on disk.
         lines.sort_by(|a, b| (a.day, &a.row).cmp(&(b.day, &b.row)));
         for part in lines.chunks(AT_ONCE) {
@@ -235,46 +236,30 @@ fn each(
 struct NewLine {
     day: Day,
     row: RowId,
-    entry: Entry,
     line: String,
 }
 
 impl NewLine {
-    fn of(marker: &NewMarker) -> Vec<Self> {
-        match marker {
-            NewMarker::Flushed {
-                user,
-                marker,
-                watermarks,
-            } => {
-                let entry = |(stack, n): &(StackId, u32)| {
-                    // A user id that is not an ObjectId has no such row to mark.
-                    Some(Self {
-                        day: stack.day,
-                        row: RowId::of(user, stack.form)?,
-                        entry: Entry::Marker(Marker {
-                            id: Some(*marker),
-                            n: Some(*n),
-                        }),
-                        line: entries::line(&flushed_document(*marker, *n)),
-                    })
-                };
-                watermarks.iter().filter_map(entry).collect()
-            }
-            NewMarker::Mailed { user, day, mailed } => vec![Self {
-                day: *day,
-                row: RowId::Text(user.clone()),
-                entry: Entry::Mailed(mailed.clone()),
-                line: entries::line(&mailed_document(mailed)),
-            }],
-        }
+    fn of(
+        NewEntry {
+            user,
+            stack,
+            document,
+        }: &NewEntry<'_>,
+    ) -> Option<Self> {
+        Some(Self {
+            day: stack.day,
+            row: RowId::of(user, stack.form)?,
+            line: entries::line(document),
+        })
     }
 
     fn is_in(&self, lines: &str) -> bool {
+        let entry = entries::read_line(self.line.trim_end());
         // Nearly every line is an event, which its last characters show.
         lines
             .lines()
-            .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == self.entry)
+            .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == entry)
     }
 }
 

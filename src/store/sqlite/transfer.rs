@@ -1,13 +1,13 @@
 //! Exports tables as lines and imports lines, for a whole store.
 
 use rusqlite::types::Value;
-use rusqlite::{Row, Transaction, params_from_iter};
+use rusqlite::{Row, Rows, Transaction, params_from_iter};
 
-use super::rows::{Fields, Table};
+use super::rows::{Fields, Table, fields};
 use super::{batches, deliveries, journal, objects, suppressions, users};
 use crate::store::record::Record;
 use crate::store::transfer::{NO_REVISION, RecordSource};
-use crate::store::{AnyRecord, Error, Kind, Page, Result};
+use crate::store::{AnyRecord, Kind, Page, Result};
 
 /// The largest number of records in a page.
 const RECORDS: usize = 1_000;
@@ -28,7 +28,7 @@ fn table(kind: Kind) -> (&'static Table, usize) {
         Kind::Users => (&users::USERS, 1),
         Kind::Follows => (&FOLLOWS, 2),
         Kind::Objects => (&objects::OBJECTS, 1),
-        Kind::Inboxes => (&objects::INBOXES, 1),
+        Kind::Inboxes => (&users::INBOXES, 1),
         Kind::Retractions => (&RETRACTIONS, 2),
         Kind::Suppressions => (&suppressions::SUPPRESSIONS, 1),
         Kind::SoftBounces => (&SOFT_BOUNCES, 2),
@@ -61,11 +61,22 @@ pub(super) fn page(
     let sql = format!("SELECT * FROM {rows} {condition} ORDER BY {names}");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(after))?;
+    fill_page(&mut rows, &key, |page, row| {
+        page.push(&read_record(kind, row)?)
+    })
+}
+
+/// Adds rows to a page, and returns the key of the last one. `None` after the last row.
+pub(super) fn fill_page(
+    rows: &mut Rows<'_>,
+    key: &[&str],
+    mut add: impl FnMut(&mut Page, &Row<'_>) -> Result<()>,
+) -> Result<Option<(Page, Vec<Value>)>> {
     let (mut page, mut last, mut read, mut bytes) = (Page::default(), None, 0, 0);
     while read < RECORDS && bytes <= BYTES {
         let Some(row) = rows.next()? else { break };
-        match read_record(kind, row) {
-            Ok(record) => page.push(&record)?,
+        match add(&mut page, row) {
+            Ok(()) => {}
             Err(error) if error.is_outage() => return Err(error),
             Err(error) => page.bad.push(error.to_string()),
         }
@@ -105,9 +116,7 @@ pub(super) fn put(transaction: &Transaction<'_>, kind: Kind, line: &str) -> Resu
         _ => {}
     }
     // A line has the fields of a row, except for revisions.
-    let why =
-        |error: serde_json::Error| Error::corrupt(format!("a line of {}", kind.as_str()), error);
-    let mut fields: Fields = serde_json::from_str(&record.line()?).map_err(why)?;
+    let mut fields = fields(&record)?;
     if kind == Kind::Inboxes {
         fields.insert("stamp".to_owned(), NO_REVISION.to_string().into());
     }

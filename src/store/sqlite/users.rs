@@ -1,4 +1,4 @@
-//! Users and their follows.
+//! Users, their follows and their inboxes.
 //!
 //! Users near a point are found by a grid over the Earth and the exact distance. Grid cells only
 //! narrow the search; [`Point::distance_km`] decides. Each cell lists its users by id, so a page is
@@ -14,11 +14,11 @@ use rusqlite::{Rows, Transaction};
 use super::Sqlite;
 use super::journal::forget_actor;
 use super::notes::notify;
-use super::rows::{Statements as _, Table, bound, fields, list};
+use super::rows::{Fields, Statements as _, Table, bound, fields, list};
 use crate::domain::audience::EARTH_RADIUS_KM;
-use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, Point, User, UserId};
-use crate::store::record::fallback::user_with_defaults;
-use crate::store::record::user::UserRecord;
+use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId};
+use crate::store::record::small::InboxRecord;
+use crate::store::record::user::{UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
@@ -27,6 +27,11 @@ pub(super) const USERS: Table = Table {
     columns: "id=_id email name confirmed:flag tz locale brand lng=loc.lng lat=loc.lat cell
         cadence=digest.cadence weekday=digest.weekday hour=digest.hour digest_since=digest.since
         types:json mutes:json quiet:json suppressed unsubscribed start rev preferences:rest",
+};
+
+pub(super) const INBOXES: Table = Table {
+    name: "inboxes",
+    columns: "user=_id stamp changed days:json",
 };
 
 #[async_trait]
@@ -160,6 +165,25 @@ impl Directory for Sqlite {
         })
         .await
     }
+
+    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
+        self.read_each(users, find_inbox).await
+    }
+
+    async fn put_inboxes(&self, inboxes: &[(Inbox, Id)]) -> Result<Vec<bool>> {
+        self.change_each(inboxes, |transaction, (inbox, revision)| {
+            let stored = revision_of(transaction, &inbox.user)?;
+            if stored != inbox.revision {
+                return Ok(stored == Some(*revision));
+            }
+            notify(transaction, &ChangeNotice::people([inbox.user.as_str()]))?;
+            let mut record = InboxRecord::from_value(inbox);
+            record.revision = Some(As::from_value(revision));
+            INBOXES.replace(transaction, &record)?;
+            Ok(true)
+        })
+        .await
+    }
 }
 
 /// Returns the users with these choices, in ascending order after `after`, at most `limit`.
@@ -240,9 +264,29 @@ fn find(transaction: &Transaction<'_>, id: &UserId) -> Result<Option<User>> {
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
-    Ok(Some(user_with_defaults(id.clone(), &error, |unreadable| {
-        USERS.read_with_defaults::<UserRecord>(row, unreadable)
-    })))
+    let stored = USERS.fields(row, Fields::new()).ok();
+    Ok(Some(user_with_defaults(id.clone(), &error, stored)))
+}
+
+fn find_inbox(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Inbox>> {
+    match INBOXES.find::<InboxRecord>(transaction, "user = ?1", [user.as_str()]) {
+        Ok(mut found) => Ok(found.pop()),
+        Err(error) if error.is_outage() => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "an inbox cannot be read; all is new");
+            Ok(Some(Inbox {
+                revision: revision_of(transaction, user)?,
+                ..Inbox::empty(user.clone())
+            }))
+        }
+    }
+}
+
+/// Returns the revision of the stored record; `None` if there is no record or no valid revision.
+fn revision_of(transaction: &Transaction<'_>, user: &UserId) -> Result<Option<Id>> {
+    let sql = "SELECT stamp FROM inboxes WHERE user = ?1";
+    let stamp: Option<String> = transaction.first(sql, [user.as_str()], |row| row.get(0))?;
+    Ok(stamp.and_then(|stamp| stamp.parse().ok()))
 }
 
 /// Cells per degree. Half a degree is 56 km from south to north.

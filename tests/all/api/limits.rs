@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Api};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, Shorthand};
+use crate::support::{Fresh, Shorthand, lease};
 
 on_both_stores! {
     an_event_outside_the_window_is_rejected_with_the_valid_range
@@ -98,7 +98,7 @@ async fn an_audience_may_have_a_hundred_thousand_long_ids(fresh: Fresh) {
     let claimed = api.town.store;
     let now = crate::support::town::saturday();
     let claimed = claimed
-        .claim_fanouts("one", now, now, 10.into())
+        .claim_fanouts(&lease("one", now), now, 10.into())
         .await
         .unwrap()
         .fanouts;

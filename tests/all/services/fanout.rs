@@ -12,7 +12,7 @@ use tidings::store::Store;
 use tokio::runtime::Handle;
 
 use crate::support::town::{Town, followers_of, mostly_on_sqlite, request, to};
-use crate::support::{Before, FailingStore, Fresh, Shorthand, feed_of, people, user};
+use crate::support::{Before, FailingStore, Fresh, Shorthand, feed_of, lease, people, user};
 
 mostly_on_sqlite! {
     every_member_of_an_audience_gets_an_event_once
@@ -266,7 +266,7 @@ async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
     let now = tidings::clock::Clock::now(town.clock.as_ref());
     let claimed = town
         .store
-        .claim_fanouts("dead", now, now + TimeDelta::minutes(1), 10.into())
+        .claim_fanouts(&lease("dead", now + TimeDelta::minutes(1)), now, 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -281,8 +281,7 @@ async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
     };
     town.store
         .save_fanouts(
-            "dead",
-            now + TimeDelta::minutes(1),
+            &lease("dead", now + TimeDelta::minutes(1)),
             &[(claimed[0].id, half)],
         )
         .await
@@ -316,7 +315,7 @@ async fn a_worker_whose_lease_expired_cannot_save_its_progress(fresh: Fresh) {
     let now = tidings::clock::Clock::now(town.clock.as_ref());
     let slow = town
         .store
-        .claim_fanouts("slow", now, now + TimeDelta::minutes(1), 10.into())
+        .claim_fanouts(&lease("slow", now + TimeDelta::minutes(1)), now, 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -329,7 +328,10 @@ async fn a_worker_whose_lease_expired_cannot_save_its_progress(fresh: Fresh) {
     };
     let saved = town
         .store
-        .save_fanouts("slow", now + TimeDelta::minutes(9), &[(slow[0].id, late)])
+        .save_fanouts(
+            &lease("slow", now + TimeDelta::minutes(9)),
+            &[(slow[0].id, late)],
+        )
         .await
         .unwrap();
 

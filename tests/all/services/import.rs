@@ -9,7 +9,7 @@ use tidings::engine::users::import::Kind;
 use tidings::wire::transfer::{BadLine, ImportReport};
 
 use crate::support::town::{Town, mostly_on_sqlite};
-use crate::support::{Fresh, Shorthand, key, kind, user};
+use crate::support::{Fresh, Shorthand, key, kind, lease, user};
 
 mostly_on_sqlite! {
     users_are_imported_and_bad_lines_are_reported_by_number
@@ -169,7 +169,7 @@ async fn events_imported_twice_are_accepted_once(fresh: Fresh) {
     let now = town.clock.now();
     let until = now + chrono::TimeDelta::minutes(1);
     let pending = fresh
-        .claim_fanouts("one", now, until, 10.into())
+        .claim_fanouts(&lease("one", until), now, 10.into())
         .await
         .unwrap()
         .fanouts;

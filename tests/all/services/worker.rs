@@ -13,7 +13,7 @@ use tidings::store::Store;
 use tokio::sync::watch;
 
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite, request, to};
-use crate::support::{FailingStore, Fault, Fresh, Then, user};
+use crate::support::{FailingStore, Fault, Fresh, Then, lease, user};
 
 mostly_on_sqlite! {
     a_round_fans_out_events_and_sends_due_emails
@@ -131,9 +131,8 @@ async fn a_worker_releases_its_leases_when_it_stops(fresh: Fresh) {
     let worker = app.worker();
     fresh
         .claim_fanouts(
-            &app.context.owner,
+            &lease(&app.context.owner, now + TimeDelta::minutes(9)),
             now,
-            now + TimeDelta::minutes(9),
             1.into(),
         )
         .await

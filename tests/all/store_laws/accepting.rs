@@ -125,7 +125,7 @@ pub async fn a_repeated_key_returns_the_progress_of_its_fan_out(store: Fresh) {
     accept(&store, [1]).await;
     claim(&store, "one", noon(), soon(), 10).await;
     store
-        .save_fanouts("one", soon(), &[(id(1), progress("m", 3, true))])
+        .save_fanouts(&lease("one", soon()), &[(id(1), progress("m", 3, true))])
         .await
         .unwrap();
 

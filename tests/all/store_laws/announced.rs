@@ -42,7 +42,7 @@ pub async fn a_long_audience_is_stored_and_claimed_completely(store: Fresh) {
     assert!(known == Accepted::Known(Box::new(first.clone())));
     assert!(store.fanout(again.id).await.unwrap().is_none());
     let claimed = store
-        .claim_fanouts("one", noon(), noon() + minutes(1), 10.into())
+        .claim_fanouts(&lease("one", noon() + minutes(1)), noon(), 10.into())
         .await;
     assert!(
         claimed
@@ -77,7 +77,7 @@ pub async fn the_oldest_pending_event_is_reported_until_it_is_done(store: Fresh)
 
     for seconds in [10, 30, 20] {
         let claimed = store
-            .claim_fanouts("one", noon(), noon() + minutes(1), 10.into())
+            .claim_fanouts(&lease("one", noon() + minutes(1)), noon(), 10.into())
             .await;
         assert_eq!(claimed.unwrap().bad, []);
         let progress = Progress {
@@ -87,7 +87,7 @@ pub async fn the_oldest_pending_event_is_reported_until_it_is_done(store: Fresh)
         };
         let done = [(at(seconds), progress)];
         let saved = store
-            .save_fanouts("one", noon() + minutes(1), &done)
+            .save_fanouts(&lease("one", noon() + minutes(1)), &done)
             .await
             .unwrap();
         assert_eq!(saved, [true]);

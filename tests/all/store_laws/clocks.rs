@@ -42,7 +42,9 @@ pub async fn a_fan_out_leased_by_a_clock_ahead_can_be_claimed(store: Fresh) {
     store.accept(&[fanout(1)]).await.unwrap();
     let claim = async |who: &str, now: DateTime<Utc>, lasts: TimeDelta| {
         let store = store.second();
-        let claimed = store.claim_fanouts(who, now, now + lasts, 10.into()).await;
+        let claimed = store
+            .claim_fanouts(&lease(who, now + lasts), now, 10.into())
+            .await;
         claimed.unwrap().fanouts.len()
     };
     assert_eq!(claim("wrong", noon() + days(1), minutes(1)).await, 1);

@@ -63,7 +63,7 @@ pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
     let fanouts = [fanout(1), fanout(2), fanout(3)];
     store.accept(&fanouts).await.unwrap();
     let claimed = store
-        .claim_fanouts("w", noon(), now, 1.into())
+        .claim_fanouts(&lease("w", now), noon(), 1.into())
         .await
         .unwrap();
     let done = Progress {
@@ -72,7 +72,7 @@ pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
     };
     let first = claimed.fanouts[0].id;
     store
-        .save_fanouts("w", now, &[(first, done)])
+        .save_fanouts(&lease("w", now), &[(first, done)])
         .await
         .unwrap();
     let accumulators = [opened("ada", "k", 1, 5), opened("ben", "k", 3, 7)];

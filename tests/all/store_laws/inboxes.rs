@@ -1,5 +1,5 @@
-//! Contract tests of `Inboxes`: there is one record for each user, and a write replaces only the
-//! revision that was read.
+//! Contract tests of `Directory` for inboxes: each user has one record, and a write replaces only
+//! the revision that was read.
 
 use std::collections::BTreeMap;
 

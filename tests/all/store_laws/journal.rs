@@ -26,7 +26,9 @@ pub(super) async fn claim(
     until: DateTime<Utc>,
     most: impl Into<AtMost>,
 ) -> Vec<Fanout> {
-    let claimed = store.claim_fanouts(owner, now, until, most.into()).await;
+    let claimed = store
+        .claim_fanouts(&lease(owner, until), now, most.into())
+        .await;
     claimed.unwrap().fanouts
 }
 
@@ -48,7 +50,9 @@ pub(super) fn progress(cursor: &str, people: u64, done: bool) -> Progress {
 
 /// Saves the progress of the nth fan-out, as the owner `one`. Returns whether it was saved.
 async fn save(store: &Fresh, until: DateTime<Utc>, n: u32, progress: Progress) -> Vec<bool> {
-    let saved = store.save_fanouts("one", until, &[(id(n), progress)]).await;
+    let saved = store
+        .save_fanouts(&lease("one", until), &[(id(n), progress)])
+        .await;
     saved.unwrap()
 }
 
@@ -135,7 +139,10 @@ pub async fn progress_without_a_cursor_keeps_the_saved_cursor(store: Fresh) {
     accept(&store, [1]).await;
     claim(&store, "one", noon(), soon(), 1).await;
     let page = [(id(1), progress("m", 3, false))];
-    store.save_fanouts("one", soon(), &page).await.unwrap();
+    store
+        .save_fanouts(&lease("one", soon()), &page)
+        .await
+        .unwrap();
 
     let last = Progress {
         cursor: None,
@@ -224,7 +231,7 @@ pub async fn a_save_is_rejected_after_the_lease_is_lost(store: Fresh) {
         (id(99), progress("m", 1, true)),
     ];
     let saved = store
-        .save_fanouts("one", noon() + minutes(9), &work)
+        .save_fanouts(&lease("one", noon() + minutes(9)), &work)
         .await
         .unwrap();
 
@@ -248,7 +255,10 @@ pub async fn saves_are_answered_in_the_order_of_the_request(store: Fresh) {
     claim(&store, "one", noon(), soon(), 2).await;
 
     let work = [3, 1, 2].map(|n| (id(n), progress("m", u64::from(n), false)));
-    let saved = store.save_fanouts("one", soon(), &work).await.unwrap();
+    let saved = store
+        .save_fanouts(&lease("one", soon()), &work)
+        .await
+        .unwrap();
 
     assert_eq!(saved, [true, false, true]);
     assert_eq!(
@@ -257,7 +267,7 @@ pub async fn saves_are_answered_in_the_order_of_the_request(store: Fresh) {
     );
     assert!(
         store
-            .save_fanouts("one", soon(), &[])
+            .save_fanouts(&lease("one", soon()), &[])
             .await
             .unwrap()
             .is_empty()
@@ -320,8 +330,7 @@ pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
     claim(&store, "one", noon(), soon(), 10).await;
     store
         .save_fanouts(
-            "one",
-            soon(),
+            &lease("one", soon()),
             &[
                 (id(1), progress("z", 1, true)),
                 (id(4), progress("z", 1, true)),

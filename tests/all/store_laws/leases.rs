@@ -1,4 +1,5 @@
-//! Contract tests of `Leases`: a name has one holder until the lease is released or expires.
+//! Contract tests of `Notes` for leases: a name has one holder until the lease is released or
+//! expires.
 
 use crate::support::*;
 

@@ -68,7 +68,7 @@ impl Scenario {
         store.follow(&follows).await;
         store.accept(std::slice::from_ref(&self.fanout)).await?;
         for fanout in store
-            .claim_fanouts(owner, now, until, 10.into())
+            .claim_fanouts(&lease(owner, until), now, 10.into())
             .await?
             .fanouts
         {
@@ -165,7 +165,7 @@ impl Scenario {
             progress.counts.people += 1;
             progress.cursor = Some(next.clone());
             store
-                .save_fanouts(owner, until, &[(fanout.id, progress.clone())])
+                .save_fanouts(&lease(owner, until), &[(fanout.id, progress.clone())])
                 .await?;
         }
         let done = Progress {
@@ -173,7 +173,7 @@ impl Scenario {
             ..progress
         };
         store
-            .save_fanouts(owner, until, &[(fanout.id, done)])
+            .save_fanouts(&lease(owner, until), &[(fanout.id, done)])
             .await?;
         Ok(())
     }

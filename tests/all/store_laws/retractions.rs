@@ -1,4 +1,4 @@
-//! Contract tests of `Retractions`: the latest retraction of each (type, object) wins.
+//! Contract tests of `Objects` for retractions: the latest retraction of each (type, object) wins.
 
 use chrono::TimeDelta;
 use futures::StreamExt;
@@ -126,14 +126,14 @@ pub async fn old_events_are_removed_once_their_fan_out_is_done(store: Fresh) {
     let (done, pending, later) = ([long_ago(1), long_ago(2)], long_ago(3), fanout(4));
     store.accept(&done).await.unwrap();
     let held = lease("w1", noon() + minutes(5));
-    let claimed = store.claim_fanouts(&held.owner, noon(), held.until, 10.into());
+    let claimed = store.claim_fanouts(&held, noon(), 10.into());
     assert_eq!(claimed.await.unwrap().fanouts.len(), 2);
     let progress = Progress {
         done: true,
         ..Progress::default()
     };
     let saved = done.each_ref().map(|one| (one.id, progress.clone()));
-    store.save_fanouts("w1", held.until, &saved).await.unwrap();
+    store.save_fanouts(&held, &saved).await.unwrap();
     store
         .accept(&[pending.clone(), later.clone()])
         .await

@@ -71,7 +71,7 @@ async fn filled(store: &Fresh) {
     named.audience = Audience::users(long).unwrap();
     store.accept(&[fanout(1), followed, named]).await.unwrap();
     store
-        .claim_fanouts("me", noon(), noon() + minutes(5), 1.into())
+        .claim_fanouts(&lease("me", noon() + minutes(5)), noon(), 1.into())
         .await
         .unwrap();
     let held = Accumulator {

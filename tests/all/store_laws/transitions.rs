@@ -40,8 +40,12 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
         settle(&ids[7]),
     ];
     let other = store.second();
-    let others = other.advance("two", later(1), later(30), &requested).await;
-    let made = store.advance("one", later(1), later(30), &requested).await;
+    let others = other
+        .advance(&lease("two", later(30)), later(1), &requested)
+        .await;
+    let made = store
+        .advance(&lease("one", later(30)), later(1), &requested)
+        .await;
 
     assert_eq!(others.unwrap(), [false; 9]);
     let expected = [true, true, true, false, true, false, true, false, true];
@@ -86,7 +90,8 @@ pub async fn a_delivery_in_no_call_is_deferred_or_settled_only_while_it_is_pendi
             Transition::Settle(end(from, &ids[1])),
             Transition::Conclude(end(from, &ids[2])),
         ];
-        let made = store.advance("one", later(1), later(30), &requested);
+        let one = lease("one", later(30));
+        let made = store.advance(&one, later(1), &requested);
         made.await.unwrap()
     };
 
@@ -137,7 +142,8 @@ pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fr
         all().map(hand_over).collect::<Vec<_>>(),
         all().map(settle).collect(),
     ] {
-        let made = store.advance("one", later(1), later(30), &transitions);
+        let one = lease("one", later(30));
+        let made = store.advance(&one, later(1), &transitions);
         let made = made.await.unwrap();
         assert!(made[..450].iter().all(|made| *made));
         assert!(!made[450], "it is somebody else's");
@@ -184,9 +190,15 @@ pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store
     ];
 
     let other = store.second();
-    let others = other.advance("two", later(1), later(30), &requested).await;
-    let made = store.advance("one", later(1), later(30), &requested).await;
-    let again = store.advance("one", later(2), later(30), &requested).await;
+    let others = other
+        .advance(&lease("two", later(30)), later(1), &requested)
+        .await;
+    let made = store
+        .advance(&lease("one", later(30)), later(1), &requested)
+        .await;
+    let again = store
+        .advance(&lease("one", later(30)), later(2), &requested)
+        .await;
 
     assert_eq!(others.unwrap(), [false; 5]);
     assert_eq!(made.unwrap(), [true, true, true, true, false]);

@@ -17,7 +17,7 @@ use tidings::store::{
     Release, Result, Span, Store, Summing,
 };
 
-use super::{new_marker, push_to_all, today};
+use super::{lease, new_marker, push_to_all, today};
 
 /// The size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -123,11 +123,13 @@ pub trait Shorthand: Store {
         limit: usize,
     ) -> Vec<Delivery> {
         let free = Claim::Free { now, limit };
-        self.claim(owner, until, &free).await.unwrap()
+        self.claim(&lease(owner, until), &free).await.unwrap()
     }
 
     async fn take_call(&self, owner: &str, until: DateTime<Utc>, call: &str) -> Vec<Delivery> {
-        self.claim(owner, until, &Claim::Call(call)).await.unwrap()
+        self.claim(&lease(owner, until), &Claim::Call(call))
+            .await
+            .unwrap()
     }
 
     async fn sending(
@@ -138,22 +140,30 @@ pub trait Shorthand: Store {
         handovers: &[Handover],
     ) -> Vec<bool> {
         let made = all(handovers, Transition::HandOver);
-        self.advance(owner, now, until, &made).await.unwrap()
+        self.advance(&lease(owner, until), now, &made)
+            .await
+            .unwrap()
     }
 
     async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Vec<bool> {
         let (made, never) = (all(ids, Transition::Recall), DateTime::UNIX_EPOCH);
-        self.advance(owner, never, never, &made).await.unwrap()
+        self.advance(&lease(owner, never), never, &made)
+            .await
+            .unwrap()
     }
 
     async fn hold(&self, owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool> {
         let made = all(ids, Transition::Hold);
-        self.advance(owner, until, until, &made).await.unwrap()
+        self.advance(&lease(owner, until), until, &made)
+            .await
+            .unwrap()
     }
 
     async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Vec<bool> {
         let (made, never) = (all(deferrals, Transition::Defer), DateTime::UNIX_EPOCH);
-        self.advance(owner, never, never, &made).await.unwrap()
+        self.advance(&lease(owner, never), never, &made)
+            .await
+            .unwrap()
     }
 
     async fn settle(
@@ -163,7 +173,7 @@ pub trait Shorthand: Store {
         settlements: &[Settlement],
     ) -> Vec<bool> {
         let made = all(settlements, Transition::Settle);
-        self.advance(owner, now, now, &made).await.unwrap()
+        self.advance(&lease(owner, now), now, &made).await.unwrap()
     }
 
     async fn judge(

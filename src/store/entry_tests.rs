@@ -1,13 +1,10 @@
 //! Tests that written documents equal those of the BSON library, and that stacks of older writers,
 //! of other programs and with corrupt bytes are readable.
 
+use bson::doc;
 use bson::oid::ObjectId as Oid;
-use bson::raw::RawArrayBuf;
-use bson::{Bson, Document, doc, rawdoc};
 
 use super::*;
-use crate::domain::{Event, EventType, Id, Mailed, Marker, ObjectId};
-use crate::store::entry::{event_document, flushed_document, mailed_document};
 
 fn bytes(document: &Document) -> Vec<u8> {
     bson::serialize_to_vec(document).unwrap()
@@ -15,7 +12,7 @@ fn bytes(document: &Document) -> Vec<u8> {
 
 fn read(document: &Document) -> (UserId, Vec<Entry>) {
     let bytes = bytes(document);
-    let stack = RawStack::read(&bytes).unwrap().unwrap();
+    let stack = StackDocument::read(&bytes).unwrap().unwrap();
     (
         stack.user.clone(),
         stack.entries().unwrap().unwrap_or_default(),
@@ -153,7 +150,7 @@ fn a_document_without_events_has_no_entries() {
 #[test]
 fn a_document_without_a_user_id_is_skipped() {
     for stack in [doc! {"_id": 1, "events": []}, doc! {"events": []}] {
-        assert!(RawStack::read(&bytes(&stack)).unwrap().is_none());
+        assert!(StackDocument::read(&bytes(&stack)).unwrap().is_none());
     }
 }
 
@@ -163,7 +160,11 @@ fn invalid_utf_8_affects_only_its_own_entry() {
     let mut bytes = bytes(&stack);
     let q = bytes.iter().position(|byte| *byte == b'Q').unwrap();
     bytes[q] = 0xff;
-    let entries = RawStack::read(&bytes).unwrap().unwrap().entries().unwrap();
+    let entries = StackDocument::read(&bytes)
+        .unwrap()
+        .unwrap()
+        .entries()
+        .unwrap();
     assert_eq!(entries.unwrap(), [Entry::Other, event("T", "1", None)]);
 }
 
@@ -172,7 +173,7 @@ fn a_name_that_is_not_utf_8_makes_only_its_stack_unreadable() {
     let mut bytes = bytes(&doc! {"_id": "alice", "events": [{"odd": 1, "t": "T", "o": "1"}]});
     let at = bytes.windows(3).position(|name| name == b"odd").unwrap();
     bytes[at] = 0xff;
-    let stack = RawStack::read(&bytes).unwrap().unwrap();
+    let stack = StackDocument::read(&bytes).unwrap().unwrap();
     let stack = stack.stack(StackId::of("20140422".parse().unwrap()));
     assert_eq!(
         (stack.entries, stack.defect),
@@ -186,7 +187,7 @@ fn bytes_that_are_not_bson_are_an_error_without_a_panic() {
         &doc! {"_id": "alice", "events": [{"t": "T", "o": "1", "i": oid()}, {"flushed": 1.0, "n": 2_i64}]},
     );
     let all = |bytes: &[u8]| {
-        RawStack::read(bytes).and_then(|stack| stack.map_or(Ok(None), |s| s.entries()))
+        StackDocument::read(bytes).and_then(|stack| stack.map_or(Ok(None), |s| s.entries()))
     };
     assert_eq!(all(&whole).unwrap().unwrap().len(), 2);
     for end in 0..whole.len() {
@@ -205,7 +206,7 @@ fn bytes_that_are_not_bson_are_an_error_without_a_panic() {
 proptest::proptest! {
     #[test]
     fn any_bytes_are_handled_without_a_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
-        drop(RawStack::read(&bytes).and_then(|stack| stack.map_or(Ok(None), |s| s.entries())));
+        drop(StackDocument::read(&bytes).and_then(|stack| stack.map_or(Ok(None), |s| s.entries())));
     }
 
     #[test]
@@ -216,7 +217,7 @@ proptest::proptest! {
             .collect();
         let list = RawArrayBuf::from_iter(events.iter().map(event_document));
         let document = rawdoc! {"_id": "alice", "events": list};
-        let stack = RawStack::read(document.as_bytes()).unwrap().unwrap();
+        let stack = StackDocument::read(document.as_bytes()).unwrap().unwrap();
         let events: Vec<Entry> = events.into_iter().map(Entry::Event).collect();
         proptest::prop_assert_eq!(stack.entries().unwrap().unwrap(), events);
     }
