@@ -8,7 +8,7 @@
 use actix_web::HttpResponse;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::{Call, is_many, many, one};
+use super::request::Call;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::Address;
@@ -45,11 +45,7 @@ async fn page(call: Call) -> ApiResult {
 
 /// `POST /v1/suppressions`
 async fn post(mut call: Call) -> ApiResult {
-    let body = call.json().await?;
-    let inputs: Vec<SuppressionInput> = match is_many(&body, "suppressions") {
-        true => many(&body, "suppressions")?,
-        false => vec![one(&body)?],
-    };
+    let (inputs, _) = call.one_or_many::<SuppressionInput>("suppressions").await?;
     let accepted = inputs.len();
     call.app.suppressions().add(inputs).await?;
     Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
