@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use hmac::{Hmac, KeyInit, Mac};
+use ring::hmac;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::domain::{DeliveryId, ReportKind};
 use crate::email::content::{in_html, in_text};
 use crate::email::hooks::{
-    Once, Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, text_in,
+    Once, Posted, Refused, Report, Verified, detail, failed, json as parse, text_in,
     wrong_signature,
 };
 use crate::email::http::{
@@ -290,12 +290,10 @@ struct Signature {
 
 impl Signature {
     fn fits(&self, key: &[u8]) -> bool {
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
-            return false;
-        };
-        mac.update(self.timestamp.as_bytes());
-        mac.update(self.token.as_bytes());
-        hex::decode(&self.signature).is_ok_and(|given| mac.verify_slice(&given).is_ok())
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+        let signed = format!("{}{}", self.timestamp, self.token);
+        let given = hex::decode(&self.signature).unwrap_or_default();
+        hmac::verify(&key, signed.as_bytes(), &given).is_ok()
     }
 }
 
@@ -305,18 +303,14 @@ impl Signature {
 /// event, so a token is bound to the first event that it arrives with ([`Once`]).
 /// Mailgun does not document whether it signs each attempt anew, so a timestamp may be as old as
 /// the last retry.
-pub(super) fn read(
-    key: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let signed = serde_json::from_slice(posted.body);
     let Signed { signature } =
         signed.map_err(|_| Refused::unverified("the body is not JSON with a signature"))?;
-    if !signature.fits(key) {
+    if !signature.fits(posted.key) {
         return Err(wrong_signature());
     }
-    let signed = fresh(&signature.timestamp, now, OLDEST)?;
+    let signed = posted.fresh(&signature.timestamp, OLDEST)?;
 
     let posting: Value = parse(posted.body)?;
     let event = &posting["event-data"];
@@ -343,7 +337,7 @@ pub(super) fn read(
     };
     Ok(Verified {
         once: Some(once),
-        ..Verified::of(report(event, now)?)
+        ..Verified::of(report(event, posted.now)?)
     })
 }
 

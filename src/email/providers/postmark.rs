@@ -230,13 +230,9 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Que
 /// Verifies and reads a report. There is no signature, but user and password in the hook's URL
 /// (basic authentication), so the hook needs HTTPS. There is no signed time: a repeated report is
 /// recognized by its id, and has no further effect.
-pub(super) fn read(
-    login: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
-    posted.has_login(login)?;
-    let report = report(&parse(posted.body)?, now)?;
+pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
+    posted.has_login()?;
+    let report = report(&parse(posted.body)?, posted.now)?;
     Ok(Verified::of(report))
 }
 

@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 use crate::domain::ReportKind;
 use crate::email::content::{in_html, in_text};
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, text_in,
-    wrong_signature,
+    Posted, Refused, Report, Verified, detail, failed, json as parse, text_in, wrong_signature,
 };
 use crate::email::http::{
     Account, Answer, Api, Body, accepted, all, invalid, status_and_body, usual, without_id,
@@ -214,24 +213,20 @@ pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
 ///
 /// The signature covers the bytes, including the final line break, so the body must not be parsed
 /// and rewritten first. Repeated events are recognized by their ids.
-pub(super) fn read(
-    key: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let timestamp = posted.needs("x-twilio-email-event-webhook-timestamp")?;
     let signature = posted.needs("x-twilio-email-event-webhook-signature")?;
     let signature = STANDARD.decode(signature).map_err(|_| wrong_signature())?;
     let signed = [timestamp.as_bytes(), posted.body].concat();
-    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key)
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, posted.key)
         .verify(&signed, &signature)
         .map_err(|_| wrong_signature())?;
-    fresh(timestamp, now, OLDEST)?;
+    posted.fresh(timestamp, OLDEST)?;
 
     let items: Vec<Value> = parse(posted.body)?;
     let mut verified = Verified::default();
     for item in &items {
-        match report(item, now) {
+        match report(item, posted.now) {
             Ok(Some(report)) => verified.reports.push(report),
             Ok(None) => verified.ignored += 1,
             Err(_) => verified.unreadable += 1,
