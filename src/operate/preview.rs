@@ -19,6 +19,7 @@ use crate::engine::delivery::identity::mailer;
 use crate::engine::delivery::{Compose, Headers};
 use crate::engine::digest::{Digests, Request, Timing};
 use crate::engine::{self, Silent};
+use crate::render::pages::PageUser;
 use crate::render::{self, Links, Pages, Renderer, Samples, Site, reader};
 
 pub use crate::render::{Catalogs, Draft};
@@ -165,7 +166,8 @@ impl Preview {
         if let Some(reader) = reader {
             let (pages, user) = (Pages::new(&site, templates.clone())?, in_locale(reader));
             let (default, policies) = (&self.config.digest.schedule, &self.config.policies);
-            let pages = pages.samples(&user, default, policies, now)?.into_iter();
+            let of = PageUser::new(&user, default, policies);
+            let pages = pages.samples(of, now)?.into_iter();
             sheets.extend(pages.map(|(name, html)| Sheet {
                 kind: Kind::Page,
                 name,

@@ -23,7 +23,7 @@ use crate::domain::{
 mod view;
 
 pub use super::mail_view::UNFOLLOW;
-pub use view::{Choices, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
+pub use view::{Choices, PageUser, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.
 pub enum Page<'a> {
@@ -114,19 +114,21 @@ impl Pages {
             (EventType::stored("Sample"), batch),
             (EventType::stored("Mandatory"), mandatory),
         ]);
-        self.samples(&user, default, policies, now)?;
-        user.unsubscribed = Some(now);
-        self.samples(&user, default, policies, now).map(drop)
+        let mut gone = user.clone();
+        gone.unsubscribed = Some(now);
+        for user in [&user, &gone] {
+            self.samples(PageUser::new(user, default, policies), now)?;
+        }
+        Ok(())
     }
 
     /// Renders each page for this user. Returns the pages with descriptions.
     pub(crate) fn samples(
         &self,
-        user: &User,
-        default: &Schedule,
-        policies: &Policies,
+        of: PageUser<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<(String, String)>, Error> {
+        let PageUser { user, policies, .. } = of;
         let [own, digest, all] = ["preview", "preview-digest", "preview-all"].map(str::to_owned);
         let tokens = &Tokens { own, digest, all };
         let mut pages = Vec::new();
@@ -136,10 +138,8 @@ impl Pages {
         };
         for (name, saved) in [("preferences", false), ("preferences saved", true)] {
             let choices = Choices {
-                user,
+                of,
                 token: &tokens.all,
-                default,
-                policies,
                 saved,
                 next: Some(now + TimeDelta::days(3)),
             };
@@ -166,13 +166,11 @@ impl Pages {
                 (format!("stopped {what} before"), &stopped, true, None),
             ] {
                 let stopping = Stopping {
-                    user,
+                    of: PageUser { user, ..of },
                     stop,
                     ended,
                     before,
                     tokens,
-                    default,
-                    policies,
                     name: matches!(stop, Stop::Follow(_)).then_some(FOLLOWED),
                 };
                 add(name, &Page::Stop(stopping))?;
