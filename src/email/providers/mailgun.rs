@@ -23,7 +23,7 @@ use crate::email::hooks::{
 use crate::email::http::{
     Account, Answer, Api, Body, MOST_WAIT, accepted, all, invalid, status_and_body, usual, words,
 };
-use crate::email::letter::{Letter, Letters, share};
+use crate::email::letter::{Letter, post, share};
 use crate::email::sign::Proof;
 use crate::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, Personal, Place, QueryAnswer, Silence,
@@ -176,7 +176,7 @@ impl Mailer for Mailgun {
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let path = format!("/v3/{}/messages", self.domain);
         let body = |ready: &[Letter<'_>]| form(reference, &self.fields(reference, ready));
-        Letters::post(messages, permit, (&self.api, &path), body, judge).await
+        post(messages, permit, (&self.api, &path), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {

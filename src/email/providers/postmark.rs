@@ -18,7 +18,7 @@ use crate::email::hooks::{
 use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
-use crate::email::letter::{Letter, Letters, cut, set_text};
+use crate::email::letter::{Letter, cut, post, set_text};
 use crate::email::mime::tag;
 use crate::email::sign::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
@@ -93,7 +93,7 @@ impl Mailer for Postmark {
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
-        Letters::post(messages, permit, (&self.api, "/email/batch"), body, judge).await
+        post(messages, permit, (&self.api, "/email/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {

@@ -22,7 +22,7 @@ use crate::email::hooks::{
 use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
-use crate::email::letter::{Letter, Letters, cut, set_text};
+use crate::email::letter::{Letter, cut, post, set_text};
 use crate::email::sign::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 
@@ -111,7 +111,7 @@ impl Mailer for Resend {
             body
         };
         let judge = |answer: &Answer, mails| judge(answer, reference, mails);
-        Letters::post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
+        post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {

@@ -22,7 +22,7 @@ use crate::email::hooks::{
 use crate::email::http::{
     Account, Answer, Api, Body, accepted, all, invalid, status_and_body, usual, without_id,
 };
-use crate::email::letter::{Letter, Letters, set_text, share};
+use crate::email::letter::{Letter, post, set_text, share};
 use crate::email::mime::one_line;
 use crate::email::sign::Proof;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place};
@@ -115,7 +115,7 @@ impl Mailer for SendGrid {
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
-        Letters::post(messages, permit, (&self.0, "/v3/mail/send"), body, judge).await
+        post(messages, permit, (&self.0, "/v3/mail/send"), body, judge).await
     }
 
     async fn check(&self) -> Checked {

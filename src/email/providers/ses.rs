@@ -16,7 +16,7 @@ use crate::email::http::{
     Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, key_rejected, status_and_body,
     usual,
 };
-use crate::email::letter::{Letter, Letters, set_text};
+use crate::email::letter::{Letter, post, set_text};
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::sign::Aws;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit};
@@ -134,7 +134,7 @@ impl Ses {
         let judge = |answer: &Answer, mails: usize| {
             all(judge(answer, &self.api.account.sender.from), mails)
         };
-        Letters::post(std::slice::from_ref(message), permit, api, body, judge).await
+        post(std::slice::from_ref(message), permit, api, body, judge).await
     }
 
     /// Checks whether the account may send, after the key was verified.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::letter::prepare;
 
 fn ses() -> Ses {
     Ses::new(Account {
@@ -19,8 +20,8 @@ fn ses() -> Ses {
 
 fn body(message: &Message) -> Value {
     let to = Ses::to(message).unwrap();
-    let letters = Letters::of(std::slice::from_ref(message));
-    ses().body(&letters.ready[0], &to)
+    let (letters, _) = prepare(std::slice::from_ref(message));
+    ses().body(&letters[0], &to)
 }
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
