@@ -90,14 +90,6 @@ impl Name {
             Self::Outbox | Self::Smtp => None,
         }
     }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::Outbox => "the outbox",
-            Self::Smtp => "SMTP",
-            Self::Api(provider) => provider.title,
-        }
-    }
 }
 
 impl Mail {
@@ -118,7 +110,7 @@ impl Mail {
         );
         if !matches!(name, Name::Outbox) {
             if from.is_placeholder() && !r.is_wrong("mail.from") {
-                let title = name.title();
+                let title = name.api().map_or("SMTP", |provider| provider.title);
                 let what =
                     format!("is still the default; {title} sends only for an address that you own");
                 r.problem("mail.from", what);

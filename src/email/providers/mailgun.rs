@@ -135,7 +135,7 @@ fn variable(place: Place) -> &'static str {
 fn variables_of(letter: &Letter<'_>) -> Value {
     let mut variables = json!({ "delivery": letter.tag });
     for (place, link) in letter.message.personal.iter().flat_map(Personal::links) {
-        variables[place.name()] = link.into();
+        variables[place.as_str()] = link.into();
     }
     variables
 }

@@ -25,7 +25,7 @@ use crate::email::http::{
 use crate::email::letter::{Letter, post, set_text, share};
 use crate::email::mime::one_line;
 use crate::email::sign::Proof;
-use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place};
+use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place, Placeholders};
 
 /// The maximum number of recipients in a call.
 const MOST: usize = 1000;
@@ -49,8 +49,8 @@ impl SendGrid {
         // SendGrid replaces these words with each recipient's links. They look like links, because
         // they are where a link is expected, and lead nowhere (RFC 2606). No text contains them,
         // because the reference is computed only now. No two can overlap.
-        let keys = Place::ALL.map(|place| format!("https://{reference}.invalid/{}/", place.name()));
-        let key = |place: Place| keys[place as usize].as_str();
+        let keys = Placeholders::with(reference);
+        let key = |place: Place| keys.of(place);
         let parts: Value = [
             ("text/plain", content.text.write(in_text, key)),
             ("text/html", content.html.write(in_html, key)),
