@@ -3,7 +3,6 @@
 //! [`observe`] limits the time of a request, and logs and counts its outcome. [`BodyGuard`] closes
 //! connections with an unread body. Start with [`Bound::run`].
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
@@ -34,7 +33,7 @@ use super::{DEMO, METRICS, OPEN, V1, demo};
 use crate::app::App;
 use crate::demo::Gallery;
 use crate::domain::Id;
-use crate::http::pages;
+use crate::http::pages::PAGES;
 
 /// The longest time from a request to the start of its response.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
@@ -116,7 +115,7 @@ fn configure(config: &mut ServiceConfig, app: &App) {
                 .default_service(web::to(not_found)),
         )
         .configure(|config| register(OPEN, config))
-        .configure(pages::configure);
+        .configure(|config| register(PAGES, config));
 }
 
 impl Bound {
@@ -197,34 +196,20 @@ async fn observe(
         Err(error) => (error.as_response_error().status_code(), Some(error)),
     };
     let status = status.as_u16();
-    let route: Cow<'static, str> = match matched.get() {
-        Some(route) => route.path.into(),
-        // Pages are in no table.
-        None => {
-            let answer = answer.as_ref().ok();
-            let pattern = answer.and_then(|it| it.request().match_pattern());
-            let base = app
-                .as_ref()
-                .map_or("", |app| app.config.server.public_path());
-            pattern.map_or("(none)".into(), |pattern| {
-                let own = pattern.strip_prefix(base).map(str::to_owned);
-                own.unwrap_or(pattern).into()
-            })
-        }
-    };
+    let route = matched.get().map_or("(none)", |route| route.path);
     let problem = error.and_then(|error| error.as_error::<Problem>());
     let code = problem.map_or("", |problem| problem.code.as_str());
     if status >= 500 {
         // Without a cause, log the problem itself. Pages log theirs.
         let cause = problem.map(|it| it.cause.clone().unwrap_or_else(|| it.to_string()));
         let cause = cause.unwrap_or_default();
-        tracing::error!(%method, route = &*route, status, code, cause, "a request failed");
+        tracing::error!(%method, route, status, code, cause, "a request failed");
     } else {
-        tracing::debug!(%method, route = &*route, status, code, "a request was answered");
+        tracing::debug!(%method, route, status, code, "a request was answered");
     }
     if let Some(app) = app {
         let metrics = &app.metrics;
-        metrics.answered(route, method.as_str(), status, began.elapsed());
+        metrics.answered(route.into(), method.as_str(), status, began.elapsed());
     }
     let add_headers = |headers: &mut HeaderMap| {
         let nosniff = HeaderValue::from_static("nosniff");
