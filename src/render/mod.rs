@@ -84,9 +84,8 @@ impl Renderer {
     /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let all = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
-        let catalogs = Catalogs::load(overrides.as_deref())?;
-        let mut templates = Templates::load(all, overrides.as_deref(), &site, catalogs)?;
-        templates.inline_styles([&DIGEST.html, &BATCH.html])?;
+        let inliner = Some(inline::inliner());
+        let templates = Templates::load(all, overrides.as_deref(), &site, inliner)?;
         let renderer = Self {
             is_personal: templates.mention_user(),
             templates,

@@ -48,9 +48,8 @@ impl Pages {
     ///
     /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let catalogs = Catalogs::load(overrides.as_deref())?;
         let pages = Self {
-            templates: Templates::load(&PAGES, overrides.as_deref(), site, catalogs)?,
+            templates: Templates::load(&PAGES, overrides.as_deref(), site, None)?,
         };
         if overrides.is_some() {
             pages.try_out()?;
