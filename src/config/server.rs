@@ -10,26 +10,18 @@ use url::Url;
 use super::reader::Reader;
 use super::sections::section;
 use crate::domain::keys::Material;
-use crate::domain::{Secret, TokenKey};
+use crate::domain::{Secret, Site, TokenKey};
 
-section! {
-    /// The name and look of the service in emails and pages.
-    #[derive(Debug, Clone)]
-    Site(r) {
-        /// The name of the service; never empty.
-        name: String = r.string("site.name"),
-        /// The target of the heading and of "+12 more"; `None` for no link.
-        url: Option<String> = r.link("site.url"),
-        /// The sender's postal address, which commercial email must contain; `None` for none.
-        postal_address: Option<String> = r.optional("site.postal_address"),
-        /// The URL of an image that replaces the name in emails; `None` to show the name.
-        logo: Option<String> = r.link("site.logo"),
-        /// The color of links and headings, as `#rrggbb`.
-        accent: String = r.parse_with("site.accent", "a color written #rrggbb", color),
-        /// The id under which Gmail counts spam reports, 5 to 15 characters; `None` for no
-        /// `Feedback-ID`.
-        feedback_id: Option<String> =
-            r.optional_with("site.feedback_id", "5 to 15 letters, digits, - or _", feedback_id),
+/// Reads the section `[site]`.
+pub(super) fn read_site(r: &mut Reader<'_>) -> Site {
+    let feedback_ids = "5 to 15 letters, digits, - or _";
+    Site {
+        name: r.string("site.name"),
+        url: r.link("site.url"),
+        postal_address: r.optional("site.postal_address"),
+        logo: r.link("site.logo"),
+        accent: r.parse_with("site.accent", "a color written #rrggbb", color),
+        feedback_id: r.optional_with("site.feedback_id", feedback_ids, feedback_id),
     }
 }
 

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use minijinja::context;
 
 use crate::domain::content::Section;
-use crate::domain::{Occasion, User};
+use crate::domain::{Occasion, Site, User};
 
 use files::{BATCH, DIGEST, MailTemplates};
 use templates::Templates;
@@ -36,7 +36,6 @@ pub use mail_view::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use sample::Draft;
 pub(crate) use sample::{Samples, reader};
-pub use site::Site;
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
 pub const MAX_BYTES: usize = 90_000;

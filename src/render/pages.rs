@@ -12,12 +12,12 @@ use minijinja::{Value, context};
 use super::catalogs::Catalogs;
 use super::files::{Error, PAGES};
 use super::sample::{FOLLOWED, reader};
-use super::site::Site;
 use super::templates::Templates;
 use super::voice::{Filled, Medium, Voice};
 use crate::domain::preferences::Title;
 use crate::domain::{
-    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Stop, Subject, User,
+    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Site, Stop, Subject,
+    User,
 };
 
 mod view;

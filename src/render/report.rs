@@ -10,8 +10,8 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 use super::files::{Error, Template, template};
-use super::site::Site;
 use super::templates::Templates;
+use crate::domain::Site;
 
 const PAGE: Template = template!("report/dry-run.html");
 

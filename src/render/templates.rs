@@ -20,8 +20,9 @@ use super::catalogs::Catalogs;
 use super::files::{Error, ExpandedTemplate, Template};
 use super::inline;
 use super::sanitize::{clamp, escape_into, wrap};
-use super::site::{Site, SiteView};
+use super::site::SiteView;
 use super::voice::{Filled, Medium, Voice, plain};
+use crate::domain::Site;
 
 /// The most steps of a template. The longest built-in email takes a tenth of them.
 const FUEL: u64 = 500_000;
