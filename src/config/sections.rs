@@ -169,7 +169,7 @@ pub(super) fn hook_keys(r: &mut Reader<'_>) -> Keys {
 
 fn hook_key(r: &mut Reader<'_>, key: &HookKey) -> Option<Vec<u8>> {
     let (user, password) = match *key {
-        HookKey::Secret(option, parse) | HookKey::Public(option, parse) => {
+        HookKey::Key(option, parse) => {
             let key = parse(&r.secret(option, &format!("{option}_file"))?);
             return key.map_err(|what| r.problem(option, what)).ok();
         }

@@ -39,7 +39,7 @@ pub static PROVIDERS: &[Provider] = &[
         mailer: |account| Ok(Arc::new(mailgun::Mailgun::new(account)?)),
         // Mailgun's envelope sender is in this domain.
         bounces: Some(mailgun::DOMAIN),
-        hook_key: HookKey::Secret("hooks.mailgun_key", |text| Ok(text.into())),
+        hook_key: HookKey::Key("hooks.mailgun_key", |text| Ok(text.into())),
         hook: mailgun::read,
         sns: None,
     },
@@ -54,7 +54,7 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 100,
         mailer: |account| Ok(Arc::new(sendgrid::SendGrid::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Public("hooks.sendgrid_public_key", sendgrid::key),
+        hook_key: HookKey::Key("hooks.sendgrid_public_key", sendgrid::key),
         hook: sendgrid::read,
         sns: None,
     },
@@ -83,7 +83,7 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 2,
         mailer: |account| Ok(Arc::new(resend::Resend::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Secret("hooks.resend_secret", resend::key),
+        hook_key: HookKey::Key("hooks.resend_secret", resend::key),
         hook: resend::read,
         sns: None,
     },
@@ -110,7 +110,7 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 14,
         mailer: |account| Ok(Arc::new(ses::Ses::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Public("hooks.ses_topic", ses_hook::topic),
+        hook_key: HookKey::Key("hooks.ses_topic", ses_hook::topic),
         hook: ses_hook::read,
         sns: Some(ses_hook::certificate),
     },
@@ -180,10 +180,8 @@ pub enum Regions {
 /// The options that hold the key for reports, by section and name, such as `hooks.mailgun_key`. The
 /// last one has a variant that names a file, `…_file`.
 pub enum HookKey {
-    /// A secret key.
-    Secret(&'static str, ParseKey),
-    /// A public key.
-    Public(&'static str, ParseKey),
+    /// A secret, a public key or the name of a topic.
+    Key(&'static str, ParseKey),
     /// User and password, which the operator chooses. The key is `user:password`.
     Login(&'static str, &'static str),
 }
@@ -235,7 +233,7 @@ impl HookKey {
     /// Returns the two options, or the same one twice. A file can replace the last one.
     pub fn options(&self) -> (&'static str, &'static str) {
         match *self {
-            Self::Secret(option, _) | Self::Public(option, _) => (option, option),
+            Self::Key(option, _) => (option, option),
             Self::Login(user, password) => (user, password),
         }
     }

@@ -101,16 +101,13 @@ fn unreadable(provider: &str, uses_sns: bool, why: String, app: &App) -> Problem
 }
 
 fn problem(error: Error) -> Problem {
-    let code = match &error {
+    let code = match error {
+        Error::Service(error) => return error.into(),
         Error::UnknownProvider => Code::UnknownProvider,
         Error::Unconfigured(_) => Code::HookNotConfigured,
         Error::Refused(Refused::Unverified(_)) => Code::Unverified,
         Error::Refused(Refused::Unreadable(_)) => Code::InvalidBody,
         Error::Refused(Refused::Unreached(_)) => Code::ProviderUnavailable,
-        Error::Service(_) => Code::Internal,
     };
-    match error {
-        Error::Service(error) => error.into(),
-        error => Problem::new(code, error.to_string()),
-    }
+    Problem::new(code, error.to_string())
 }
