@@ -3,6 +3,7 @@
 //! [`observe`] limits the time of a request, and logs and counts its outcome. [`BodyGuard`] closes
 //! connections with an unread body. Start with [`Bound::run`].
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
@@ -196,20 +197,34 @@ async fn observe(
         Err(error) => (error.as_response_error().status_code(), Some(error)),
     };
     let status = status.as_u16();
-    let route = matched.get().map_or("(none)", |route| route.path);
+    let route: Cow<'static, str> = match matched.get() {
+        Some(route) => route.path.into(),
+        // The request was rejected before a route was called.
+        None => {
+            let answer = answer.as_ref().ok();
+            let pattern = answer.and_then(|it| it.request().match_pattern());
+            let base = app
+                .as_ref()
+                .map_or("", |app| app.config.server.public_path());
+            pattern.map_or("(none)".into(), |pattern| {
+                let own = pattern.strip_prefix(base).map(str::to_owned);
+                own.unwrap_or(pattern).into()
+            })
+        }
+    };
     let problem = error.and_then(|error| error.as_error::<Problem>());
     let code = problem.map_or("", |problem| problem.code.as_str());
     if status >= 500 {
         // Without a cause, log the problem itself. Pages log theirs.
         let cause = problem.map(|it| it.cause.clone().unwrap_or_else(|| it.to_string()));
         let cause = cause.unwrap_or_default();
-        tracing::error!(%method, route, status, code, cause, "a request failed");
+        tracing::error!(%method, route = &*route, status, code, cause, "a request failed");
     } else {
-        tracing::debug!(%method, route, status, code, "a request was answered");
+        tracing::debug!(%method, route = &*route, status, code, "a request was answered");
     }
     if let Some(app) = app {
         let metrics = &app.metrics;
-        metrics.answered(route.into(), method.as_str(), status, began.elapsed());
+        metrics.answered(route, method.as_str(), status, began.elapsed());
     }
     let add_headers = |headers: &mut HeaderMap| {
         let nosniff = HeaderValue::from_static("nosniff");
