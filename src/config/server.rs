@@ -3,9 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use url::Url;
+use x509_parser::pem::parse_x509_pem;
 
 use super::reader::Reader;
 use super::sections::section;
@@ -241,11 +240,9 @@ fn public_key(r: &mut Reader<'_>, option: &str, file: &str) -> Option<[u8; 32]> 
 
 /// Returns the key in a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
 fn ed25519(pem: &str) -> Option<[u8; 32]> {
-    let (_, rest) = pem.split_once("-----BEGIN PUBLIC KEY-----")?;
-    let (body, _) = rest.split_once("-----END PUBLIC KEY-----")?;
-    let body: String = body.split_ascii_whitespace().collect();
-    let der = STANDARD.decode(body).ok()?;
-    der.strip_prefix(&ED25519)?.try_into().ok()
+    let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
+    let key = pem.contents.strip_prefix(&ED25519)?;
+    key.try_into().ok().filter(|_| pem.label == "PUBLIC KEY")
 }
 
 #[cfg(test)]
