@@ -13,6 +13,7 @@ use url::Url;
 
 use super::reader::Reader;
 use super::server::{is_safe, is_this_machine};
+use crate::domain::text::plain_word;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
 use crate::email::{Relay, Security, Sender};
@@ -248,9 +249,8 @@ fn smtp(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> R
 }
 
 fn selector(text: &str) -> Option<String> {
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    let fits = text.len() <= 63 && !text.starts_with('.') && text.bytes().all(known);
-    fits.then(|| text.to_ascii_lowercase())
+    let selector = plain_word(text, "-_.", 1..=63)?.to_ascii_lowercase();
+    Some(selector).filter(|selector| !selector.starts_with('.'))
 }
 
 /// The longest domain, so that it fits into a List-Id of 255 bytes (RFC 2919, section 2).

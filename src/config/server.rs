@@ -9,6 +9,7 @@ use x509_parser::pem::parse_x509_pem;
 use super::reader::Reader;
 use super::sections::section;
 use crate::domain::keys::Material;
+use crate::domain::text::plain_word;
 use crate::domain::{Secret, Site, TokenKey};
 
 /// Reads the section `[site]`.
@@ -139,8 +140,7 @@ fn color(text: &str) -> Option<String> {
 }
 
 fn feedback_id(text: &str) -> Option<String> {
-    let known = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    ((5..=15).contains(&text.len()) && text.chars().all(known)).then(|| text.to_owned())
+    plain_word(text, "-_", 5..=15)
 }
 
 /// Returns a URL without a trailing slash, login, query and fragment. Plain `http` is only for this

@@ -160,13 +160,6 @@ fn form(reference: &str, fields: &[(String, String)]) -> Body {
     }
 }
 
-/// Returns the domain in lower case if it is valid.
-pub(super) fn domain(text: &str) -> Option<String> {
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-.".contains(&b);
-    let fits = !text.starts_with('.') && text.bytes().all(known);
-    fits.then(|| text.to_ascii_lowercase())
-}
-
 #[async_trait]
 impl Mailer for Mailgun {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {

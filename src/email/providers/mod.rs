@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::Mailer;
 use super::hooks::{Locate, Read};
 use super::http::Account;
+use crate::domain::text::plain_word;
 
 /// All providers.
 pub static PROVIDERS: &[Provider] = &[
@@ -26,7 +27,10 @@ pub static PROVIDERS: &[Provider] = &[
         options: &[MailOption {
             path: mailgun::DOMAIN,
             wanted: "a domain such as mg.example.org",
-            parse: mailgun::domain,
+            parse: |text| {
+                let domain = plain_word(text, "-.", 1..=253)?.to_ascii_lowercase();
+                Some(domain).filter(|domain| !domain.starts_with('.'))
+            },
             unset: Unset::Lacks(
                 "is needed with Mailgun: the domain mails leave from, as it is named there",
             ),
@@ -64,7 +68,7 @@ pub static PROVIDERS: &[Provider] = &[
         options: &[MailOption {
             path: postmark::STREAM,
             wanted: "letters, digits, - and _",
-            parse: postmark::stream,
+            parse: |text| plain_word(text, "-_", 1..=64),
             unset: Unset::Means("broadcast"),
         }],
         regions: Regions::One("https://api.postmarkapp.com"),
@@ -94,7 +98,7 @@ pub static PROVIDERS: &[Provider] = &[
             MailOption {
                 path: ses::KEY_ID,
                 wanted: "the id of an access key: 16 or more letters and digits, such as AKIA…",
-                parse: ses::key_id,
+                parse: |text| plain_word(text, "", 16..=128),
                 unset: Unset::Lacks(
                     "is needed with Amazon SES: the id of the access key whose secret is mail.key",
                 ),
@@ -102,7 +106,7 @@ pub static PROVIDERS: &[Provider] = &[
             MailOption {
                 path: ses::SET,
                 wanted: "up to 64 letters, digits, - and _",
-                parse: ses::set,
+                parse: |text| plain_word(text, "-_", 1..=64),
                 unset: Unset::Means(""),
             },
         ],

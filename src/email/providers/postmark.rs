@@ -79,12 +79,6 @@ impl Postmark {
     }
 }
 
-/// Returns the name of a message stream if it is valid.
-pub(super) fn stream(text: &str) -> Option<String> {
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    text.bytes().all(known).then(|| text.to_owned())
-}
-
 #[async_trait]
 impl Mailer for Postmark {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {

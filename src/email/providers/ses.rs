@@ -322,19 +322,6 @@ fn is_ours_unverified(message: &str, from: &Address) -> bool {
     message.contains("not verified") && identities.split(',').map(str::trim).any(is_ours)
 }
 
-/// Returns the id of an access key if it is valid.
-pub(super) fn key_id(text: &str) -> Option<String> {
-    let fits = (16..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    fits.then(|| text.to_owned())
-}
-
-/// Returns the name of a configuration set if it is valid.
-pub(super) fn set(text: &str) -> Option<String> {
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    let fits = text.len() <= 64 && text.bytes().all(known);
-    fits.then(|| text.to_owned())
-}
-
 /// Returns the domain of AWS in this region, if the name has the form of one: `eu-west-1`,
 /// `us-gov-east-1`.
 pub(super) fn domain_in(region: &str) -> Option<&'static str> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::email::Provider;
 use crate::email::http::tests::{account, answer, kind, mail};
 use crate::email::letter::prepare;
 
@@ -217,16 +218,20 @@ fn a_region_has_a_url_if_its_name_is_well_formed() {
 
 #[test]
 fn access_key_ids_and_configuration_set_names_are_checked() {
-    assert!(key_id("AKIAIOSFODNN7EXAMPLE").is_some());
+    let parse = |path: &str, text: &str| {
+        let mut options = Provider::named("ses").unwrap().options.iter();
+        (options.find(|option| option.path == path).unwrap().parse)(text)
+    };
+    assert!(parse(KEY_ID, "AKIAIOSFODNN7EXAMPLE").is_some());
     for odd in [
         "",
         "AKIA",
         "AKIA IOSFODNN7EXAMPLE",
         "AKIAIOSFODNN7EXAMPLE/x",
     ] {
-        assert!(key_id(odd).is_none(), "{odd}");
+        assert!(parse(KEY_ID, odd).is_none(), "{odd}");
     }
-    assert!(set("digests-2_a").is_some() && set("a b").is_none());
+    assert!(parse(SET, "digests-2_a").is_some() && parse(SET, "a b").is_none());
 }
 
 #[test]
