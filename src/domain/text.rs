@@ -9,8 +9,8 @@ use url::Url;
 
 use super::name::{Invalid, checked_texts};
 
-/// Returns the text if it has only ASCII letters, digits and characters of `others`, and a length in
-/// this range, in bytes.
+/// Returns the text if it has only ASCII letters, digits and characters of `others`, and if its
+/// length in bytes is in this range.
 pub fn plain_word(text: &str, others: &str, length: RangeInclusive<usize>) -> Option<String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
     let is_plain = length.contains(&text.len()) && text.chars().all(fits);

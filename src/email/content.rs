@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use crate::domain::name::named_enum;
 
 named_enum! {
-    /// A placeholder for one of the recipient's own links. Its name is also the name of the variable
-    /// at providers.
+    /// A placeholder for one of the recipient's own links. Its name is also that of the variable at
+    /// providers.
     Place("placeholder") {
         /// The link that unsubscribes. Mail programs post to it; in a browser it opens a page that
         /// asks first.

@@ -48,9 +48,8 @@ pub(super) struct Templates {
 impl Templates {
     /// Reads and compiles templates and catalogs.
     ///
-    /// With an inliner, the styles of HTML templates are inlined, except of those with an operator's
-    /// file. Later errors in an inlined template have no line number, because its lines no longer
-    /// match.
+    /// An inliner inlines the styles of HTML templates, except those with an operator's file. Later
+    /// errors in an inlined template have no line number, because its lines no longer match.
     pub(super) fn load<'a>(
         all: impl IntoIterator<Item = &'a Template>,
         overrides: Option<&Path>,
