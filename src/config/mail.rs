@@ -157,7 +157,7 @@ impl Mail {
 
 /// Reads all options, including those that the provider does not use, to report invalid values.
 fn transport(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> Transport {
-    let key = r.secret("mail.key", "mail.key_file");
+    let key = r.secret("mail.key");
     let wanted = "an address that begins with https://, or with http:// and a host of this machine";
     let url = r.optional_with("mail.url", wanted, |text| {
         let is_safe = is_safe(&Url::parse(text).ok()?);
@@ -219,7 +219,7 @@ fn smtp(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> R
     let port = r.number("mail.smtp_port", 1..=65_535);
     let security = r.optional_parse("mail.smtp_tls", "starttls, tls or none");
     let user = r.optional("mail.smtp_user");
-    let password = r.secret("mail.smtp_password", "mail.smtp_password_file");
+    let password = r.secret("mail.smtp_password");
     let security = security.unwrap_or(Security::StartTls);
     if matches!(name, Name::Smtp) {
         if host.is_empty() {

@@ -33,7 +33,7 @@ section! {
         listen: SocketAddr =
             r.parse("server.listen", "an address and port such as 127.0.0.1:8080"),
         /// The bearer token of applications. If it is `None`, `serve` generates one.
-        key: Option<Secret> = r.secret("server.key", "server.key_file").map(Secret::new),
+        key: Option<Secret> = r.secret("server.key").map(Secret::new),
         /// The public URL of the pages, without a trailing slash.
         public_url: Option<String> = Self::read_public_url(r),
         /// The secret that signs links in emails; `None` for one that is kept in the store.
@@ -100,7 +100,7 @@ impl Server {
 }
 
 fn link_secret(r: &mut Reader<'_>) -> Option<Secret> {
-    let secret = r.secret("server.link_secret", "server.link_secret_file")?;
+    let secret = r.secret("server.link_secret")?;
     if secret.len() < MIN_LINK_SECRET {
         let what = format!("is shorter than {MIN_LINK_SECRET} characters, and could be guessed");
         r.problem("server.link_secret", what);
@@ -219,7 +219,7 @@ fn token_key(r: &mut Reader<'_>, path: &str) -> Option<Material> {
 
 fn token_secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {
     let option = format!("{path}.secret");
-    let secret = r.secret(&option, &format!("{option}_file"))?;
+    let secret = r.secret(&option)?;
     if secret.len() < MIN_TOKEN_SECRET {
         let what = format!(
             "is shorter than {MIN_TOKEN_SECRET} characters, and could be guessed by every owner of a token; make one with: openssl rand -hex 32"

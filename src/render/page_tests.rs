@@ -3,7 +3,7 @@
 use super::super::tests::{at, site};
 use super::*;
 use crate::domain::user::TypePreference;
-use crate::domain::{Address, UserId};
+use crate::domain::{Address, User, UserId};
 
 const TOKEN: &str = "1token";
 

@@ -17,7 +17,6 @@ use super::voice::{Filled, Medium, Voice};
 use crate::domain::preferences::Title;
 use crate::domain::{
     Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Site, Stop, Subject,
-    User,
 };
 
 mod view;
