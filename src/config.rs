@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use toml::Table;
 
 use crate::domain::object::ModelMapping;
-use crate::domain::{BrandName, Brands, Invalid, ModelName, Policies, Sending};
+use crate::domain::{BrandName, Brands, Invalid, ModelName, Policies, Sending, Site};
 use crate::email::providers::Provider;
 
 mod brands;
@@ -29,7 +29,8 @@ pub use policies::{Candidate, Candidates};
 use reader::Reader;
 pub use reader::{Problem, Problems, Warning};
 pub use sections::{Digest, Fanout, Feed, Hooks, LogFormat, Watch};
-pub use server::{Server, Site, Tokens};
+use server::read_site;
+pub use server::{Server, Tokens};
 use sources::{DEFAULT_TABLE, PREFIX, overlay, set, syntax};
 pub use sources::{DEFAULTS, StoreUrl};
 
@@ -184,7 +185,7 @@ impl Config {
         let strict = r.flag("strict_types");
         let mut config = Self {
             store: r.parse_with("store", stores, StoreUrl::parse),
-            site: Site::read(&mut r),
+            site: read_site(&mut r),
             server: Server::read(&mut r),
             tokens: Tokens::read(&mut r),
             mail: Mail::read(&mut r, delivery.lease),

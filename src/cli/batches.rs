@@ -138,7 +138,7 @@ async fn show(id: Id, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
 
 /// Returns whether the leading event was emailed at once and no other event followed.
 fn is_lead_alone(view: &BatchView) -> bool {
-    view.lead_sent && view.contents.count == 0
+    view.lead_sent && view.count == 0
 }
 
 /// Returns the outcome of the batch's email, or why it has none.
@@ -197,7 +197,7 @@ fn table(views: &[BatchView]) -> Table {
     let columns: &[Column<&BatchView>] = &[
         Column("closes (UTC)", Full, |view| words::minute(view.closes_at)),
         Column("state", Full, |view| view.state.as_str().to_owned()),
-        Column("events", Number, |view| words::number(view.contents.count)),
+        Column("events", Number, |view| words::number(view.count)),
         Column("person", Cut, |view| view.user.to_string()),
         Column("key", Cut, |view| view.key.clone()),
         Column("batch", Full, |view| view.id.to_string()),

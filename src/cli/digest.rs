@@ -18,7 +18,6 @@ use crate::domain::{Pause, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
 use crate::operate::open::Refusal;
 use crate::private;
-use crate::render::Site;
 use crate::render::report::DryRunPage;
 use crate::wire::delivery::Waiting;
 use crate::wire::run_report::{DigestRun, Ended, Report, Tally};
@@ -147,7 +146,7 @@ impl Args {
                 warnings: notes.clone(),
                 found,
             };
-            let page = page.render(&Site::from(&*app.config))?;
+            let page = page.render(&app.config.site)?;
             private::replace(path, page)
                 .with_context(|| format!("writing the report {}", path.display()))?;
             lines.push(format!("report: {}", path.display()));

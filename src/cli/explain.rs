@@ -133,7 +133,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
 
 /// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
 fn of_batch(batch: &BatchView) -> String {
-    let events = words::events(batch.contents.count);
+    let events = words::events(batch.count);
     let (state, closes) = (batch.state.as_str(), words::minute(batch.closes_at));
     format!(
         "{} {state}, {events}, closes {closes} UTC, key {}",

@@ -11,9 +11,10 @@ use toml::{Table, Value};
 
 use super::reader::Reader;
 use super::sections::hook_keys;
+use super::server::read_site;
 use super::sources::{DEFAULT_TABLE, PREFIX, option_of, overlay, set};
-use super::{Mail, Server, Site};
-use crate::domain::BrandName;
+use super::{Mail, Server};
+use crate::domain::{BrandName, Site};
 use crate::email::hooks::Keys;
 
 /// The complete settings of one brand.
@@ -104,7 +105,7 @@ pub(super) fn read(
 fn read_brand(r: &mut Reader<'_>, path: &str, table: &Table, lease: TimeDelta) -> Option<Brand> {
     let mut reader = Reader::new(table, &DEFAULT_TABLE, Vec::new());
     let brand = Brand {
-        site: Site::read(&mut reader),
+        site: read_site(&mut reader),
         mail: Mail::read(&mut reader, lease),
         public_url: Server::read_public_url(&mut reader),
         hooks: hook_keys(&mut reader),

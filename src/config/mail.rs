@@ -13,6 +13,7 @@ use url::Url;
 
 use super::reader::Reader;
 use super::server::{is_safe, is_this_machine};
+use crate::domain::text::plain_word;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
 use crate::email::{Relay, Security, Sender};
@@ -90,14 +91,6 @@ impl Name {
             Self::Outbox | Self::Smtp => None,
         }
     }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::Outbox => "the outbox",
-            Self::Smtp => "SMTP",
-            Self::Api(provider) => provider.title,
-        }
-    }
 }
 
 impl Mail {
@@ -118,7 +111,7 @@ impl Mail {
         );
         if !matches!(name, Name::Outbox) {
             if from.is_placeholder() && !r.is_wrong("mail.from") {
-                let title = name.title();
+                let title = name.api().map_or("SMTP", |provider| provider.title);
                 let what =
                     format!("is still the default; {title} sends only for an address that you own");
                 r.problem("mail.from", what);
@@ -164,7 +157,7 @@ impl Mail {
 
 /// Reads all options, including those that the provider does not use, to report invalid values.
 fn transport(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> Transport {
-    let key = r.secret("mail.key", "mail.key_file");
+    let key = r.secret("mail.key");
     let wanted = "an address that begins with https://, or with http:// and a host of this machine";
     let url = r.optional_with("mail.url", wanted, |text| {
         let is_safe = is_safe(&Url::parse(text).ok()?);
@@ -226,7 +219,7 @@ fn smtp(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> R
     let port = r.number("mail.smtp_port", 1..=65_535);
     let security = r.optional_parse("mail.smtp_tls", "starttls, tls or none");
     let user = r.optional("mail.smtp_user");
-    let password = r.secret("mail.smtp_password", "mail.smtp_password_file");
+    let password = r.secret("mail.smtp_password");
     let security = security.unwrap_or(Security::StartTls);
     if matches!(name, Name::Smtp) {
         if host.is_empty() {
@@ -256,9 +249,8 @@ fn smtp(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> R
 }
 
 fn selector(text: &str) -> Option<String> {
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    let fits = text.len() <= 63 && !text.starts_with('.') && text.bytes().all(known);
-    fits.then(|| text.to_ascii_lowercase())
+    let selector = plain_word(text, "-_.", 1..=63)?.to_ascii_lowercase();
+    Some(selector).filter(|selector| !selector.starts_with('.'))
 }
 
 /// The longest domain, so that it fits into a List-Id of 255 bytes (RFC 2919, section 2).

@@ -310,8 +310,9 @@ impl<'a> Reader<'a> {
             .ok()
     }
 
-    /// Reads a secret from an option, or from the file that another option names.
-    pub(super) fn secret(&mut self, option: &str, file_option: &str) -> Option<String> {
+    /// Reads a secret from an option, or from the file that the option with `_file` names.
+    pub(super) fn secret(&mut self, option: &str) -> Option<String> {
+        let file_option = &*format!("{option}_file");
         let given = self.optional(option);
         let file = self.optional(file_option);
         let (secret, option) = match (given, file) {
@@ -320,7 +321,11 @@ impl<'a> Reader<'a> {
                 return None;
             }
             (given, None) => (given?, option),
-            (None, Some(_)) => (self.secret_file(file_option)?, file_option),
+            (None, Some(file)) => {
+                let secret = self.key_file(file_option, &file)?;
+                self.secret_files.push(file.into());
+                (secret, file_option)
+            }
         };
         match flaw(&secret) {
             Some(what) => {
@@ -329,15 +334,6 @@ impl<'a> Reader<'a> {
             }
             None => Some(secret),
         }
-    }
-
-    /// Reads a secret of any number of lines from the file that an option names; `None` if there is
-    /// no file.
-    pub(super) fn secret_file(&mut self, file_option: &str) -> Option<String> {
-        let file = self.optional(file_option)?;
-        let text = self.key_file(file_option, &file)?;
-        self.secret_files.push(file.into());
-        Some(text)
     }
 
     /// Reads a key file without surrounding white space. A byte order mark is rejected, because the

@@ -169,13 +169,13 @@ pub(super) fn hook_keys(r: &mut Reader<'_>) -> Keys {
 
 fn hook_key(r: &mut Reader<'_>, key: &HookKey) -> Option<Vec<u8>> {
     let (user, password) = match *key {
-        HookKey::Secret(option, parse) | HookKey::Public(option, parse) => {
-            let key = parse(&r.secret(option, &format!("{option}_file"))?);
+        HookKey::Key(option, parse) => {
+            let key = parse(&r.secret(option)?);
             return key.map_err(|what| r.problem(option, what)).ok();
         }
         HookKey::Login(user, password) => (user, password),
     };
-    let secret = r.secret(password, &format!("{password}_file"));
+    let secret = r.secret(password);
     match (r.optional(user), secret) {
         (None, None) => {}
         (Some(name), _) if name.contains(':') => {

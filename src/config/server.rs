@@ -3,33 +3,25 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use url::Url;
+use x509_parser::pem::parse_x509_pem;
 
 use super::reader::Reader;
 use super::sections::section;
 use crate::domain::keys::Material;
-use crate::domain::{Secret, TokenKey};
+use crate::domain::text::plain_word;
+use crate::domain::{Secret, Site, TokenKey};
 
-section! {
-    /// The name and look of the service in emails and pages.
-    #[derive(Debug, Clone)]
-    Site(r) {
-        /// The name of the service; never empty.
-        name: String = r.string("site.name"),
-        /// The target of the heading and of "+12 more"; `None` for no link.
-        url: Option<String> = r.link("site.url"),
-        /// The sender's postal address, which commercial email must contain; `None` for none.
-        postal_address: Option<String> = r.optional("site.postal_address"),
-        /// The URL of an image that replaces the name in emails; `None` to show the name.
-        logo: Option<String> = r.link("site.logo"),
-        /// The color of links and headings, as `#rrggbb`.
-        accent: String = r.parse_with("site.accent", "a color written #rrggbb", color),
-        /// The id under which Gmail counts spam reports, 5 to 15 characters; `None` for no
-        /// `Feedback-ID`.
-        feedback_id: Option<String> =
-            r.optional_with("site.feedback_id", "5 to 15 letters, digits, - or _", feedback_id),
+/// Reads the section `[site]`.
+pub(super) fn read_site(r: &mut Reader<'_>) -> Site {
+    let feedback_ids = "5 to 15 letters, digits, - or _";
+    Site {
+        name: r.string("site.name"),
+        url: r.link("site.url"),
+        postal_address: r.optional("site.postal_address"),
+        logo: r.link("site.logo"),
+        accent: r.parse_with("site.accent", "a color written #rrggbb", color),
+        feedback_id: r.optional_with("site.feedback_id", feedback_ids, feedback_id),
     }
 }
 
@@ -41,7 +33,7 @@ section! {
         listen: SocketAddr =
             r.parse("server.listen", "an address and port such as 127.0.0.1:8080"),
         /// The bearer token of applications. If it is `None`, `serve` generates one.
-        key: Option<Secret> = r.secret("server.key", "server.key_file").map(Secret::new),
+        key: Option<Secret> = r.secret("server.key").map(Secret::new),
         /// The public URL of the pages, without a trailing slash.
         public_url: Option<String> = Self::read_public_url(r),
         /// The secret that signs links in emails; `None` for one that is kept in the store.
@@ -108,7 +100,7 @@ impl Server {
 }
 
 fn link_secret(r: &mut Reader<'_>) -> Option<Secret> {
-    let secret = r.secret("server.link_secret", "server.link_secret_file")?;
+    let secret = r.secret("server.link_secret")?;
     if secret.len() < MIN_LINK_SECRET {
         let what = format!("is shorter than {MIN_LINK_SECRET} characters, and could be guessed");
         r.problem("server.link_secret", what);
@@ -148,8 +140,7 @@ fn color(text: &str) -> Option<String> {
 }
 
 fn feedback_id(text: &str) -> Option<String> {
-    let known = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    ((5..=15).contains(&text.len()) && text.chars().all(known)).then(|| text.to_owned())
+    plain_word(text, "-_", 5..=15)
 }
 
 /// Returns a URL without a trailing slash, login, query and fragment. Plain `http` is only for this
@@ -228,7 +219,7 @@ fn token_key(r: &mut Reader<'_>, path: &str) -> Option<Material> {
 
 fn token_secret(r: &mut Reader<'_>, path: &str) -> Option<Material> {
     let option = format!("{path}.secret");
-    let secret = r.secret(&option, &format!("{option}_file"))?;
+    let secret = r.secret(&option)?;
     if secret.len() < MIN_TOKEN_SECRET {
         let what = format!(
             "is shorter than {MIN_TOKEN_SECRET} characters, and could be guessed by every owner of a token; make one with: openssl rand -hex 32"
@@ -249,11 +240,9 @@ fn public_key(r: &mut Reader<'_>, option: &str, file: &str) -> Option<[u8; 32]> 
 
 /// Returns the key in a PEM (RFC 7468): SubjectPublicKeyInfo in base64, between two lines.
 fn ed25519(pem: &str) -> Option<[u8; 32]> {
-    let (_, rest) = pem.split_once("-----BEGIN PUBLIC KEY-----")?;
-    let (body, _) = rest.split_once("-----END PUBLIC KEY-----")?;
-    let body: String = body.split_ascii_whitespace().collect();
-    let der = STANDARD.decode(body).ok()?;
-    der.strip_prefix(&ED25519)?.try_into().ok()
+    let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
+    let key = pem.contents.strip_prefix(&ED25519)?;
+    key.try_into().ok().filter(|_| pem.label == "PUBLIC KEY")
 }
 
 #[cfg(test)]

@@ -179,24 +179,23 @@ pub(super) fn unknown_variable(name: &str) -> Problem {
 /// Calls `change` for each text in the table, with its option. A brand's options have the names of
 /// the default ones.
 pub(super) fn each_text(table: &mut Table, change: &mut dyn FnMut(&str, &mut String)) {
-    each_text_below("", table, change);
-}
-
-fn each_text_below(path: &str, table: &mut Table, change: &mut dyn FnMut(&str, &mut String)) {
     fn visit(path: &str, value: &mut Value, change: &mut dyn FnMut(&str, &mut String)) {
         match value {
             Value::String(text) => change(path, text),
             Value::Array(values) => values.iter_mut().for_each(|one| visit(path, one, change)),
-            Value::Table(table) => each_text_below(path, table, change),
+            Value::Table(table) => {
+                for (name, value) in table.iter_mut() {
+                    match (path, &mut *value) {
+                        ("brands", Value::Table(brand)) => each_text(brand, change),
+                        _ => visit(&format!("{path}.{name}"), value, change),
+                    }
+                }
+            }
             _ => {}
         }
     }
     for (name, value) in table.iter_mut() {
-        match (path, value) {
-            ("", value) => visit(name, value, change),
-            ("brands", Value::Table(brand)) => each_text_below("", brand, change),
-            (_, value) => visit(&format!("{path}.{name}"), value, change),
-        }
+        visit(name, value, change);
     }
 }
 

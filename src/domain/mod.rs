@@ -26,6 +26,7 @@ pub mod object;
 pub mod preferences;
 pub mod schedule;
 pub mod send_settings;
+pub mod site;
 pub mod stack;
 pub mod start;
 pub mod stop_link;
@@ -61,6 +62,7 @@ pub use object::{Object, ObjectKey};
 pub use preferences::{Mute, Mutes, Quiet};
 pub use schedule::{Cadence, Due, DueChoices, Period, Schedule};
 pub use send_settings::{Sending, Share};
+pub use site::Site;
 pub use stack::{
     BadStack, Defect, Entry, Event, Form, Mailed, Marker, PersonStacks, Position, Retraction,
     Stack, StackId, Watermarks, covered,

@@ -2,11 +2,20 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use unic_langid::LanguageIdentifier;
 use url::Url;
 
 use super::name::{Invalid, checked_texts};
+
+/// Returns the text if it has only ASCII letters, digits and characters of `others`, and if its
+/// length in bytes is in this range.
+pub fn plain_word(text: &str, others: &str, length: RangeInclusive<usize>) -> Option<String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
+    let is_plain = length.contains(&text.len()) && text.chars().all(fits);
+    is_plain.then(|| text.to_owned())
+}
 
 /// Checks that a text is a web address that an email can contain.
 ///

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
+use serde::{Serialize, Serializer};
 
 use super::address::Address;
 use super::audience::Point;
@@ -21,14 +22,16 @@ use super::time;
 use super::type_policy::{EmailScope, Policies, Route};
 
 /// A user's choice for one event type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TypePreference {
     /// The route, which replaces the configured one.
     pub route: Route,
     /// When the user chose the route. It emails no earlier events.
+    #[serde(skip)]
     pub since: DateTime<Utc>,
     /// How long the user's batches collect events, instead of the type's window: see [`window`].
     /// Other routes than `batch` ignore it.
+    #[serde(serialize_with = "write_window")]
     pub window: Option<TimeDelta>,
 }
 
@@ -76,16 +79,18 @@ pub fn window(text: &str) -> Result<TimeDelta, Invalid> {
 }
 
 /// When a user gets digests. The configuration decides each open choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct DigestPreference {
     /// How often; `None` for the configured cadence.
     pub cadence: Option<Cadence>,
     /// The weekday of weekly digests; `None` for the configured one.
+    #[serde(serialize_with = "write_weekday")]
     pub weekday: Option<Weekday>,
     /// The local hour, 0 to 23; `None` for the configured one.
     pub hour: Option<u8>,
     /// When the user last turned digests on again. Digests include earlier events only of mandatory
     /// types.
+    #[serde(skip)]
     pub since: Option<DateTime<Utc>>,
 }
 
@@ -111,11 +116,15 @@ pub fn check_choices(count: usize) -> Result<(), Invalid> {
 }
 
 /// A user's record.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// Its JSON is the view of the API: the address is masked, times of stops are flags, and internal
+/// fields are missing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct User {
     /// The application's id of the user.
     pub id: UserId,
     /// The email address. Users without one get no email.
+    #[serde(serialize_with = "write_masked")]
     pub email: Option<Address>,
     /// The name, for the `To` header and for templates.
     pub name: Option<String>,
@@ -123,6 +132,8 @@ pub struct User {
     pub confirmed: bool,
     /// The time zone; `None` for the configured one.
     pub tz: Option<Tz>,
+    /// The hours in which no batch closes.
+    pub quiet: Option<Quiet>,
     /// The language tag, for templates.
     pub locale: Option<String>,
     /// The brand of the user's emails; `None` for the default. It may no longer be configured.
@@ -134,23 +145,44 @@ pub struct User {
     /// The choices by type. Other types use the configured routes.
     pub types: BTreeMap<EventType, TypePreference>,
     /// The muted subjects, for all types that are not mandatory.
+    #[serde(skip)]
     pub mutes: Mutes,
-    /// The hours in which no batch closes.
-    pub quiet: Option<Quiet>,
     /// When the application suppressed the user.
+    #[serde(serialize_with = "write_flag")]
     pub suppressed: Option<DateTime<Utc>>,
     /// When the user unsubscribed from everything; `None` after they chose to get emails again.
+    #[serde(serialize_with = "write_flag")]
     pub unsubscribed: Option<DateTime<Utc>>,
     /// Where this record starts, if an erased user had its id.
+    #[serde(skip)]
     pub start: Option<Start>,
     /// Stored fields that this version cannot read. They have their defaults. Set by the store.
+    #[serde(skip)]
     pub unreadable: Vec<UnreadableField>,
     /// The revision that was read. Set by the store.
+    #[serde(skip)]
     pub revision: Revision,
 }
 
+fn write_masked<S: Serializer>(address: &Option<Address>, to: S) -> Result<S::Ok, S::Error> {
+    address.as_ref().map(ToString::to_string).serialize(to)
+}
+
+fn write_flag<S: Serializer>(since: &Option<DateTime<Utc>>, to: S) -> Result<S::Ok, S::Error> {
+    since.is_some().serialize(to)
+}
+
+fn write_weekday<S: Serializer>(day: &Option<Weekday>, to: S) -> Result<S::Ok, S::Error> {
+    let day = day.map(|day| day.to_string().to_lowercase());
+    day.serialize(to)
+}
+
+fn write_window<S: Serializer>(window: &Option<TimeDelta>, to: S) -> Result<S::Ok, S::Error> {
+    window.map(time::show_duration).serialize(to)
+}
+
 /// A stored field that this version cannot read, such as the time zone of a newer version.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnreadableField {
     /// The name of the field, such as `tz` or `types.NearbyShow`.
     pub field: String,
@@ -169,7 +201,7 @@ impl UnreadableField {
 }
 
 /// Why a user gets no email.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmailable {
     /// There is no record of the user.

@@ -7,37 +7,29 @@
 
 use std::borrow::Cow;
 
-/// A placeholder for one of the recipient's own links.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// The link that unsubscribes. Mail programs post to it; in a browser it opens a page that asks
-    /// first.
-    Unsubscribe,
-    /// The link to the preferences page.
-    Preferences,
-    /// The link that mutes the object of the email.
-    Mute,
+use crate::domain::name::named_enum;
+
+named_enum! {
+    /// A placeholder for one of the recipient's own links. Its name is also that of the variable at
+    /// providers.
+    Place("placeholder") {
+        /// The link that unsubscribes. Mail programs post to it; in a browser it opens a page that
+        /// asks first.
+        Unsubscribe = "unsubscribe",
+        /// The link to the preferences page.
+        Preferences = "preferences",
+        /// The link that mutes the object of the email.
+        Mute = "mute",
+    }
 }
 
 impl Place {
-    /// All placeholders.
-    pub const ALL: [Self; 3] = [Self::Unsubscribe, Self::Preferences, Self::Mute];
-
     /// Returns a link that leads nowhere (RFC 2606), for previews.
     pub fn nowhere(self) -> &'static str {
         match self {
             Self::Unsubscribe => "https://tidings.invalid/unsubscribe",
             Self::Preferences => "https://tidings.invalid/preferences",
             Self::Mute => "https://tidings.invalid/mute",
-        }
-    }
-
-    /// Returns the name, which is also the name of the variable at providers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unsubscribe => "unsubscribe",
-            Self::Preferences => "preferences",
-            Self::Mute => "mute",
         }
     }
 }
@@ -196,10 +188,12 @@ impl Placeholders {
     pub fn new() -> Result<Self, String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| format!("no randomness: {error}"))?;
-        let secret = hex::encode(bytes);
-        Ok(Self(Place::ALL.map(|place| {
-            format!("https://{secret}.invalid/{}/", place.name())
-        })))
+        Ok(Self::with(&hex::encode(bytes)))
+    }
+
+    /// Creates words that contain this one, which no text may contain.
+    pub(super) fn with(word: &str) -> Self {
+        Self(Place::ALL.map(|place| format!("https://{word}.invalid/{place}/")))
     }
 
     /// Returns the word that marks this placeholder.

@@ -52,8 +52,12 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// A request to a hook.
+/// A request to a hook, the key that verifies it, and the time of its arrival.
 pub struct Posted<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The current time.
+    pub now: DateTime<Utc>,
     /// Returns the value of a header, by its name in lower case, if the value is ASCII text.
     pub header: &'a dyn Fn(&str) -> Option<&'a str>,
     /// The original bytes.
@@ -68,26 +72,49 @@ impl<'a> Posted<'a> {
             .ok_or_else(|| Refused::unverified(format!("the header {name} is missing")))
     }
 
-    /// Checks that the request carries this `user:password` (basic authentication).
-    pub(super) fn has_login(&self, login: &[u8]) -> Result<(), Refused> {
+    /// Checks that the request carries the key: `user:password` (basic authentication).
+    pub(super) fn has_login(&self) -> Result<(), Refused> {
         let given = self.needs("authorization")?;
         given
             .get(..6)
             .filter(|scheme| scheme.eq_ignore_ascii_case("basic "))
             .and_then(|scheme| STANDARD.decode(given[scheme.len()..].trim()).ok())
-            .filter(|given| same(given, login))
+            .filter(|given| same(given, self.key))
             .map(|_| ())
             .ok_or_else(|| Refused::unverified("this is not the hook's user and password"))
     }
+
+    /// Parses a signed time, in seconds since 1970, and rejects one that is older than `most`.
+    pub(super) fn fresh(&self, seconds: &str, most: TimeDelta) -> Result<DateTime<Utc>, Refused> {
+        let signed = seconds.parse().ok();
+        let signed = signed.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+        let signed = signed.ok_or_else(|| Refused::unverified("the timestamp is no time"))?;
+        self.check_age(signed, most)?;
+        Ok(signed)
+    }
+
+    /// Rejects a signed time that is older than `most`, or too far in the future.
+    pub(super) fn check_age(&self, signed: DateTime<Utc>, most: TimeDelta) -> Result<(), Refused> {
+        if signed > self.now + AHEAD {
+            return Err(Refused::unverified(
+                "the timestamp is ahead of this machine's clock; is the clock right?",
+            ));
+        }
+        if signed < self.now - most {
+            let most = most.num_minutes();
+            let why = format!("the timestamp is older than {most} minutes; is the clock right?");
+            return Err(Refused::unverified(why));
+        }
+        Ok(())
+    }
 }
 
-/// Verifies a request and reads its reports. The arguments are the key, the request and the current
-/// time.
-pub type Read = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<Verified, Refused>;
+/// Verifies a request and reads its reports.
+pub type Read = fn(&Posted<'_>) -> Result<Verified, Refused>;
 
-/// Returns the URL of the certificate that verifies a request. The arguments are the key, the
-/// request and the current time. The host follows from the key, so a request cannot choose it.
-pub type Locate = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<PinnedUrl, Refused>;
+/// Returns the URL of the certificate that verifies a request. The host follows from the key, so a
+/// request cannot choose it.
+pub type Locate = fn(&Posted<'_>) -> Result<PinnedUrl, Refused>;
 
 /// A URL that is fetched over HTTPS, on a host that only the provider controls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -98,6 +125,8 @@ pub struct PinnedUrl {
     pub path: String,
 }
 
+/// The tolerance for a provider's clock that is ahead of ours.
+const AHEAD: TimeDelta = TimeDelta::minutes(5);
 /// The time limit of a request. The caller of the hook waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The size limit of an answer in bytes. A certificate has about 2,000.
@@ -311,40 +340,6 @@ impl Refused {
     }
 }
 
-/// The tolerance for a provider's clock that is ahead of ours.
-const AHEAD: TimeDelta = TimeDelta::minutes(5);
-
-/// Parses a signed time, in seconds since 1970, and rejects one that is older than `most`.
-pub(super) fn fresh(
-    seconds: &str,
-    now: DateTime<Utc>,
-    most: TimeDelta,
-) -> Result<DateTime<Utc>, Refused> {
-    let signed = seconds.parse().ok();
-    let signed = signed.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
-    let signed = signed.ok_or_else(|| Refused::unverified("the timestamp is no time"))?;
-    young(signed, now, most)
-}
-
-/// Rejects a signed time that is older than `most`, or too far in the future.
-pub(super) fn young(
-    signed: DateTime<Utc>,
-    now: DateTime<Utc>,
-    most: TimeDelta,
-) -> Result<DateTime<Utc>, Refused> {
-    if signed > now + AHEAD {
-        return Err(Refused::unverified(
-            "the timestamp is ahead of this machine's clock; is the clock right?",
-        ));
-    }
-    if signed < now - most {
-        let most = most.num_minutes();
-        let why = format!("the timestamp is older than {most} minutes; is the clock right?");
-        return Err(Refused::unverified(why));
-    }
-    Ok(signed)
-}
-
 /// Compares secrets in a time that depends on neither their content nor their length.
 fn same(given: &[u8], wanted: &[u8]) -> bool {
     let digest = |bytes| <[u8; 32]>::from(Sha256::digest(bytes));
@@ -444,12 +439,19 @@ mod tests {
     #[test]
     fn a_timestamp_is_fresh_within_its_age_and_slightly_ahead() {
         let hour = TimeDelta::hours(1);
-        let at = |shift: i64| fresh(&(now().timestamp() + shift).to_string(), now(), hour);
+        let posted = Posted {
+            key: &[],
+            now: now(),
+            header: &|_| None,
+            body: &[],
+            certificate: None,
+        };
+        let at = |shift: i64| posted.fresh(&(now().timestamp() + shift).to_string(), hour);
 
         assert!(at(0).is_ok() && at(-3_600).is_ok() && at(300).is_ok());
         assert!(at(-3_601).is_err() && at(301).is_err());
         for odd in ["", "soon", "1e9", "99999999999999999999", "-1"] {
-            assert!(fresh(odd, now(), hour).is_err(), "{odd}");
+            assert!(posted.fresh(odd, hour).is_err(), "{odd}");
         }
     }
 }

@@ -80,55 +80,47 @@ impl Body {
     }
 }
 
-/// Why a call has no answer.
-pub(super) struct NoAnswer {
-    kind: NoAnswerKind,
-    reason: String,
-}
-
-enum NoAnswerKind {
+/// Why a call has no answer, with the reason in words.
+pub(super) enum NoAnswer {
     /// There was no connection, so nothing was sent.
-    NotSent,
+    NotSent(String),
     /// The machine refused the connection, as no service listens there. Nothing was sent.
-    Refused,
+    Refused(String),
     /// TLS failed, for example because the certificate is not trusted. Nothing was sent.
-    Untrusted,
+    Untrusted(String),
     /// The send permit ended before the request was complete.
-    Withheld,
+    Withheld(String),
     /// The request may have arrived.
-    MaybeSent,
+    MaybeSent(String),
 }
 
 impl NoAnswer {
-    fn withheld(reason: String) -> Self {
-        let kind = NoAnswerKind::Withheld;
-        Self { kind, reason }
-    }
-
     fn of(error: reqwest::Error, timeout: Duration) -> Self {
-        let kind = if is_refused(&error) {
-            NoAnswerKind::Refused
+        let not_sent: fn(String) -> Self = if is_refused(&error) {
+            Self::Refused
         } else if is_untrusted(&error) {
-            NoAnswerKind::Untrusted
+            Self::Untrusted
         } else if error.is_connect() || error.is_builder() {
-            NoAnswerKind::NotSent
+            Self::NotSent
+        } else if error.is_timeout() {
+            let limit = timeout.as_secs_f32();
+            return Self::MaybeSent(format!("no answer within {limit} s"));
         } else {
-            NoAnswerKind::MaybeSent
+            return Self::MaybeSent(format!("no answer: {}", chain(&error.without_url())));
         };
-        let reason = match kind {
-            NoAnswerKind::MaybeSent if error.is_timeout() => {
-                format!("no answer within {} s", timeout.as_secs_f32())
-            }
-            NoAnswerKind::MaybeSent => format!("no answer: {}", chain(&error.without_url())),
-            _ => format!("no connection: {}", chain(&error.without_url())),
-        };
-        Self { kind, reason }
+        not_sent(format!("no connection: {}", chain(&error.without_url())))
     }
 }
 
 impl From<NoAnswer> for String {
     fn from(failed: NoAnswer) -> Self {
-        failed.reason
+        match failed {
+            NoAnswer::NotSent(reason)
+            | NoAnswer::Refused(reason)
+            | NoAnswer::Untrusted(reason)
+            | NoAnswer::Withheld(reason)
+            | NoAnswer::MaybeSent(reason) => reason,
+        }
     }
 }
 
@@ -191,7 +183,7 @@ impl Api {
         permit: &Permit,
     ) -> Result<Answer, NoAnswer> {
         if let Some(reason) = permit.withheld() {
-            return Err(NoAnswer::withheld(reason));
+            return Err(NoAnswer::Withheld(reason));
         }
         self.call(Method::POST, path, Some((body, permit))).await
     }
@@ -227,7 +219,7 @@ impl Api {
             Err(error) => Err(match aborted {
                 Some((flag, permit)) if flag.load(Ordering::SeqCst) => permit
                     .over()
-                    .map_or_else(|| no_answer(error), NoAnswer::withheld),
+                    .map_or_else(|| no_answer(error), NoAnswer::Withheld),
                 _ => no_answer(error),
             }),
         }
@@ -363,13 +355,13 @@ pub(super) fn without_id(provider: &str, answer: &Answer) -> Outcome {
 }
 
 impl From<NoAnswer> for Outcome {
-    fn from(NoAnswer { kind, reason }: NoAnswer) -> Self {
-        match kind {
-            NoAnswerKind::NotSent | NoAnswerKind::Refused | NoAnswerKind::Untrusted => {
+    fn from(failed: NoAnswer) -> Self {
+        match failed {
+            NoAnswer::NotSent(reason) | NoAnswer::Refused(reason) | NoAnswer::Untrusted(reason) => {
                 Self::Unreachable { reason }
             }
-            NoAnswerKind::Withheld => Self::Withheld { reason },
-            NoAnswerKind::MaybeSent => Self::Unknown { reason },
+            NoAnswer::Withheld(reason) => Self::Withheld { reason },
+            NoAnswer::MaybeSent(reason) => Self::Unknown { reason },
         }
     }
 }
@@ -388,32 +380,25 @@ pub(super) fn invalid(
     said: fn(&Answer) -> String,
     remedy: &str,
 ) -> Checked {
-    let NoAnswer { kind, reason } = match answer {
+    match answer {
         Ok(answer) if matches!(answer.status, 401 | 403) => {
-            return key_rejected(name, &said(&answer), remedy);
+            key_rejected(name, &said(&answer), remedy)
         }
-        Ok(answer) => {
-            return Checked::wrong(
-                format!("{name} answered {}", said(&answer)),
-                "see whether mail.url is right, and whether the provider has an outage",
-            );
-        }
-        Err(failed) => failed,
-    };
-    match kind {
-        NoAnswerKind::Refused => Checked::wrong(
+        Ok(answer) => Checked::wrong(
+            format!("{name} answered {}", said(&answer)),
+            "see whether mail.url is right, and whether the provider has an outage",
+        ),
+        Err(NoAnswer::Refused(reason)) => Checked::wrong(
             format!("nothing listens where {name}'s API should be ({reason})"),
             "set mail.url right, or leave it empty",
         ),
-        NoAnswerKind::Untrusted => Checked::wrong(
+        Err(NoAnswer::Untrusted(reason)) => Checked::wrong(
             format!("the connection to {name}'s API cannot be trusted ({reason})"),
             "see mail.url and this machine's clock; a certificate authority of your own is named by SSL_CERT_FILE",
         ),
-        NoAnswerKind::NotSent | NoAnswerKind::Withheld | NoAnswerKind::MaybeSent => {
-            Checked::Unreached {
-                reason: format!("{name}: {reason}"),
-            }
-        }
+        Err(failed) => Checked::Unreached {
+            reason: format!("{name}: {}", String::from(failed)),
+        },
     }
 }
 

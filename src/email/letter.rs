@@ -66,61 +66,53 @@ pub(super) fn set_text(object: &mut Value, field: &str, text: impl Into<String>)
     }
 }
 
-/// The valid messages of a call, and the reasons why the others are not part of it.
-pub(super) struct Letters<'a> {
-    pub ready: Vec<Letter<'a>>,
-    /// For each message, the reason why it is not in `ready`; `None` if it is.
-    refused: Vec<Option<String>>,
-}
-
-impl<'a> Letters<'a> {
-    pub(super) fn of(messages: &'a [Message]) -> Self {
-        let mut ready = Vec::with_capacity(messages.len());
-        let mut refused = Vec::with_capacity(messages.len());
-        for message in messages {
-            match Letter::new(message) {
-                Ok(letter) => {
-                    ready.push(letter);
-                    refused.push(None);
-                }
-                Err(reason) => refused.push(Some(reason)),
-            }
-        }
-        Self { ready, refused }
-    }
-
-    /// Posts one call with the valid messages, if there are any. `judge` returns the outcomes that
-    /// an answer means for this number of emails.
-    pub(super) async fn post(
-        messages: &'a [Message],
-        permit: &Permit,
-        (api, path): (&Api, &str),
-        body: impl FnOnce(&[Letter<'a>]) -> Body,
-        judge: impl FnOnce(&Answer, usize) -> Vec<Outcome>,
-    ) -> Vec<Outcome> {
-        let letters = Self::of(messages);
-        let mails = letters.ready.len();
-        if mails == 0 {
-            return letters.outcomes(Vec::new());
-        }
-        let outcomes = match api.post(path, body(&letters.ready), permit).await {
+/// Posts one call with the valid messages, if there are any, and returns an outcome for each
+/// message, in order. `judge` returns the outcomes that an answer means for this number of emails.
+pub(super) async fn post<'a>(
+    messages: &'a [Message],
+    permit: &Permit,
+    (api, path): (&Api, &str),
+    body: impl FnOnce(&[Letter<'a>]) -> Body,
+    judge: impl FnOnce(&Answer, usize) -> Vec<Outcome>,
+) -> Vec<Outcome> {
+    let (ready, refused) = prepare(messages);
+    let answered = match ready.len() {
+        0 => Vec::new(),
+        mails => match api.post(path, body(&ready), permit).await {
             Ok(answer) => judge(&answer, mails),
             Err(failed) => vec![Outcome::from(failed); mails],
-        };
-        letters.outcomes(outcomes)
-    }
+        },
+    };
+    merged(refused, answered)
+}
 
-    /// Merges the outcomes of the valid messages with the reasons for the others, in message order.
-    fn outcomes(self, ready: Vec<Outcome>) -> Vec<Outcome> {
-        let mut ready = ready.into_iter();
-        let merged = self.refused.into_iter().map(|refused| match refused {
-            Some(reason) => Outcome::Unsendable { reason },
-            None => ready.next().unwrap_or_else(|| Outcome::Unknown {
-                reason: "the provider did not answer for it".into(),
-            }),
-        });
-        merged.collect()
+/// Returns the valid messages, and for each message its outcome if it is invalid.
+pub(super) fn prepare(messages: &[Message]) -> (Vec<Letter<'_>>, Vec<Option<Outcome>>) {
+    let (mut ready, mut refused) = (Vec::new(), Vec::new());
+    for message in messages {
+        match Letter::new(message) {
+            Ok(letter) => {
+                ready.push(letter);
+                refused.push(None);
+            }
+            Err(reason) => refused.push(Some(Outcome::Unsendable { reason })),
+        }
     }
+    (ready, refused)
+}
+
+/// Fills the gaps in a list of outcomes with the outcomes of a call, in order.
+fn merged(outcomes: Vec<Option<Outcome>>, answered: Vec<Outcome>) -> Vec<Outcome> {
+    let mut answered = answered.into_iter();
+    let unanswered = || Outcome::Unknown {
+        reason: "the provider did not answer for it".into(),
+    };
+    let filled = outcomes
+        .into_iter()
+        .map(|outcome| outcome.or_else(|| answered.next()));
+    filled
+        .map(|outcome| outcome.unwrap_or_else(unanswered))
+        .collect()
 }
 
 /// Splits messages into calls of at most `most` messages and `most_bytes` bytes of content. A

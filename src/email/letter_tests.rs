@@ -64,13 +64,13 @@ fn an_invalid_message_is_rejected_alone() {
         html: Text::default(),
         text: Text::default(),
     });
-    let letters = Letters::of(&mails);
-    assert_eq!(letters.ready.len(), 1);
+    let (ready, refused) = prepare(&mails);
+    assert_eq!(ready.len(), 1);
     let accepted = Outcome::Accepted {
         provider_id: "1".into(),
     };
 
-    let outcomes = letters.outcomes(vec![accepted]);
+    let outcomes = merged(refused, vec![accepted]);
 
     let kinds: Vec<_> = outcomes.iter().map(kind).collect();
     assert_eq!(kinds, ["accepted as 1", "unsendable", "unsendable"]);
@@ -79,6 +79,6 @@ fn an_invalid_message_is_rejected_alone() {
 #[test]
 fn a_message_without_a_result_is_unknown() {
     let mails = mails(&[("a", "x")]);
-    let outcomes = Letters::of(&mails).outcomes(Vec::new());
+    let outcomes = merged(prepare(&mails).1, Vec::new());
     assert_eq!(kind(&outcomes[0]), "unknown");
 }

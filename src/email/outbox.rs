@@ -44,11 +44,6 @@ impl Outbox {
         self.folder.join(page_name(delivery))
     }
 
-    /// Returns the path of a delivery's email.
-    pub fn path(&self, delivery: &DeliveryId) -> PathBuf {
-        self.folder.join(file_name(delivery))
-    }
-
     fn write_all(&self, messages: &[Message]) -> Vec<Outcome> {
         if messages.is_empty() {
             return Vec::new();

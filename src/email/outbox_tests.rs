@@ -65,7 +65,7 @@ async fn an_email_is_written_to_a_file_in_a_new_folder() {
             provider_id: name.clone()
         }]
     );
-    let bytes = fs::read(outbox.path(&message.delivery)).unwrap();
+    let bytes = fs::read(outbox.folder.join(file_name(&message.delivery))).unwrap();
     let mail = MessageParser::new().parse(&bytes).unwrap();
     assert_eq!(mail.subject(), Some("14 new works"));
 }
@@ -85,7 +85,7 @@ async fn sending_a_delivery_again_overwrites_its_file() {
 
     assert_eq!(outbox.certainty(), Certainty::Repeat { within: None });
     assert_eq!(files(root.path()).len(), 1);
-    let written = fs::read_to_string(outbox.path(&first.delivery)).unwrap();
+    let written = fs::read_to_string(outbox.folder.join(file_name(&first.delivery))).unwrap();
     assert!(written.contains("Subject: 13 new works"), "{written}");
 }
 
@@ -154,7 +154,7 @@ async fn a_file_that_cannot_be_renamed_leaves_no_draft() {
     let outbox = outbox(root.path());
     let message = message("digest:ada:weekly:2014-W17");
     // A folder has the name of the file, so the draft can be written but not renamed.
-    fs::create_dir(outbox.path(&message.delivery)).unwrap();
+    fs::create_dir(outbox.folder.join(file_name(&message.delivery))).unwrap();
 
     let outcomes = outbox
         .send("call", std::slice::from_ref(&message), &Permit::always())

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
-use hmac::{Hmac, KeyInit, Mac};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
+use ring::hmac;
 use sha2::{Digest as _, Sha256};
 use url::Position;
 
@@ -83,9 +83,8 @@ impl Aws {
     fn signature(&self, day: &str, text: &str) -> String {
         let mut key = format!("AWS4{}", self.secret.expose()).into_bytes();
         for part in [day, &self.region, self.service, "aws4_request", text] {
-            let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("HMAC takes any key");
-            mac.update(part.as_bytes());
-            key = mac.finalize().into_bytes().to_vec();
+            let signing = hmac::Key::new(hmac::HMAC_SHA256, &key);
+            key = hmac::sign(&signing, part.as_bytes()).as_ref().to_vec();
         }
         hex::encode(key)
     }

@@ -91,7 +91,7 @@ impl FeedbackService {
     /// Verifies a request of this provider and applies its reports. Can be repeated. `header`
     /// returns the value of a header by its name in lower case; `body` is the original bytes.
     pub async fn take<'a>(
-        &self,
+        &'a self,
         provider: &str,
         header: &'a dyn Fn(&str) -> Option<&'a str>,
         body: &'a [u8],
@@ -100,7 +100,14 @@ impl FeedbackService {
         let now = self.context.clock.now();
         let mut verified = Err(Refused::Unverified(String::new()));
         for key in keys {
-            verified = self.verify(provider, key, header, body, now).await;
+            let posted = Posted {
+                key,
+                now,
+                header,
+                body,
+                certificate: None,
+            };
+            verified = self.verify(provider, posted).await;
             // Another account's key may fit. After any other error, no key would help.
             if !matches!(verified, Err(Refused::Unverified(_))) {
                 break;
@@ -129,26 +136,18 @@ impl FeedbackService {
     }
 
     /// Verifies and parses a request with one of the keys.
-    async fn verify<'a>(
+    async fn verify(
         &self,
         provider: &Provider,
-        key: &[u8],
-        header: &'a dyn Fn(&str) -> Option<&'a str>,
-        body: &'a [u8],
-        now: DateTime<Utc>,
+        mut posted: Posted<'_>,
     ) -> Result<Verified, Refused> {
-        let mut posted = Posted {
-            header,
-            body,
-            certificate: None,
-        };
         let Some(locate) = provider.sns else {
-            return (provider.hook)(key, &posted, now);
+            return (provider.hook)(&posted);
         };
-        let place = locate(key, &posted, now)?;
+        let place = locate(&posted)?;
         let certificate = self.pinned.certificate(&place).await?;
         posted.certificate = Some(certificate.clone());
-        let verified = (provider.hook)(key, &posted, now)?;
+        let verified = (provider.hook)(&posted)?;
         self.pinned.keep(place, certificate);
         Ok(verified)
     }

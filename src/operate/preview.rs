@@ -19,7 +19,8 @@ use crate::engine::delivery::identity::mailer;
 use crate::engine::delivery::{Compose, Headers};
 use crate::engine::digest::{Digests, Request, Timing};
 use crate::engine::{self, Silent};
-use crate::render::{self, Links, Pages, Renderer, Samples, Site, reader};
+use crate::render::pages::PageUser;
+use crate::render::{self, Links, Pages, Renderer, Samples, reader};
 
 pub use crate::render::{Catalogs, Draft};
 
@@ -152,7 +153,7 @@ impl Preview {
         locale: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
-        let (site, templates) = (Site::from(&self.config), &self.config.mail.templates);
+        let (site, templates) = (&self.config.site, &self.config.mail.templates);
         let renderer = Renderer::new(site.clone(), templates.clone())?;
         let in_locale = |user: &User| User {
             locale: locale.map(str::to_owned).or_else(|| user.locale.clone()),
@@ -163,9 +164,10 @@ impl Preview {
             .map(|draft| self.mail(&renderer, draft, &in_locale(&draft.user), now));
         let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
         if let Some(reader) = reader {
-            let (pages, user) = (Pages::new(&site, templates.clone())?, in_locale(reader));
+            let (pages, user) = (Pages::new(site, templates.clone())?, in_locale(reader));
             let (default, policies) = (&self.config.digest.schedule, &self.config.policies);
-            let pages = pages.samples(&user, default, policies, now)?.into_iter();
+            let of = PageUser::new(&user, default, policies);
+            let pages = pages.samples(of, now)?.into_iter();
             sheets.extend(pages.map(|(name, html)| Sheet {
                 kind: Kind::Page,
                 name,

@@ -19,7 +19,6 @@ use crate::domain::text::language_tag;
 #[derive(Clone)]
 pub struct Catalogs {
     voices: Arc<BTreeMap<String, Arc<Voice>>>,
-    english: Arc<Voice>,
 }
 
 impl Catalogs {
@@ -52,7 +51,6 @@ impl Catalogs {
         let voices = bundles.keys().map(|tag| ((*tag).to_owned(), voice(tag)));
         Ok(Self {
             voices: Arc::new(voices.collect()),
-            english: voice(ENGLISH),
         })
     }
 
@@ -67,9 +65,8 @@ impl Catalogs {
 
     /// Returns the formatter for a user's locale: the nearest one, else English.
     pub(super) fn voice(&self, locale: Option<&str>) -> &Arc<Voice> {
-        locale
-            .and_then(|locale| self.near(locale))
-            .unwrap_or(&self.english)
+        let near = locale.and_then(|locale| self.near(locale));
+        near.unwrap_or_else(|| &self.voices[ENGLISH])
     }
 
     /// Returns the nearest locale that has a catalog, or `None` if its language has none.

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use minijinja::context;
 
 use crate::domain::content::Section;
-use crate::domain::{Occasion, User};
+use crate::domain::{Occasion, Site, User};
 
 use files::{BATCH, DIGEST, MailTemplates};
 use templates::Templates;
@@ -36,7 +36,6 @@ pub use mail_view::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use sample::Draft;
 pub(crate) use sample::{Samples, reader};
-pub use site::Site;
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
 pub const MAX_BYTES: usize = 90_000;
@@ -84,9 +83,8 @@ impl Renderer {
     /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let all = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
-        let catalogs = Catalogs::load(overrides.as_deref())?;
-        let mut templates = Templates::load(all, overrides.as_deref(), &site, catalogs)?;
-        templates.inline_styles([&DIGEST.html, &BATCH.html])?;
+        let inliner = Some(inline::inliner());
+        let templates = Templates::load(all, overrides.as_deref(), &site, inliner)?;
         let renderer = Self {
             is_personal: templates.mention_user(),
             templates,

@@ -3,7 +3,7 @@
 use super::super::tests::{at, site};
 use super::*;
 use crate::domain::user::TypePreference;
-use crate::domain::{Address, UserId};
+use crate::domain::{Address, User, UserId};
 
 const TOKEN: &str = "1token";
 
@@ -48,11 +48,10 @@ fn policies() -> Policies {
 }
 
 fn preferences(user: &User, saved: bool) -> String {
+    let (default, policies) = (default(), policies());
     let page = Page::Preferences(Choices {
-        user,
+        of: PageUser::new(user, &default, &policies),
         token: TOKEN,
-        default: &default(),
-        policies: &policies(),
         saved,
         next: None,
     });
@@ -82,14 +81,13 @@ fn stop_page(
     policies: &Policies,
     before: Option<Option<&User>>,
 ) -> String {
+    let default = default();
     let page = Page::Stop(Stopping {
-        user,
+        of: PageUser::new(user, &default, policies),
         stop,
         ended: before.is_some(),
         before: before.flatten(),
         tokens: &tokens(),
-        default: &default(),
-        policies,
         name: matches!(stop, Stop::Follow(_)).then_some("Ines Tavoro"),
     });
     pages().render(&page, user.locale.as_deref()).unwrap()
@@ -251,10 +249,8 @@ fn the_preferences_show_the_next_digest_in_local_time() {
     let (default, policies) = (&default(), &policies());
     let shown = |user: &User| {
         let page = Page::Preferences(Choices {
-            user,
+            of: PageUser::new(user, default, policies),
             token: TOKEN,
-            default,
-            policies,
             saved: true,
             next: "2014-04-28T07:00:00Z".parse().ok(),
         });
@@ -305,11 +301,10 @@ fn types_are_grouped_by_category_and_mandatory_ones_are_locked() {
     let notice = EventType::stored("Notice");
     let (route, since) = (Route::Never, at());
     user.types.insert(notice, TypePreference::new(route, since));
+    let (default, policies) = (default(), sorted());
     let page = Page::Preferences(Choices {
-        user: &user,
+        of: PageUser::new(&user, &default, &policies),
         token: TOKEN,
-        default: &default(),
-        policies: &sorted(),
         saved: false,
         next: None,
     });

@@ -12,18 +12,17 @@ use minijinja::{Value, context};
 use super::catalogs::Catalogs;
 use super::files::{Error, PAGES};
 use super::sample::{FOLLOWED, reader};
-use super::site::Site;
 use super::templates::Templates;
 use super::voice::{Filled, Medium, Voice};
 use crate::domain::preferences::Title;
 use crate::domain::{
-    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Stop, Subject, User,
+    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Site, Stop, Subject,
 };
 
 mod view;
 
 pub use super::mail_view::UNFOLLOW;
-pub use view::{Choices, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
+pub use view::{Choices, PageUser, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.
 pub enum Page<'a> {
@@ -48,9 +47,8 @@ impl Pages {
     ///
     /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let catalogs = Catalogs::load(overrides.as_deref())?;
         let pages = Self {
-            templates: Templates::load(&PAGES, overrides.as_deref(), site, catalogs)?,
+            templates: Templates::load(&PAGES, overrides.as_deref(), site, None)?,
         };
         if overrides.is_some() {
             pages.try_out()?;
@@ -114,19 +112,21 @@ impl Pages {
             (EventType::stored("Sample"), batch),
             (EventType::stored("Mandatory"), mandatory),
         ]);
-        self.samples(&user, default, policies, now)?;
-        user.unsubscribed = Some(now);
-        self.samples(&user, default, policies, now).map(drop)
+        let mut gone = user.clone();
+        gone.unsubscribed = Some(now);
+        for user in [&user, &gone] {
+            self.samples(PageUser::new(user, default, policies), now)?;
+        }
+        Ok(())
     }
 
     /// Renders each page for this user. Returns the pages with descriptions.
     pub(crate) fn samples(
         &self,
-        user: &User,
-        default: &Schedule,
-        policies: &Policies,
+        of: PageUser<'_>,
         now: DateTime<Utc>,
     ) -> Result<Vec<(String, String)>, Error> {
+        let PageUser { user, policies, .. } = of;
         let [own, digest, all] = ["preview", "preview-digest", "preview-all"].map(str::to_owned);
         let tokens = &Tokens { own, digest, all };
         let mut pages = Vec::new();
@@ -136,10 +136,8 @@ impl Pages {
         };
         for (name, saved) in [("preferences", false), ("preferences saved", true)] {
             let choices = Choices {
-                user,
+                of,
                 token: &tokens.all,
-                default,
-                policies,
                 saved,
                 next: Some(now + TimeDelta::days(3)),
             };
@@ -166,13 +164,11 @@ impl Pages {
                 (format!("stopped {what} before"), &stopped, true, None),
             ] {
                 let stopping = Stopping {
-                    user,
+                    of: PageUser { user, ..of },
                     stop,
                     ended,
                     before,
                     tokens,
-                    default,
-                    policies,
                     name: matches!(stop, Stop::Follow(_)).then_some(FOLLOWED),
                 };
                 add(name, &Page::Stop(stopping))?;

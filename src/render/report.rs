@@ -9,10 +9,9 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::catalogs::Catalogs;
 use super::files::{Error, Template, template};
-use super::site::Site;
 use super::templates::Templates;
+use crate::domain::Site;
 
 const PAGE: Template = template!("report/dry-run.html");
 
@@ -64,7 +63,7 @@ pub struct DryRunEmail {
 impl DryRunPage {
     /// Renders the page as HTML.
     pub fn render(&self, site: &Site) -> Result<String, Error> {
-        let templates = Templates::load([&PAGE], None, site, Catalogs::load(None)?)?;
+        let templates = Templates::load([&PAGE], None, site, None)?;
         let english = templates.catalogs().voice(None);
         templates.render(PAGE.name, english, Value::from(Serde(self)))
     }

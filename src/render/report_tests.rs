@@ -9,6 +9,7 @@ fn site() -> Site {
         logo: None,
         postal_address: None,
         accent: "#1f4e79".into(),
+        feedback_id: None,
     }
 }
 

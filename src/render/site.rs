@@ -1,4 +1,4 @@
-//! The service that sends the emails, and its appearance.
+//! The appearance of the service in emails and pages.
 //!
 //! The accent color is adjusted so that it is legible on light and dark backgrounds. The adjusted
 //! color has the contrast ratio that WCAG 2 requires of text, at least 4.5 to 1.
@@ -8,22 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::sanitize::{NAME, SHORT, link, short};
-use crate::domain::Invalid;
-
-/// The service that sends the emails, and its appearance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Site {
-    /// The name of the service.
-    pub name: String,
-    /// The target of the name and of "+12 more".
-    pub url: Option<String>,
-    /// The URL of an image that replaces the name in emails.
-    pub logo: Option<String>,
-    /// The postal address in the footer; it may have several lines.
-    pub postal_address: Option<String>,
-    /// The color of links, as `#rrggbb`. Legible shades are derived from it.
-    pub accent: String,
-}
+use crate::domain::{Invalid, Site};
 
 /// The most lines of a postal address.
 const ADDRESS_LINES: usize = 8;

@@ -20,8 +20,9 @@ use super::catalogs::Catalogs;
 use super::files::{Error, ExpandedTemplate, Template};
 use super::inline;
 use super::sanitize::{clamp, escape_into, wrap};
-use super::site::{Site, SiteView};
+use super::site::SiteView;
 use super::voice::{Filled, Medium, Voice, plain};
+use crate::domain::Site;
 
 /// The most steps of a template. The longest built-in email takes a tenth of them.
 const FUEL: u64 = 500_000;
@@ -40,19 +41,22 @@ pub(super) struct Templates {
     written: HashMap<&'static str, ExpandedTemplate>,
     /// Templates whose styles are inlined. For the others, each email is inlined.
     pub inlined: BTreeSet<&'static str>,
-    /// Exists once styles are inlined. Pages keep their style sheets.
+    /// Inlines styles. Pages have none, because they keep their style sheets.
     inliner: Option<CSSInliner<'static>>,
 }
 
 impl Templates {
-    /// Reads and compiles templates, without inlining their styles.
+    /// Reads and compiles templates and catalogs.
+    ///
+    /// An inliner inlines the styles of HTML templates, except those with an operator's file. Later
+    /// errors in an inlined template have no line number, because its lines no longer match.
     pub(super) fn load<'a>(
         all: impl IntoIterator<Item = &'a Template>,
         overrides: Option<&Path>,
         site: &Site,
-        catalogs: Catalogs,
+        inliner: Option<CSSInliner<'static>>,
     ) -> Result<Self, Error> {
-        let site = SiteView::of(site)?;
+        let (catalogs, site) = (Catalogs::load(overrides)?, SiteView::of(site)?);
         if let Some(folder) = overrides {
             // A missing folder is probably a typo, so it is an error.
             std::fs::read_dir(folder).map_err(|cause| Error::unreadable(folder, cause))?;
@@ -64,52 +68,33 @@ impl Templates {
             overrides: overrides.map(Path::to_owned),
             written: HashMap::new(),
             inlined: BTreeSet::new(),
-            inliner: None,
+            inliner,
         };
         for template in all {
+            let name = template.name;
             let whole = ExpandedTemplate::of(template, |part| templates.source(part))?;
-            let text = whole.text.clone();
-            templates.written.insert(template.name, whole);
-            let added = templates.env.add_template_owned(template.name, text);
-            added.map_err(|error| templates.error(template.name, &error))?;
+            let is_own = |part: &str| templates.own_file(part).is_some_and(|file| file.exists());
+            let text = match &templates.inliner {
+                Some(inliner) if name.ends_with(".html") && !whole.parts().any(is_own) => {
+                    let html = inline::template(inliner, &whole.text);
+                    let html = html.map_err(|error| templates.wrong(name, None, error.to_string()));
+                    templates.inlined.insert(name);
+                    html?
+                }
+                _ => whole.text.clone(),
+            };
+            templates.written.insert(name, whole);
+            let added = templates.env.add_template_owned(name, text);
+            added.map_err(|error| templates.error(name, &error))?;
         }
-        templates.speak();
+        let voices = templates.catalogs.voices();
+        let spoken = voices.map(|voice| (voice.tag().to_owned(), spoken(&templates.env, voice)));
+        templates.spoken = spoken.collect();
         Ok(templates)
-    }
-
-    /// Rebuilds the environment of each locale from `env`.
-    fn speak(&mut self) {
-        let voices = self.catalogs.voices();
-        let spoken = voices.map(|voice| (voice.tag().to_owned(), spoken(&self.env, voice)));
-        self.spoken = spoken.collect();
     }
 
     pub(super) fn catalogs(&self) -> &Catalogs {
         &self.catalogs
-    }
-
-    /// Inlines the styles of these HTML templates, except those with an operator's file. Later
-    /// errors in an inlined template have no line number, because its lines no longer match.
-    pub(super) fn inline_styles<'a>(
-        &mut self,
-        all: impl IntoIterator<Item = &'a Template>,
-    ) -> Result<(), Error> {
-        let inliner = inline::inliner();
-        for Template { name, .. } in all {
-            let is_own = |part: &str| self.own_file(part).is_some_and(|file| file.exists());
-            let written = self.written.get(name);
-            let Some(written) = written.filter(|written| !written.parts().any(is_own)) else {
-                continue;
-            };
-            let html = inline::template(&inliner, &written.text);
-            let html = html.map_err(|error| self.wrong(name, None, error.to_string()))?;
-            let added = self.env.add_template_owned(*name, html);
-            added.map_err(|error| self.wrong(name, None, error.to_string()))?;
-            self.inlined.insert(*name);
-        }
-        self.inliner = Some(inliner);
-        self.speak();
-        Ok(())
     }
 
     /// Renders a template in the locale of `voice`.

@@ -16,6 +16,7 @@ pub(super) fn site() -> Site {
         logo: None,
         postal_address: Some("Gallery of Modern Things\n1 Millbank, London SW1P 4RG".into()),
         accent: "#1f4e79".into(),
+        feedback_id: None,
     }
 }
 

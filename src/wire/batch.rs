@@ -5,7 +5,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::domain::batch::{Contents, Item};
+use crate::domain::batch::Item;
 use crate::domain::{
     Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, ObjectId, UserId,
 };
@@ -21,9 +21,12 @@ pub struct BatchView {
     pub key: String,
     /// Whether the batch is open, closing, closed or canceled.
     pub state: BatchState,
-    /// The events; flattened in JSON.
-    #[serde(flatten)]
-    pub contents: ContentsView,
+    /// The number of events, including those that are not kept.
+    pub count: u64,
+    /// The kept events, in the order of joining.
+    pub items: Vec<ItemView>,
+    /// The number of events that are counted but not kept.
+    pub more: u64,
     /// Whether the events that opened it became a batch of their own, which is emailed at once.
     pub lead_sent: bool,
     /// When the first event joined.
@@ -38,17 +41,6 @@ pub struct BatchView {
     pub settled_at: Option<DateTime<Utc>>,
     /// The batch's delivery, once it exists.
     pub delivery: Option<DeliveryView>,
-}
-
-/// The events of a batch.
-#[derive(Debug, Clone, Serialize)]
-pub struct ContentsView {
-    /// The number of events, including those that are not kept.
-    pub count: u64,
-    /// The kept events, in the order of joining.
-    pub items: Vec<ItemView>,
-    /// The number of events that are counted but not kept.
-    pub more: u64,
 }
 
 /// An event that a batch keeps.
@@ -93,30 +85,7 @@ impl BatchView {
         held_until: Option<DateTime<Utc>>,
         title: impl Fn(&Event) -> Option<String>,
     ) -> Self {
-        Self {
-            id: batch.id,
-            user: batch.user,
-            key: batch.key.to_string(),
-            state: batch.state,
-            contents: ContentsView::of(batch.contents, &title),
-            lead_sent: !batch.led.is_empty(),
-            opened_at: batch.opened_at,
-            last_event_at: batch.last_event_at,
-            closes_at: held_until.unwrap_or(batch.closes_at),
-            held_until,
-            settled_at: batch.settled,
-            delivery: delivery.map(|row| DeliveryView {
-                id: row.id,
-                state: row.state,
-                reason: row.outcome.reason,
-            }),
-        }
-    }
-}
-
-impl ContentsView {
-    fn of(contents: Contents, title: impl Fn(&Event) -> Option<String>) -> Self {
-        let (count, more) = (contents.count, contents.more());
+        let (count, more) = (batch.contents.count, batch.contents.more());
         let item = |item: Item| {
             let at = item.i.time();
             let event = Event::from(item);
@@ -128,9 +97,24 @@ impl ContentsView {
             }
         };
         Self {
+            id: batch.id,
+            user: batch.user,
+            key: batch.key.to_string(),
+            state: batch.state,
             count,
-            items: contents.items.into_iter().map(item).collect(),
+            items: batch.contents.items.into_iter().map(item).collect(),
             more,
+            lead_sent: !batch.led.is_empty(),
+            opened_at: batch.opened_at,
+            last_event_at: batch.last_event_at,
+            closes_at: held_until.unwrap_or(batch.closes_at),
+            held_until,
+            settled_at: batch.settled,
+            delivery: delivery.map(|row| DeliveryView {
+                id: row.id,
+                state: row.state,
+                reason: row.outcome.reason,
+            }),
         }
     }
 }

@@ -222,13 +222,12 @@ impl<T: Display + PartialEq> Bad<T> {
     /// Counts and logs each record once. A record that is not listed counts each time.
     pub fn note(&mut self, bad: impl IntoIterator<Item = T>) {
         for bad in bad {
-            if self.first.contains(&bad) {
-                continue;
-            }
-            tracing::warn!("passed over: {bad}");
-            self.count += 1;
-            if self.first.len() < MAX_LISTED {
-                self.first.push(bad);
+            if !self.first.contains(&bad) {
+                tracing::warn!("passed over: {bad}");
+                *self += Self {
+                    count: 1,
+                    first: vec![bad],
+                };
             }
         }
     }

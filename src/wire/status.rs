@@ -213,40 +213,34 @@ pub struct Finding {
 
 /// A warning or an error always has advice. A check that could not run is `unchecked`, never `ok`.
 impl Finding {
-    /// All is well.
-    pub(crate) fn ok(found: impl Into<String>) -> Self {
+    fn new(severity: Severity, found: impl Into<String>, advice: Option<String>) -> Self {
         Self {
-            severity: Severity::Ok,
+            severity,
             check: "",
             brand: None,
             found: found.into(),
-            advice: None,
+            advice,
         }
+    }
+
+    /// All is well.
+    pub(crate) fn ok(found: impl Into<String>) -> Self {
+        Self::new(Severity::Ok, found, None)
     }
 
     /// The check could not run, for this reason.
     pub(crate) fn unchecked(why: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Unchecked,
-            ..Self::ok(why)
-        }
+        Self::new(Severity::Unchecked, why, None)
     }
 
     /// It works, but should be changed.
     pub(crate) fn warning(found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            advice: Some(advice.into()),
-            ..Self::ok(found)
-        }
+        Self::new(Severity::Warning, found, Some(advice.into()))
     }
 
     /// Emails are not sent or not delivered, or break rules.
     pub(crate) fn error(found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            ..Self::warning(found, advice)
-        }
+        Self::new(Severity::Error, found, Some(advice.into()))
     }
 
     /// Sets the name of the check.

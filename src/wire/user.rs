@@ -13,76 +13,22 @@ use super::batch::BatchView;
 use super::delivery::{DeliveryRow, SuppressionView};
 use crate::domain::feed_marks::ItemState;
 use crate::domain::{
-    BrandName, Cadence, Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes,
-    ObjectId, Point, Policies, Position, Quiet, Route, Schedule, Scope, Subject, User, UserId,
-    time,
+    Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes, ObjectId, Policies,
+    Position, Quiet, Route, Schedule, Scope, Subject, User, UserId, time,
 };
 
-/// A user's record.
+/// A user's record, with the address masked.
 #[derive(Debug, Serialize)]
-pub(crate) struct UserView {
-    id: UserId,
-    /// Masked.
-    email: Option<String>,
-    name: Option<String>,
-    confirmed: bool,
-    tz: Option<Tz>,
-    quiet: Option<Quiet>,
-    locale: Option<String>,
-    brand: Option<BrandName>,
-    loc: Option<Point>,
-    digest: DigestView,
-    types: BTreeMap<EventType, TypeView>,
-    suppressed: bool,
-    unsubscribed: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct DigestView {
-    cadence: Option<Cadence>,
-    weekday: Option<String>,
-    hour: Option<u8>,
-}
-
-#[derive(Debug, Serialize)]
-struct TypeView {
-    route: Route,
-    window: Option<String>,
-}
+pub(crate) struct UserView(User);
 
 impl UserView {
     /// Creates the view of a record. Each type has its effective route, which may differ from the
     /// choice in the record.
-    pub(crate) fn of(user: User, policies: &Policies) -> Self {
-        let types = user.types.into_iter();
-        Self {
-            id: user.id,
-            email: user.email.map(|address| address.to_string()),
-            name: user.name,
-            confirmed: user.confirmed,
-            tz: user.tz,
-            quiet: user.quiet,
-            locale: user.locale,
-            brand: user.brand,
-            loc: user.loc,
-            digest: DigestView {
-                cadence: user.digest.cadence,
-                weekday: user
-                    .digest
-                    .weekday
-                    .map(|day| day.to_string().to_lowercase()),
-                hour: user.digest.hour,
-            },
-            types: types
-                .map(|(kind, chosen)| {
-                    let route = policies.mailed_by(&kind, chosen.route);
-                    let window = chosen.window.map(time::show_duration);
-                    (kind, TypeView { route, window })
-                })
-                .collect(),
-            suppressed: user.suppressed.is_some(),
-            unsubscribed: user.unsubscribed.is_some(),
+    pub(crate) fn of(mut user: User, policies: &Policies) -> Self {
+        for (kind, chosen) in &mut user.types {
+            chosen.route = policies.mailed_by(kind, chosen.route);
         }
+        Self(user)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use hmac::{Hmac, KeyInit, Mac};
+use ring::hmac;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -17,13 +17,13 @@ use sha2::{Digest, Sha256};
 use crate::domain::{DeliveryId, ReportKind};
 use crate::email::content::{in_html, in_text};
 use crate::email::hooks::{
-    Once, Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, text_in,
+    Once, Posted, Refused, Report, Verified, detail, failed, json as parse, text_in,
     wrong_signature,
 };
 use crate::email::http::{
     Account, Answer, Api, Body, MOST_WAIT, accepted, all, invalid, status_and_body, usual, words,
 };
-use crate::email::letter::{Letter, Letters, share};
+use crate::email::letter::{Letter, post, share};
 use crate::email::sign::Proof;
 use crate::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, Personal, Place, QueryAnswer, Silence,
@@ -135,7 +135,7 @@ fn variable(place: Place) -> &'static str {
 fn variables_of(letter: &Letter<'_>) -> Value {
     let mut variables = json!({ "delivery": letter.tag });
     for (place, link) in letter.message.personal.iter().flat_map(Personal::links) {
-        variables[place.name()] = link.into();
+        variables[place.as_str()] = link.into();
     }
     variables
 }
@@ -160,13 +160,6 @@ fn form(reference: &str, fields: &[(String, String)]) -> Body {
     }
 }
 
-/// Returns the domain in lower case if it is valid.
-pub(super) fn domain(text: &str) -> Option<String> {
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-.".contains(&b);
-    let fits = !text.starts_with('.') && text.bytes().all(known);
-    fits.then(|| text.to_ascii_lowercase())
-}
-
 #[async_trait]
 impl Mailer for Mailgun {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
@@ -176,7 +169,7 @@ impl Mailer for Mailgun {
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let path = format!("/v3/{}/messages", self.domain);
         let body = |ready: &[Letter<'_>]| form(reference, &self.fields(reference, ready));
-        Letters::post(messages, permit, (&self.api, &path), body, judge).await
+        post(messages, permit, (&self.api, &path), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
@@ -290,12 +283,10 @@ struct Signature {
 
 impl Signature {
     fn fits(&self, key: &[u8]) -> bool {
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
-            return false;
-        };
-        mac.update(self.timestamp.as_bytes());
-        mac.update(self.token.as_bytes());
-        hex::decode(&self.signature).is_ok_and(|given| mac.verify_slice(&given).is_ok())
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+        let signed = format!("{}{}", self.timestamp, self.token);
+        let given = hex::decode(&self.signature).unwrap_or_default();
+        hmac::verify(&key, signed.as_bytes(), &given).is_ok()
     }
 }
 
@@ -305,18 +296,14 @@ impl Signature {
 /// event, so a token is bound to the first event that it arrives with ([`Once`]).
 /// Mailgun does not document whether it signs each attempt anew, so a timestamp may be as old as
 /// the last retry.
-pub(super) fn read(
-    key: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let signed = serde_json::from_slice(posted.body);
     let Signed { signature } =
         signed.map_err(|_| Refused::unverified("the body is not JSON with a signature"))?;
-    if !signature.fits(key) {
+    if !signature.fits(posted.key) {
         return Err(wrong_signature());
     }
-    let signed = fresh(&signature.timestamp, now, OLDEST)?;
+    let signed = posted.fresh(&signature.timestamp, OLDEST)?;
 
     let posting: Value = parse(posted.body)?;
     let event = &posting["event-data"];
@@ -343,7 +330,7 @@ pub(super) fn read(
     };
     Ok(Verified {
         once: Some(once),
-        ..Verified::of(report(event, now)?)
+        ..Verified::of(report(event, posted.now)?)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::letter::prepare;
 
 fn mailgun() -> Mailgun {
     Mailgun::new(Account {
@@ -20,7 +21,7 @@ fn fault(status: u16, message: &str) -> String {
 }
 
 fn field(mails: &[Message], wanted: &str) -> String {
-    let fields = mailgun().fields("ref-1", &Letters::of(mails).ready);
+    let fields = mailgun().fields("ref-1", &prepare(mails).0);
     let mut found = fields.into_iter().filter(|(name, _)| name == wanted);
     found.next().map(|(_, value)| value).unwrap()
 }
@@ -28,7 +29,7 @@ fn field(mails: &[Message], wanted: &str) -> String {
 #[test]
 fn a_call_contains_the_content_once_and_variables_for_each_recipient() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
-    let fields = mailgun().fields("ref-1", &Letters::of(&mails).ready);
+    let fields = mailgun().fields("ref-1", &prepare(&mails).0);
     let body = serde_json::to_string_pretty(&fields).unwrap();
     insta::assert_snapshot!(body);
 }

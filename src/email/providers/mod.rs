@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::Mailer;
 use super::hooks::{Locate, Read};
 use super::http::Account;
+use crate::domain::text::plain_word;
 
 /// All providers.
 pub static PROVIDERS: &[Provider] = &[
@@ -26,7 +27,10 @@ pub static PROVIDERS: &[Provider] = &[
         options: &[MailOption {
             path: mailgun::DOMAIN,
             wanted: "a domain such as mg.example.org",
-            parse: mailgun::domain,
+            parse: |text| {
+                let domain = plain_word(text, "-.", 1..=253)?.to_ascii_lowercase();
+                Some(domain).filter(|domain| !domain.starts_with('.'))
+            },
             unset: Unset::Lacks(
                 "is needed with Mailgun: the domain mails leave from, as it is named there",
             ),
@@ -39,7 +43,7 @@ pub static PROVIDERS: &[Provider] = &[
         mailer: |account| Ok(Arc::new(mailgun::Mailgun::new(account)?)),
         // Mailgun's envelope sender is in this domain.
         bounces: Some(mailgun::DOMAIN),
-        hook_key: HookKey::Secret("hooks.mailgun_key", |text| Ok(text.into())),
+        hook_key: HookKey::Key("hooks.mailgun_key", |text| Ok(text.into())),
         hook: mailgun::read,
         sns: None,
     },
@@ -54,7 +58,7 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 100,
         mailer: |account| Ok(Arc::new(sendgrid::SendGrid::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Public("hooks.sendgrid_public_key", sendgrid::key),
+        hook_key: HookKey::Key("hooks.sendgrid_public_key", sendgrid::key),
         hook: sendgrid::read,
         sns: None,
     },
@@ -64,7 +68,7 @@ pub static PROVIDERS: &[Provider] = &[
         options: &[MailOption {
             path: postmark::STREAM,
             wanted: "letters, digits, - and _",
-            parse: postmark::stream,
+            parse: |text| plain_word(text, "-_", 1..=64),
             unset: Unset::Means("broadcast"),
         }],
         regions: Regions::One("https://api.postmarkapp.com"),
@@ -83,7 +87,7 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 2,
         mailer: |account| Ok(Arc::new(resend::Resend::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Secret("hooks.resend_secret", resend::key),
+        hook_key: HookKey::Key("hooks.resend_secret", resend::key),
         hook: resend::read,
         sns: None,
     },
@@ -94,7 +98,7 @@ pub static PROVIDERS: &[Provider] = &[
             MailOption {
                 path: ses::KEY_ID,
                 wanted: "the id of an access key: 16 or more letters and digits, such as AKIA…",
-                parse: ses::key_id,
+                parse: |text| plain_word(text, "", 16..=128),
                 unset: Unset::Lacks(
                     "is needed with Amazon SES: the id of the access key whose secret is mail.key",
                 ),
@@ -102,7 +106,7 @@ pub static PROVIDERS: &[Provider] = &[
             MailOption {
                 path: ses::SET,
                 wanted: "up to 64 letters, digits, - and _",
-                parse: ses::set,
+                parse: |text| plain_word(text, "-_", 1..=64),
                 unset: Unset::Means(""),
             },
         ],
@@ -110,7 +114,7 @@ pub static PROVIDERS: &[Provider] = &[
         calls_per_second: 14,
         mailer: |account| Ok(Arc::new(ses::Ses::new(account)?)),
         bounces: None,
-        hook_key: HookKey::Public("hooks.ses_topic", ses_hook::topic),
+        hook_key: HookKey::Key("hooks.ses_topic", ses_hook::topic),
         hook: ses_hook::read,
         sns: Some(ses_hook::certificate),
     },
@@ -181,10 +185,8 @@ pub enum Regions {
 /// The options that hold the key for reports, by section and name, such as `hooks.mailgun_key`. The
 /// last one has a variant that names a file, `…_file`.
 pub enum HookKey {
-    /// A secret key.
-    Secret(&'static str, ParseKey),
-    /// A public key.
-    Public(&'static str, ParseKey),
+    /// A secret, a public key or the name of a topic.
+    Key(&'static str, ParseKey),
     /// User and password, which the operator chooses. The key is `user:password`.
     Login(&'static str, &'static str),
 }
@@ -236,7 +238,7 @@ impl HookKey {
     /// Returns the two options, or the same one twice. A file can replace the last one.
     pub fn options(&self) -> (&'static str, &'static str) {
         match *self {
-            Self::Secret(option, _) | Self::Public(option, _) => (option, option),
+            Self::Key(option, _) => (option, option),
             Self::Login(user, password) => (user, password),
         }
     }

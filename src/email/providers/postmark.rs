@@ -18,7 +18,7 @@ use crate::email::hooks::{
 use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
-use crate::email::letter::{Letter, Letters, cut, set_text};
+use crate::email::letter::{Letter, cut, post, set_text};
 use crate::email::mime::tag;
 use crate::email::sign::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
@@ -79,12 +79,6 @@ impl Postmark {
     }
 }
 
-/// Returns the name of a message stream if it is valid.
-pub(super) fn stream(text: &str) -> Option<String> {
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    text.bytes().all(known).then(|| text.to_owned())
-}
-
 #[async_trait]
 impl Mailer for Postmark {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
@@ -93,7 +87,7 @@ impl Mailer for Postmark {
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
-        Letters::post(messages, permit, (&self.api, "/email/batch"), body, judge).await
+        post(messages, permit, (&self.api, "/email/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
@@ -230,13 +224,9 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Que
 /// Verifies and reads a report. There is no signature, but user and password in the hook's URL
 /// (basic authentication), so the hook needs HTTPS. There is no signed time: a repeated report is
 /// recognized by its id, and has no further effect.
-pub(super) fn read(
-    login: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
-    posted.has_login(login)?;
-    let report = report(&parse(posted.body)?, now)?;
+pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
+    posted.has_login()?;
+    let report = report(&parse(posted.body)?, posted.now)?;
     Ok(Verified::of(report))
 }
 

@@ -15,11 +15,13 @@ fn postmark(body: serde_json::Value) -> Result<Verified, Refused> {
     // "hook:a password"
     let header = |name: &str| (name == "authorization").then_some("Basic aG9vazphIHBhc3N3b3Jk");
     let posted = Posted {
+        key: LOGIN,
+        now: now(),
         header: &header,
         body: body.as_bytes(),
         certificate: None,
     };
-    read(LOGIN, &posted, now())
+    read(&posted)
 }
 
 #[test]
@@ -116,11 +118,13 @@ fn the_postmark_login_is_compared_in_full() {
     ] {
         let header = |name: &str| (name == "authorization").then_some(authorization);
         let posted = Posted {
+            key: LOGIN,
+            now: now(),
             header: &header,
             body: b"{\"RecordType\": \"Delivery\"}",
             certificate: None,
         };
-        let refused = read(LOGIN, &posted, now());
+        let refused = read(&posted);
         assert!(
             matches!(refused, Err(Refused::Unverified(_))),
             "{authorization}"

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::letter::prepare;
 
 fn judged(status: u16, body: &str) -> String {
     kind(&judge(&answer(status, &[], body), 1)[0])
@@ -25,8 +26,7 @@ fn each_email_of_a_call_is_complete_and_separate() {
         ..account()
     })
     .unwrap();
-    let body =
-        serde_json::to_string_pretty(&postmark.body("ref-1", &Letters::of(&mails).ready)).unwrap();
+    let body = serde_json::to_string_pretty(&postmark.body("ref-1", &prepare(&mails).0)).unwrap();
     insta::assert_snapshot!(body);
 }
 

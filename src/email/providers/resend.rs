@@ -10,20 +10,19 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
-use hmac::{Hmac, KeyInit, Mac};
+use ring::hmac;
 use serde_json::{Value, json};
-use sha2::Sha256;
 
 use super::ses_hook::by_type;
 use crate::domain::ReportKind;
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, only_text, status_in,
+    Posted, Refused, Report, Verified, detail, failed, json as parse, only_text, status_in,
     time_in, wrong_signature,
 };
 use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
-use crate::email::letter::{Letter, Letters, cut, set_text};
+use crate::email::letter::{Letter, cut, post, set_text};
 use crate::email::sign::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 
@@ -112,7 +111,7 @@ impl Mailer for Resend {
             body
         };
         let judge = |answer: &Answer, mails| judge(answer, reference, mails);
-        Letters::post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
+        post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
     }
 
     fn certainty(&self) -> Certainty {
@@ -210,29 +209,22 @@ pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
 /// Verifies and reads a report, which Svix posts: HMAC-SHA256 over id, timestamp and body.
 ///
 /// Svix signs each attempt anew. All attempts have the same id, which identifies repeated reports.
-pub(super) fn read(
-    key: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let id = posted.needs("svix-id")?;
     let timestamp = posted.needs("svix-timestamp")?;
     let signatures = posted.needs("svix-signature")?;
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(Refused::unreadable)?;
-    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b"."] {
-        mac.update(part);
-    }
-    mac.update(posted.body);
+    let key = hmac::Key::new(hmac::HMAC_SHA256, posted.key);
+    let signed = [format!("{id}.{timestamp}.").as_bytes(), posted.body].concat();
     let signatures = signatures.split_ascii_whitespace().take(MOST_SIGNATURES);
     let ours = signatures
         .filter_map(|signature| STANDARD.decode(signature.strip_prefix("v1,")?).ok())
-        .any(|signature| mac.clone().verify_slice(&signature).is_ok());
+        .any(|signature| hmac::verify(&key, &signed, &signature).is_ok());
     if !ours {
         return Err(wrong_signature());
     }
-    fresh(timestamp, now, OLDEST)?;
+    posted.fresh(timestamp, OLDEST)?;
 
-    let report = report(id, &parse(posted.body)?, now)?;
+    let report = report(id, &parse(posted.body)?, posted.now)?;
     Ok(Verified::of(report))
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::letter::prepare;
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
     kind(&judge(&answer(status, headers, body), "ref-1", 1)[0])
@@ -19,7 +20,7 @@ fn fault(status: u16, name: &str) -> String {
 fn each_email_of_a_call_is_complete_and_separate() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "One work")];
     let resend = Resend::new(account()).unwrap();
-    let body = serde_json::to_string_pretty(&resend.body(&Letters::of(&mails).ready)).unwrap();
+    let body = serde_json::to_string_pretty(&resend.body(&prepare(&mails).0)).unwrap();
     insta::assert_snapshot!(body);
 }
 
@@ -31,7 +32,7 @@ fn the_body_does_not_depend_on_the_time_of_sending() {
         at: first.at + chrono::TimeDelta::hours(3),
         ..first.clone()
     };
-    let body = |mail: Message| resend.body(&Letters::of(&[mail]).ready).to_string();
+    let body = |mail: Message| resend.body(&prepare(&[mail]).0).to_string();
     assert_eq!(body(first), body(later));
 }
 

@@ -17,16 +17,15 @@ use serde_json::{Value, json};
 use crate::domain::ReportKind;
 use crate::email::content::{in_html, in_text};
 use crate::email::hooks::{
-    Posted, Refused, Report, Verified, detail, failed, fresh, json as parse, text_in,
-    wrong_signature,
+    Posted, Refused, Report, Verified, detail, failed, json as parse, text_in, wrong_signature,
 };
 use crate::email::http::{
     Account, Answer, Api, Body, accepted, all, invalid, status_and_body, usual, without_id,
 };
-use crate::email::letter::{Letter, Letters, set_text, share};
+use crate::email::letter::{Letter, post, set_text, share};
 use crate::email::mime::one_line;
 use crate::email::sign::Proof;
-use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place};
+use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place, Placeholders};
 
 /// The maximum number of recipients in a call.
 const MOST: usize = 1000;
@@ -50,8 +49,8 @@ impl SendGrid {
         // SendGrid replaces these words with each recipient's links. They look like links, because
         // they are where a link is expected, and lead nowhere (RFC 2606). No text contains them,
         // because the reference is computed only now. No two can overlap.
-        let keys = Place::ALL.map(|place| format!("https://{reference}.invalid/{}/", place.name()));
-        let key = |place: Place| keys[place as usize].as_str();
+        let keys = Placeholders::with(reference);
+        let key = |place: Place| keys.of(place);
         let parts: Value = [
             ("text/plain", content.text.write(in_text, key)),
             ("text/html", content.html.write(in_html, key)),
@@ -116,7 +115,7 @@ impl Mailer for SendGrid {
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(reference, ready));
-        Letters::post(messages, permit, (&self.0, "/v3/mail/send"), body, judge).await
+        post(messages, permit, (&self.0, "/v3/mail/send"), body, judge).await
     }
 
     async fn check(&self) -> Checked {
@@ -214,24 +213,20 @@ pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
 ///
 /// The signature covers the bytes, including the final line break, so the body must not be parsed
 /// and rewritten first. Repeated events are recognized by their ids.
-pub(super) fn read(
-    key: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
+pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let timestamp = posted.needs("x-twilio-email-event-webhook-timestamp")?;
     let signature = posted.needs("x-twilio-email-event-webhook-signature")?;
     let signature = STANDARD.decode(signature).map_err(|_| wrong_signature())?;
     let signed = [timestamp.as_bytes(), posted.body].concat();
-    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key)
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, posted.key)
         .verify(&signed, &signature)
         .map_err(|_| wrong_signature())?;
-    fresh(timestamp, now, OLDEST)?;
+    posted.fresh(timestamp, OLDEST)?;
 
     let items: Vec<Value> = parse(posted.body)?;
     let mut verified = Verified::default();
     for item in &items {
-        match report(item, now) {
+        match report(item, posted.now) {
             Ok(Some(report)) => verified.reports.push(report),
             Ok(None) => verified.ignored += 1,
             Err(_) => verified.unreadable += 1,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::letter::prepare;
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
     kind(&judge(&answer(status, headers, body), 1)[0])
@@ -16,8 +17,7 @@ fn fault(status: u16, message: &str) -> String {
 fn a_call_contains_the_content_once_and_substitutions_for_each_recipient() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
     let sendgrid = SendGrid::new(account()).unwrap();
-    let body =
-        serde_json::to_string_pretty(&sendgrid.body("ref-1", &Letters::of(&mails).ready)).unwrap();
+    let body = serde_json::to_string_pretty(&sendgrid.body("ref-1", &prepare(&mails).0)).unwrap();
     insta::assert_snapshot!(body);
 }
 
@@ -34,7 +34,7 @@ fn an_email_without_links_or_text_omits_both() {
     let sendgrid = SendGrid::new(account()).unwrap();
 
     let mails = [bare];
-    let body = sendgrid.body("ref-1", &Letters::of(&mails).ready);
+    let body = sendgrid.body("ref-1", &prepare(&mails).0);
 
     assert_eq!(
         body["content"],

@@ -16,7 +16,7 @@ use crate::email::http::{
     Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, key_rejected, status_and_body,
     usual,
 };
-use crate::email::letter::{Letter, Letters, set_text};
+use crate::email::letter::{Letter, post, set_text};
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::sign::Aws;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit};
@@ -134,7 +134,7 @@ impl Ses {
         let judge = |answer: &Answer, mails: usize| {
             all(judge(answer, &self.api.account.sender.from), mails)
         };
-        Letters::post(std::slice::from_ref(message), permit, api, body, judge).await
+        post(std::slice::from_ref(message), permit, api, body, judge).await
     }
 
     /// Checks whether the account may send, after the key was verified.
@@ -320,19 +320,6 @@ fn is_ours_unverified(message: &str, from: &Address) -> bool {
         spellings.iter().any(names)
     };
     message.contains("not verified") && identities.split(',').map(str::trim).any(is_ours)
-}
-
-/// Returns the id of an access key if it is valid.
-pub(super) fn key_id(text: &str) -> Option<String> {
-    let fits = (16..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    fits.then(|| text.to_owned())
-}
-
-/// Returns the name of a configuration set if it is valid.
-pub(super) fn set(text: &str) -> Option<String> {
-    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    let fits = text.len() <= 64 && text.bytes().all(known);
-    fits.then(|| text.to_owned())
 }
 
 /// Returns the domain of AWS in this region, if the name has the form of one: `eu-west-1`,

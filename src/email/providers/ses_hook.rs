@@ -22,7 +22,7 @@ use super::ses::domain_in;
 use crate::domain::ReportKind;
 use crate::email::hooks::{
     PinnedUrl, Posted, Refused, Report, Verified, detail, failed, only_text, time_in,
-    wrong_signature, young,
+    wrong_signature,
 };
 
 /// SNS retries for an hour. The rest is a margin.
@@ -79,12 +79,8 @@ fn host(topic: &[u8]) -> Result<String, Refused> {
 }
 
 /// Returns the URL of the certificate. The host always follows from our topic's region.
-pub(super) fn certificate(
-    topic: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<PinnedUrl, Refused> {
-    let (envelope, host) = (Envelope::of(topic, posted.body, now)?, host(topic)?);
+pub(super) fn certificate(posted: &Posted<'_>) -> Result<PinnedUrl, Refused> {
+    let (envelope, host) = (Envelope::of(posted)?, host(posted.key)?);
     let path = envelope
         .certificate
         .strip_prefix(&format!("https://{host}"));
@@ -104,19 +100,15 @@ pub(super) fn certificate(
     }
 }
 
-pub(super) fn read(
-    topic: &[u8],
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
-    let envelope = Envelope::of(topic, posted.body, now)?;
+pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
+    let envelope = Envelope::of(posted)?;
     let certificate = posted.certificate.as_deref();
     let certificate = certificate.ok_or_else(|| Refused::unverified("no certificate"))?;
-    envelope.verify(certificate, now)?;
+    envelope.verify(certificate, posted.now)?;
     match envelope.kind.as_str() {
-        "Notification" => Ok(Verified::of(envelope.report(now)?)),
+        "Notification" => Ok(Verified::of(envelope.report(posted.now)?)),
         "SubscriptionConfirmation" => Ok(Verified {
-            confirm: Some(envelope.confirmation(topic)?),
+            confirm: Some(envelope.confirmation(posted.key)?),
             ..Verified::of(None)
         }),
         _ => Ok(Verified::of(None)),
@@ -126,18 +118,18 @@ pub(super) fn read(
 impl Envelope {
     /// Parses a request. Fails if it names another topic or is too old, before any signature is
     /// verified.
-    fn of(topic: &[u8], body: &[u8], now: DateTime<Utc>) -> Result<Self, Refused> {
-        let envelope: Self = serde_json::from_slice(body).map_err(|error| {
+    fn of(posted: &Posted<'_>) -> Result<Self, Refused> {
+        let envelope: Self = serde_json::from_slice(posted.body).map_err(|error| {
             Refused::unverified(format!("this is not a message of SNS: {error}"))
         })?;
-        if envelope.topic_arn.as_bytes() != topic {
+        if envelope.topic_arn.as_bytes() != posted.key {
             return Err(Refused::unverified(
                 "it is of another topic than hooks.ses_topic",
             ));
         }
         let signed = DateTime::parse_from_rfc3339(&envelope.timestamp);
         let signed = signed.map_err(|_| Refused::unverified("the timestamp is no time"))?;
-        young(signed.to_utc(), now, OLDEST)?;
+        posted.check_age(signed.to_utc(), OLDEST)?;
         Ok(envelope)
     }
 

@@ -42,14 +42,16 @@ fn at(now: DateTime<Utc>, body: &Value) -> Result<Verified, Refused> {
     let body = body.to_string();
     let header = |_: &str| None;
     let posted = |certificate| Posted {
+        key: TOPIC.as_bytes(),
+        now,
         header: &header,
         body: body.as_bytes(),
         certificate,
     };
-    let place = certificate(TOPIC.as_bytes(), &posted(None), now)?;
+    let place = certificate(&posted(None))?;
     assert_eq!(place.host, "sns.eu-west-1.amazonaws.com");
     let pem: Arc<[u8]> = Arc::from(CERTIFICATE.as_bytes());
-    read(TOPIC.as_bytes(), &posted(Some(pem)), now)
+    read(&posted(Some(pem)))
 }
 
 /// Returns the reason why the body is rejected.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::email::Provider;
 use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::letter::prepare;
 
 fn ses() -> Ses {
     Ses::new(Account {
@@ -19,8 +21,8 @@ fn ses() -> Ses {
 
 fn body(message: &Message) -> Value {
     let to = Ses::to(message).unwrap();
-    let letters = Letters::of(std::slice::from_ref(message));
-    ses().body(&letters.ready[0], &to)
+    let (letters, _) = prepare(std::slice::from_ref(message));
+    ses().body(&letters[0], &to)
 }
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
@@ -216,16 +218,20 @@ fn a_region_has_a_url_if_its_name_is_well_formed() {
 
 #[test]
 fn access_key_ids_and_configuration_set_names_are_checked() {
-    assert!(key_id("AKIAIOSFODNN7EXAMPLE").is_some());
+    let parse = |path: &str, text: &str| {
+        let mut options = Provider::named("ses").unwrap().options.iter();
+        (options.find(|option| option.path == path).unwrap().parse)(text)
+    };
+    assert!(parse(KEY_ID, "AKIAIOSFODNN7EXAMPLE").is_some());
     for odd in [
         "",
         "AKIA",
         "AKIA IOSFODNN7EXAMPLE",
         "AKIAIOSFODNN7EXAMPLE/x",
     ] {
-        assert!(key_id(odd).is_none(), "{odd}");
+        assert!(parse(KEY_ID, odd).is_none(), "{odd}");
     }
-    assert!(set("digests-2_a").is_some() && set("a b").is_none());
+    assert!(parse(SET, "digests-2_a").is_some() && parse(SET, "a b").is_none());
 }
 
 #[test]

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use ring::hmac;
 use subtle::ConstantTimeEq;
 use tokio::sync::OnceCell;
 
@@ -334,11 +333,9 @@ impl KeyPair {
 }
 
 fn keyed(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    for part in parts {
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().into()
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    let tag = hmac::sign(&key, &parts.concat());
+    tag.as_ref().try_into().expect("a tag has 32 bytes")
 }
 
 impl Link {

@@ -15,7 +15,7 @@ use crate::config::{Config, Transport};
 use crate::domain::BrandName;
 use crate::email::{Account, Mailer, Outbox, Smtp};
 use crate::engine::access::links::Links;
-use crate::render::{self, Pages, Renderer, Site};
+use crate::render::{self, Pages, Renderer};
 use crate::store::Store;
 
 /// A value for emails without a brand, and one for each configured brand.
@@ -99,10 +99,9 @@ pub struct Theme {
 impl Theme {
     /// Reads and checks the templates in a folder; `None` for the built-in ones.
     pub fn new(config: &Config, templates: Option<PathBuf>) -> Result<Self, render::Error> {
-        let site = Site::from(config);
         Ok(Self {
-            pages: Arc::new(Pages::new(&site, templates.clone())?),
-            renderer: Arc::new(Renderer::new(site, templates)?),
+            pages: Arc::new(Pages::new(&config.site, templates.clone())?),
+            renderer: Arc::new(Renderer::new(config.site.clone(), templates)?),
         })
     }
 }
@@ -120,19 +119,6 @@ impl Themes {
             TemplateUse::Required => read(true),
             TemplateUse::Fallback => read(true).or_else(|_| read(false)),
             TemplateUse::BuiltIn => read(false),
-        }
-    }
-}
-
-impl From<&Config> for Site {
-    fn from(config: &Config) -> Self {
-        let site = config.site.clone();
-        Self {
-            name: site.name,
-            url: site.url,
-            logo: site.logo,
-            postal_address: site.postal_address,
-            accent: site.accent,
         }
     }
 }

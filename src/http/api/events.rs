@@ -10,10 +10,10 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::{Call, is_many, many, of_record, one};
+use super::request::{Call, of_record};
 use super::route::routes;
 use crate::app::App;
-use crate::domain::{EventType, Id, Invalid, ObjectId};
+use crate::domain::{EventType, Id, ObjectId};
 use crate::engine::ingest::{EventInput, Notify, Request, ids};
 use crate::engine::users::unknown::RequestNames;
 use crate::wire::event::{Accepted, AllAccepted, Progress};
@@ -51,8 +51,8 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
 /// `POST /v1/events`
 async fn post(mut call: Call) -> ApiResult {
     let key = idempotency_key(&call.req)?;
-    let notify = call.app.notify();
-    let (requests, is_list) = read(&notify, &call.json().await?, key)?;
+    let (events, is_list) = call.one_or_many(FIELD).await?;
+    let requests = checked(&call.app.notify(), events, is_list, key)?;
     let mut events = accept(&call.app, requests).await?;
     if is_list {
         return Ok(HttpResponse::Accepted().json(AllAccepted { events }));
@@ -65,39 +65,33 @@ async fn post(mut call: Call) -> ApiResult {
         .json(answer))
 }
 
-/// Parses and checks the events in a body. Returns whether they are a list. `key` is the request's
-/// `Idempotency-Key`.
-fn read(
+/// Checks the events of a body. `key` is the request's `Idempotency-Key`, which names one event.
+fn checked(
     notify: &Notify,
-    body: &[u8],
+    mut events: Vec<EventInput>,
+    is_list: bool,
     key: Option<String>,
-) -> Result<(Vec<Request>, bool), Problem> {
-    if is_many(body, FIELD) {
-        if key.is_some() {
+) -> Result<Vec<Request>, Problem> {
+    if let Some(key) = key {
+        if is_list {
             let why = "is for one event; give the events of a list a field `key` each";
             return Err(Problem::parameter(KEY_LOCATION, why));
         }
-        let events: Vec<EventInput> = many(body, FIELD)?;
-        let requests = events.into_iter().enumerate().map(|(index, event)| {
-            checked(notify, event).map_err(|invalid| of_record(FIELD, index, invalid))
-        });
-        return Ok((requests.collect::<Result<_, _>>()?, true));
-    }
-    let mut event: EventInput = one(body)?;
-    if let Some(key) = key {
-        if event.key.as_ref().is_some_and(|other| *other != key) {
+        let own = events[0].key.get_or_insert_with(|| key.clone());
+        if *own != key {
             let why = "differs from the field `key`; give one of them";
             return Err(Problem::parameter(KEY_LOCATION, why));
         }
-        event.key = Some(key);
     }
-    Ok((vec![checked(notify, event)?], false))
-}
-
-fn checked(notify: &Notify, event: EventInput) -> Result<Request, Invalid> {
-    let request = event.into_request()?;
-    notify.check(&request)?;
-    Ok(request)
+    let requests = events.into_iter().enumerate().map(|(index, event)| {
+        let request = event.into_request();
+        let checked = request.and_then(|request| notify.check(&request).map(|()| request));
+        checked.map_err(|invalid| match is_list {
+            true => of_record(FIELD, index, invalid),
+            false => invalid.into(),
+        })
+    });
+    requests.collect()
 }
 
 /// `GET /v1/events/{id}`

@@ -8,7 +8,7 @@
 use actix_web::HttpResponse;
 
 use super::problem::{ApiResult, Code, Problem};
-use super::request::{Call, is_many, many, one};
+use super::request::Call;
 use super::route::routes;
 use crate::app::App;
 use crate::domain::Address;
@@ -45,11 +45,7 @@ async fn page(call: Call) -> ApiResult {
 
 /// `POST /v1/suppressions`
 async fn post(mut call: Call) -> ApiResult {
-    let body = call.json().await?;
-    let inputs: Vec<SuppressionInput> = match is_many(&body, "suppressions") {
-        true => many(&body, "suppressions")?,
-        false => vec![one(&body)?],
-    };
+    let (inputs, _) = call.one_or_many::<SuppressionInput>("suppressions").await?;
     let accepted = inputs.len();
     call.app.suppressions().add(inputs).await?;
     Ok(HttpResponse::Ok().json(AcceptedCount { accepted }))
@@ -105,16 +101,13 @@ fn unreadable(provider: &str, uses_sns: bool, why: String, app: &App) -> Problem
 }
 
 fn problem(error: Error) -> Problem {
-    let code = match &error {
+    let code = match error {
+        Error::Service(error) => return error.into(),
         Error::UnknownProvider => Code::UnknownProvider,
         Error::Unconfigured(_) => Code::HookNotConfigured,
         Error::Refused(Refused::Unverified(_)) => Code::Unverified,
         Error::Refused(Refused::Unreadable(_)) => Code::InvalidBody,
         Error::Refused(Refused::Unreached(_)) => Code::ProviderUnavailable,
-        Error::Service(_) => Code::Internal,
     };
-    match error {
-        Error::Service(error) => error.into(),
-        error => Problem::new(code, error.to_string()),
-    }
+    Problem::new(code, error.to_string())
 }

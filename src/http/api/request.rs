@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use actix_web::dev;
 use actix_web::http::header;
-use actix_web::web::{Bytes, Data, Payload};
+use actix_web::web::{self, Bytes, Data, Payload};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -33,6 +33,8 @@ use crate::engine::ingest::MAX_REQUESTS;
 const MAX_RECORDS: usize = MAX_REQUESTS;
 /// How long a body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest body that is parsed on the thread that serves requests, in bytes.
+const PARSED_HERE: usize = 64 << 10;
 
 /// A request, as handlers get it. Its parameters are those of its route.
 pub(super) struct Call {
@@ -162,25 +164,57 @@ impl Call {
     }
 
     /// Reads one record.
-    pub(super) async fn one<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
-        one(&self.json().await?)
+    pub(super) async fn one<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Problem> {
+        self.parsed(one).await
     }
 
     /// Reads one record. An empty body means the default.
-    pub(super) async fn one_if_any<T: DeserializeOwned + Default>(&mut self) -> Result<T, Problem> {
-        let body = self.json().await?;
-        match body.trim_ascii() {
+    pub(super) async fn one_if_any<T>(&mut self) -> Result<T, Problem>
+    where
+        T: DeserializeOwned + Default + Send + 'static,
+    {
+        self.parsed(|body| match body.trim_ascii() {
             [] => Ok(T::default()),
             body => one(body),
-        }
+        })
+        .await
     }
 
     /// Reads many records.
-    pub(super) async fn many<T: DeserializeOwned>(
+    pub(super) async fn many<T>(&mut self, field: &'static str) -> Result<Vec<T>, Problem>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        self.parsed(move |body| many(body, field)).await
+    }
+
+    /// Reads one record or many. Returns whether they have the form for many.
+    pub(super) async fn one_or_many<T>(
         &mut self,
         field: &'static str,
-    ) -> Result<Vec<T>, Problem> {
-        many(&self.json().await?, field)
+    ) -> Result<(Vec<T>, bool), Problem>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        self.parsed(move |body| match is_many(body, field) {
+            true => Ok((many(body, field)?, true)),
+            false => Ok((vec![one(body)?], false)),
+        })
+        .await
+    }
+
+    /// Reads and parses a JSON body. A long one is parsed on another thread, so that it does not
+    /// delay the other requests of this thread.
+    async fn parsed<T: Send + 'static>(
+        &mut self,
+        parse: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let body = self.json().await?;
+        if body.len() <= PARSED_HERE {
+            return parse(&body);
+        }
+        let parsed = web::block(move || parse(&body)).await;
+        parsed.unwrap_or_else(|stopped| Err(Problem::internal(&stopped)))
     }
 }
 
@@ -224,16 +258,13 @@ fn unsupported(detail: String) -> Problem {
 }
 
 /// Parses one record.
-pub(super) fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     parse(body, "", PhantomData::<Record<T>>).map(|Record(record)| record)
 }
 
 /// Parses many records, as a list or under `field`: `[…]` or `{"events": […]}`. At least one, at
 /// most [`MAX_RECORDS`].
-pub(super) fn many<T: DeserializeOwned>(
-    body: &[u8],
-    field: &'static str,
-) -> Result<Vec<T>, Problem> {
+fn many<T: DeserializeOwned>(body: &[u8], field: &'static str) -> Result<Vec<T>, Problem> {
     let records = parse(body, field, Many(field, PhantomData))?;
     if records.is_empty() {
         let why = format!("{field} is empty; send at least one");
@@ -269,7 +300,7 @@ fn parse<'de, S: DeserializeSeed<'de>>(
 
 /// Returns whether the body has the form for many records. Text after it is ignored. An unreadable
 /// body counts as one record, whose parser reports the error.
-pub(super) fn is_many(body: &[u8], field: &str) -> bool {
+fn is_many(body: &[u8], field: &str) -> bool {
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut fields = || HashMap::<String, IgnoredAny>::deserialize(&mut json);
     body.trim_ascii_start().starts_with(b"[")

@@ -28,7 +28,7 @@ const BULK_LIMIT: usize = 16 << 20;
 pub struct RouteTable {
     /// The routes, in the order in which requests are matched.
     pub routes: &'static [Route],
-    pub(super) configure: fn(&mut ServiceConfig),
+    pub(in crate::http) configure: fn(&mut ServiceConfig),
 }
 
 /// A route, and the requests that it accepts.
@@ -56,32 +56,32 @@ macro_rules! routes {
         $method:ident $($word:ident)+ $([$($parameter:literal),+])?: $handler:path
      ),+ $(,)?})*) => {
         /// The routes of this file.
-        pub(super) const $table: super::route::RouteTable = super::route::RouteTable {
+        pub(super) const $table: $crate::http::api::route::RouteTable = $crate::http::api::route::RouteTable {
             routes: &[$($(
-                super::route::Route::new(stringify!($method), concat!($prefix, $path))
+                $crate::http::api::route::Route::new(stringify!($method), concat!($prefix, $path))
                     $(.$word())+ $(.takes(&[$($parameter),+]))?,
             )+)*],
             configure: |config| {
                 $(config.service(
                     actix_web::web::resource($path)
-                        $(.route(super::route::guarded(
-                            const { &super::route::Route::new(
+                        $(.route($crate::http::api::route::guarded(
+                            const { &$crate::http::api::route::Route::new(
                                 stringify!($method), concat!($prefix, $path)
                             )$(.$word())+ $(.takes(&[$($parameter),+]))? },
                             $handler,
                         )))+
                         .default_service(actix_web::web::to(|req: actix_web::HttpRequest| async move {
-                            super::route::wrong_method(&req, &[$(stringify!($method)),+])
+                            $crate::http::api::route::wrong_method(&req, &[$(stringify!($method)),+])
                         })),
                 );)*
             },
         };
     };
 }
-pub(super) use routes;
+pub(in crate::http) use routes;
 
 impl Route {
-    pub(super) const fn new(method: &'static str, path: &'static str) -> Self {
+    pub(in crate::http) const fn new(method: &'static str, path: &'static str) -> Self {
         Self {
             method,
             path,
@@ -93,19 +93,19 @@ impl Route {
     }
 
     /// Needs no key.
-    pub(super) const fn open(self) -> Self {
+    pub(in crate::http) const fn open(self) -> Self {
         self
     }
 
-    pub(super) const fn read(self) -> Self {
+    pub(in crate::http) const fn read(self) -> Self {
         self.needs(Scope::Read)
     }
 
-    pub(super) const fn write(self) -> Self {
+    pub(in crate::http) const fn write(self) -> Self {
         self.needs(Scope::Write)
     }
 
-    pub(super) const fn admin(self) -> Self {
+    pub(in crate::http) const fn admin(self) -> Self {
         self.needs(Scope::Admin)
     }
 
@@ -117,19 +117,19 @@ impl Route {
     }
 
     /// Also admits a token of the user in the path.
-    pub(super) const fn own(self) -> Self {
+    pub(in crate::http) const fn own(self) -> Self {
         Self { own: true, ..self }
     }
 
     /// Accepts the body of many records.
-    pub(super) const fn bulk(self) -> Self {
+    pub(in crate::http) const fn bulk(self) -> Self {
         Self {
             body_limit: BULK_LIMIT,
             ..self
         }
     }
 
-    pub(super) const fn takes(self, parameters: &'static [&'static str]) -> Self {
+    pub(in crate::http) const fn takes(self, parameters: &'static [&'static str]) -> Self {
         Self { parameters, ..self }
     }
 
@@ -181,7 +181,7 @@ impl Route {
 }
 
 /// Returns the actix-web route that runs a handler behind the checks of its row.
-pub(super) fn guarded<F, A>(route: &'static Route, handler: F) -> actix_web::Route
+pub(in crate::http) fn guarded<F, A>(route: &'static Route, handler: F) -> actix_web::Route
 where
     F: Handler<A>,
     A: FromRequest + 'static,
@@ -203,7 +203,10 @@ pub(in crate::http) fn wrong_method(
     req: &HttpRequest,
     methods: &[&str],
 ) -> Result<&'static str, Problem> {
-    let allow = methods.join(", ").to_uppercase();
+    let allow = methods
+        .join(", ")
+        .replace("get", "get, head")
+        .to_uppercase();
     let detail = format!("{} does not work here; use {allow}", req.method());
     Err(Problem::new(Code::MethodNotAllowed, detail).with(header::ALLOW, allow))
 }

@@ -34,7 +34,7 @@ use super::{DEMO, METRICS, OPEN, V1, demo};
 use crate::app::App;
 use crate::demo::Gallery;
 use crate::domain::Id;
-use crate::http::pages;
+use crate::http::pages::PAGES;
 
 /// The longest time from a request to the start of its response.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
@@ -116,7 +116,7 @@ fn configure(config: &mut ServiceConfig, app: &App) {
                 .default_service(web::to(not_found)),
         )
         .configure(|config| register(OPEN, config))
-        .configure(pages::configure);
+        .configure(|config| register(PAGES, config));
 }
 
 impl Bound {
@@ -199,7 +199,7 @@ async fn observe(
     let status = status.as_u16();
     let route: Cow<'static, str> = match matched.get() {
         Some(route) => route.path.into(),
-        // Pages are in no table.
+        // The request was rejected before a route was called.
         None => {
             let answer = answer.as_ref().ok();
             let pattern = answer.and_then(|it| it.request().match_pattern());

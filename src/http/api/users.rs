@@ -114,11 +114,8 @@ async fn follows(call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
     let after: Option<FollowKey> = call.parameter("after")?;
     let limit = call.page_limit(100, 1_000)?;
-    let follows = call
-        .app
-        .people()
-        .follows(&id, after.as_ref(), limit)
-        .await?;
+    let people = call.app.people();
+    let follows = people.follows(&id, after.as_ref(), limit).await?;
     let next = follows.last().filter(|_| follows.len() == limit).cloned();
     Ok(HttpResponse::Ok().json(FollowPage { follows, next }))
 }

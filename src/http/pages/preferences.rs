@@ -20,7 +20,7 @@ use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
-use crate::render::pages::{Choices, Notice, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
+use crate::render::pages::{Choices, Notice, PageUser, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 
 /// The fields of the quiet hours.
 const QUIET_FROM: &str = "quiet-from";
@@ -105,10 +105,8 @@ async fn page(
         ..link.clone()
     };
     let page = Page::Preferences(Choices {
-        user: &user,
+        of: PageUser::new(&user, &app.config.digest.schedule, &app.config.policies),
         token: &app.identities.default.links.seal(&all).await?,
-        default: &app.config.digest.schedule,
-        policies: &app.config.policies,
         saved,
         next: next_digest(&app.context, &user).await?,
     });

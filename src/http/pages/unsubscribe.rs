@@ -15,7 +15,7 @@ use crate::domain::{FollowKey, ObjectKey, Policies, Reason, Stop, User};
 use crate::engine::access::links::Link;
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::render::Page;
-use crate::render::pages::{Notice, Stopping, Tokens};
+use crate::render::pages::{Notice, PageUser, Stopping, Tokens};
 
 /// Returns the part of the scope that can be ended. Fails if all of it is mandatory.
 fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
@@ -63,13 +63,11 @@ async fn page(
         all: links.seal(&with(Stop::All)).await?,
     };
     let page = Page::Stop(Stopping {
-        user,
+        of: PageUser::new(user, default, policies),
         stop,
         ended: stop.holds(user, follows, default, policies),
         before,
         tokens,
-        default,
-        policies,
         name: name.as_deref(),
     });
     Ok(visit.page(StatusCode::OK, &page))

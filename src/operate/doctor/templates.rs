@@ -59,8 +59,8 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
 mod tests {
     use super::super::Severity;
     use super::*;
+    use crate::domain::Site;
     use crate::domain::text::error_chain;
-    use crate::render::Site;
 
     /// Returns the severity with these templates instead of the built-in ones.
     fn severity(files: &[(&str, String)]) -> Severity {
@@ -76,6 +76,7 @@ mod tests {
             logo: None,
             postal_address: None,
             accent: "#1f4e79".into(),
+            feedback_id: None,
         };
         let renderer = Renderer::new(site, Some(folder.path().to_owned()));
         judge(&renderer.map(Arc::new).map_err(|error| error_chain(&error))).severity

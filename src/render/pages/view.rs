@@ -22,11 +22,23 @@ pub const TYPE_FIELD: &str = "type.";
 /// The form field with the subject to unmute. A form with it has no other fields.
 pub const UNMUTE_FIELD: &str = "unmute";
 
+/// The user of a page, and the configuration of their emails.
+#[derive(Clone, Copy)]
+pub struct PageUser<'a> {
+    /// The user. The preferences page shows all muted subjects.
+    pub user: &'a User,
+    /// The schedule of users who chose none.
+    pub default: &'a Schedule,
+    /// The configured types, with their default routes. Mandatory ones are emailed even after
+    /// unsubscribing.
+    pub policies: &'a Policies,
+}
+
 /// A link's effect, and the user whom it affects.
 #[derive(Clone, Copy)]
 pub struct Stopping<'a> {
     /// The user.
-    pub user: &'a User,
+    pub of: PageUser<'a>,
     /// The effect of the link.
     pub stop: &'a Stop,
     /// Whether the stop is in effect. Otherwise the page asks for confirmation.
@@ -35,10 +47,6 @@ pub struct Stopping<'a> {
     pub before: Option<&'a User>,
     /// The signed tokens for relative links.
     pub tokens: &'a Tokens,
-    /// The schedule of users who chose none.
-    pub default: &'a Schedule,
-    /// The configured types. Mandatory ones are emailed even after unsubscribing.
-    pub policies: &'a Policies,
     /// The name of the follow, if the link ends one.
     pub name: Option<&'a str>,
 }
@@ -46,14 +54,10 @@ pub struct Stopping<'a> {
 /// The choices of a user, for the preferences page.
 #[derive(Clone, Copy)]
 pub struct Choices<'a> {
-    /// The user, with all muted subjects.
-    pub user: &'a User,
+    /// The user.
+    pub of: PageUser<'a>,
     /// The signed token that stops all email, for relative links.
     pub token: &'a str,
-    /// The schedule of users who chose none.
-    pub default: &'a Schedule,
-    /// The configured types, with their default routes.
-    pub policies: &'a Policies,
     /// Whether to confirm that choices were just saved.
     pub saved: bool,
     /// The time of the next digest, if the user gets any.
@@ -71,45 +75,61 @@ pub struct Tokens {
     pub all: String,
 }
 
-/// Returns the variables about the user of a page.
-fn person(user: &User, default: &Schedule, policies: &Policies, voice: &Voice) -> Value {
-    let schedule = user.schedule(default);
-    let heading = |kind: &EventType| voice.heading(policies.heading(kind), kind);
-    let headings = |of: &dyn Fn(&EventType) -> bool| -> Vec<String> {
-        policies
-            .kinds()
-            .filter(|kind| of(kind))
-            .map(heading)
-            .collect()
-    };
-    let wants_mail = user.unsubscribed.is_none();
-    let is_off = |kind: &EventType| {
-        let chosen = user.types.get(kind).map(|chosen| chosen.route);
-        chosen == Some(Route::Never) && !policies.is_mandatory(kind)
-    };
-    context! {
-        // The masked address.
-        address => user.email.as_ref().map(ToString::to_string),
-        // The day on which the user unsubscribed, and the time in ISO 8601, UTC.
-        unsubscribed => user.unsubscribed.map(|at| voice.day_in_full(at, schedule.tz)),
-        unsubscribed_at => user.unsubscribed.map(iso),
-        // Whether no email is sent for another reason: suppressed, unconfirmed or no address.
-        stopped => user.suppressed.is_some() || !user.confirmed || user.email.is_none(),
-        // The headings of the mandatory types, which are emailed in any case.
-        kept => policies.always_mailed().map(heading).collect::<Vec<_>>(),
-        // The emails that will arrive, and the types that are turned off.
-        coming => context! {
-            // The schedule of digests, if the user gets any.
-            digest => gets_digest(user, &schedule).then(|| schedule_of(&schedule, None, voice)),
-            // The headings of the types that are emailed outside the digest.
-            alone => headings(&|kind| wants_mail && user.is_mailed_alone(kind, policies)),
-            off => headings(&is_off),
-        },
+impl<'a> PageUser<'a> {
+    /// Combines a user with the default schedule and the configured types.
+    pub fn new(user: &'a User, default: &'a Schedule, policies: &'a Policies) -> Self {
+        Self {
+            user,
+            default,
+            policies,
+        }
     }
-}
 
-fn gets_digest(user: &User, schedule: &Schedule) -> bool {
-    user.unsubscribed.is_none() && schedule.cadence != Cadence::Never
+    fn schedule(&self) -> Schedule {
+        self.user.schedule(self.default)
+    }
+
+    fn gets_digest(&self) -> bool {
+        self.user.unsubscribed.is_none() && self.schedule().cadence != Cadence::Never
+    }
+
+    fn heading(&self, voice: &Voice, kind: &EventType) -> String {
+        voice.heading(self.policies.heading(kind), kind)
+    }
+
+    /// Returns the variables about the user of a page.
+    fn view(&self, voice: &Voice) -> Value {
+        let (user, policies, schedule) = (self.user, self.policies, self.schedule());
+        let heading = |kind: &EventType| self.heading(voice, kind);
+        let headings = |of: &dyn Fn(&EventType) -> bool| -> Vec<String> {
+            let kinds = policies.kinds().filter(|kind| of(kind));
+            kinds.map(heading).collect()
+        };
+        let wants_mail = user.unsubscribed.is_none();
+        let is_off = |kind: &EventType| {
+            let chosen = user.types.get(kind).map(|chosen| chosen.route);
+            chosen == Some(Route::Never) && !policies.is_mandatory(kind)
+        };
+        context! {
+            // The masked address.
+            address => user.email.as_ref().map(ToString::to_string),
+            // The day on which the user unsubscribed, and the time in ISO 8601, UTC.
+            unsubscribed => user.unsubscribed.map(|at| voice.day_in_full(at, schedule.tz)),
+            unsubscribed_at => user.unsubscribed.map(iso),
+            // Whether no email is sent for another reason: suppressed, unconfirmed or no address.
+            stopped => user.suppressed.is_some() || !user.confirmed || user.email.is_none(),
+            // The headings of the mandatory types, which are emailed in any case.
+            kept => policies.always_mailed().map(heading).collect::<Vec<_>>(),
+            // The emails that will arrive, and the types that are turned off.
+            coming => context! {
+                // The schedule of digests, if the user gets any.
+                digest => self.gets_digest().then(|| schedule_of(&schedule, None, voice)),
+                // The headings of the types that are emailed outside the digest.
+                alone => headings(&|kind| wants_mail && user.is_mailed_alone(kind, policies)),
+                off => headings(&is_off),
+            },
+        }
+    }
 }
 
 /// Returns the variables about a schedule. `next` is the time of the next digest.
@@ -127,17 +147,9 @@ fn schedule_of(schedule: &Schedule, next: Option<DateTime<Utc>>, voice: &Voice) 
 
 /// Returns the variables of the pages behind a stop link.
 pub(super) fn stop(stopping: &Stopping<'_>, voice: &Voice) -> Value {
-    let Stopping {
-        user,
-        stop,
-        tokens,
-        default,
-        policies,
-        name,
-        ..
-    } = *stopping;
-    let stops_digest = gets_digest(user, &user.schedule(default)) && *stop != Stop::Digest;
-    let stops_all = user.unsubscribed.is_none() && *stop != Stop::All;
+    let (of, stop, tokens) = (stopping.of, stopping.stop, stopping.tokens);
+    let stops_digest = of.gets_digest() && *stop != Stop::Digest;
+    let stops_all = of.user.unsubscribed.is_none() && *stop != Stop::All;
     let undo = undo(stopping).into_iter();
     let undo = undo.map(|(name, value)| context! { name, value });
     context! {
@@ -151,35 +163,26 @@ pub(super) fn stop(stopping: &Stopping<'_>, voice: &Voice) -> Value {
             // Stops all email, if the user is subscribed and the link has another effect.
             all => stops_all.then_some(&tokens.all),
         },
-        ends => sentence::ends(stop, name, |kind| {
-            voice.heading(policies.heading(kind), kind)
-        }),
+        ends => sentence::ends(stop, stopping.name, |kind| of.heading(voice, kind)),
         // The fields of the undo form; empty if the previous choice is unknown.
         undo => undo.collect::<Vec<_>>(),
-        ..person(user, default, policies, voice)
+        ..of.view(voice)
     }
 }
 
 /// Returns the names and values of the fields that undo a stop. Without the previous record, only a
 /// mute can be undone.
 fn undo(stopping: &Stopping<'_>) -> Vec<(String, String)> {
-    let Stopping {
-        user,
-        stop,
-        before,
-        default,
-        policies,
-        ..
-    } = *stopping;
-    if let Stop::Subject(subject, _) = stop {
+    let PageUser { user, policies, .. } = stopping.of;
+    if let Stop::Subject(subject, _) = stopping.stop {
         return vec![(UNMUTE_FIELD.to_owned(), subject.to_string())];
     }
-    let Some(before) = before else {
+    let Some(before) = stopping.before else {
         return Vec::new();
     };
     let mut fields = Vec::new();
-    let had = before.schedule(default).cadence;
-    if had != user.schedule(default).cadence {
+    let had = before.schedule(stopping.of.default).cadence;
+    if had != stopping.of.schedule().cadence {
         fields.push(("cadence".to_owned(), had.as_str().to_owned()));
     }
     let kinds = user.types.keys();
@@ -194,31 +197,23 @@ fn undo(stopping: &Stopping<'_>) -> Vec<(String, String)> {
 
 /// Returns the variables of the preferences page.
 pub(super) fn preferences(choices: &Choices<'_>, voice: &Voice) -> Value {
-    let Choices {
-        user,
-        token,
-        default,
-        policies,
-        saved,
-        next,
-    } = *choices;
-    let schedule = user.schedule(default);
-    let next = next.filter(|_| user.unsubscribed.is_none());
+    let (of, schedule) = (choices.of, choices.of.schedule());
+    let next = choices.next.filter(|_| of.user.unsubscribed.is_none());
     context! {
         links => context! {
             // Unsubscribes from everything.
-            unsubscribe => format!("../{token}"),
+            unsubscribe => format!("../{}", choices.token),
             preferences => "",
         },
-        saved,
+        saved => choices.saved,
         // The current schedule.
         schedule => schedule_of(&schedule, next, voice),
         zones => zones(schedule.tz),
         // The quiet hours, if the user has any.
-        quiet => user.quiet.map(|quiet| Value::from(Serde(quiet))),
-        groups => groups(user, policies, voice),
-        mutes => mutes(user, schedule.tz, voice),
-        ..person(user, default, policies, voice)
+        quiet => of.user.quiet.map(|quiet| Value::from(Serde(quiet))),
+        groups => groups(of, voice),
+        mutes => mutes(of.user, schedule.tz, voice),
+        ..of.view(voice)
     }
 }
 
@@ -253,9 +248,9 @@ pub(super) fn zones(chosen: chrono_tz::Tz) -> Vec<Value> {
 }
 
 /// Returns the types by category.
-fn groups(user: &User, policies: &Policies, voice: &Voice) -> Vec<Value> {
-    let kinds: Vec<&EventType> = policies.kinds().collect();
-    let groups = policies.by_category(&kinds).into_iter();
+fn groups(of: PageUser<'_>, voice: &Voice) -> Vec<Value> {
+    let kinds: Vec<&EventType> = of.policies.kinds().collect();
+    let groups = of.policies.by_category(&kinds).into_iter();
     let group = groups.map(|(category, kinds)| {
         context! {
             // None for types without a category.
@@ -264,7 +259,7 @@ fn groups(user: &User, policies: &Policies, voice: &Voice) -> Vec<Value> {
                 let said = kinds.iter().find_map(|kind| voice.category(kind));
                 said.unwrap_or_else(|| category.as_str().to_owned())
             }),
-            types => kinds.iter().map(|kind| type_of(user, policies, kind, voice)).collect::<Vec<_>>(),
+            types => kinds.iter().map(|kind| type_of(of, kind, voice)).collect::<Vec<_>>(),
         }
     });
     group.collect()
@@ -294,22 +289,22 @@ fn mutes(user: &User, tz: chrono_tz::Tz, voice: &Voice) -> Vec<Value> {
 
 /// Offers the default route, the current route, the digest and no email, unless the type is
 /// mandatory. Then it is locked.
-fn type_of(user: &User, policies: &Policies, kind: &EventType, voice: &Voice) -> Value {
-    let policy = policies.of(kind);
+fn type_of(of: PageUser<'_>, kind: &EventType, voice: &Voice) -> Value {
+    let policy = of.policies.of(kind);
     let default = policy.route;
-    let route = user.chosen_route(kind, policies);
+    let route = of.user.chosen_route(kind, of.policies);
     let possible = [default, route, Route::Digest, Route::Never];
     let offered = [Route::Immediate, Route::Batch, Route::Digest, Route::Never];
     let is_offered = |one: &Route| {
         policy.mandatory.is_none()
             && possible.contains(one)
-            && policies.mailed_by(kind, *one) == *one
+            && of.policies.mailed_by(kind, *one) == *one
     };
     let options = offered.into_iter().filter(is_offered).map(Route::as_str);
     context! {
         // The name of the form field.
         field => format!("{TYPE_FIELD}{kind}"),
-        heading => voice.heading(policies.heading(kind), kind),
+        heading => of.heading(voice, kind),
         // The routes to choose from, and the current one; empty if the type is locked.
         options => options.collect::<Vec<_>>(),
         route => route.as_str(),

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Transaction;
 
 use super::days::has_day;
-use super::rows::{Statements as _, millis};
+use super::rows::millis;
 use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema};
 use crate::domain::{BatchState, DeliveryState, FanoutState};

@@ -378,8 +378,8 @@ async fn invalid_batch_requests_are_rejected_with_advice(fresh: Fresh) {
         assert_eq!(stranger.status, 401, "{method} {end}");
     }
     for (method, path, allow) in [
-        ("DELETE", "/v1/batches", "GET"),
-        ("DELETE", "/v1/batches/1", "GET"),
+        ("DELETE", "/v1/batches", "GET, HEAD"),
+        ("DELETE", "/v1/batches/1", "GET, HEAD"),
         ("GET", "/v1/batches/1/close", "POST"),
         ("PUT", "/v1/batches/1/cancel", "POST"),
         ("PUT", "/v1/events", "POST, DELETE"),

@@ -23,10 +23,10 @@ fn described() -> Value {
 
 fn routes() -> BTreeSet<(String, String)> {
     let tables = api::V1.iter().chain(api::METRICS).chain(api::OPEN);
+    let tables = tables.chain(pages::PAGES);
     let routes = tables
         .flat_map(|table| table.routes)
         .map(|route| (route.method, route.path));
-    let routes = routes.chain(pages::ROUTES.iter().copied());
     routes
         .map(|(method, path)| (method.to_owned(), path.to_owned()))
         .collect()

@@ -309,9 +309,9 @@ async fn every_path_lists_its_allowed_methods(fresh: Fresh) {
 
     assert_eq!(
         (wrong.status, wrong.header("Allow")),
-        (405, "PUT, PATCH, GET, DELETE")
+        (405, "PUT, PATCH, GET, HEAD, DELETE")
     );
-    assert_eq!((open.status, open.header("Allow")), (405, "GET"));
+    assert_eq!((open.status, open.header("Allow")), (405, "GET, HEAD"));
     let nothing = api.get("/v1/nothing").await;
     let stranger = answer(
         api.anonymous("GET", "/v1/users/ada")

@@ -45,11 +45,7 @@ impl Gate {
             }) as _
         });
         let store = FailingStore::waiting(town.store.clone(), before);
-        Self {
-            store,
-            open,
-            calls,
-        }
+        Self { store, open, calls }
     }
 }
 

@@ -429,7 +429,7 @@ async fn a_send_lost_in_a_crash_is_repeated_only_if_that_is_safe(fresh: Fresh) {
                 until,
                 &[Handover {
                     id: rows[0].id.clone(),
-                    call: town.process().sender().gate.account_prefix + "call",
+                    call: town.process().sender().throttle.account_prefix + "call",
                     items: 1,
                 }],
             )

@@ -9,7 +9,6 @@ use tidings::domain::{Address, BrandName, Cadence, Object, User};
 use tidings::email::Place;
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
-use tidings::render::Site;
 use tidings::render::report::{DryRunEmails, DryRunPage};
 use tidings::wire::run_report::Report;
 
@@ -167,7 +166,7 @@ async fn a_report_contains_no_address_and_no_working_link(fresh: Fresh) {
         warnings: Vec::new(),
         found,
     };
-    let page = contents.render(&Site::from(&*app.config)).unwrap();
+    let page = contents.render(&app.config.site).unwrap();
 
     for hidden in ["ada@", "ben@", "dee@", "/u/", "https://news.example.org"] {
         assert!(!page.contains(hidden), "{hidden}");

@@ -199,13 +199,14 @@ fn reports_of_failed_emails_are_classified_by_their_status() {
                 .map(|(_, value)| value.as_str())
         };
         let posted = Posted {
+            key: config.hooks.keys.of(provider).unwrap(),
+            now,
             header: &header,
             body: &signed.body,
             certificate: Some(include_bytes!("sns.pem").as_slice().into()),
         };
-        let key = config.hooks.keys.of(provider).unwrap();
 
-        let verified = (Provider::named(provider).unwrap().hook)(key, &posted, now);
+        let verified = (Provider::named(provider).unwrap().hook)(&posted);
 
         let row = format!("{provider} {kind} {status}");
         let verified = verified.unwrap_or_else(|refused| panic!("{row}: {refused:?}"));

@@ -4,13 +4,12 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit, Mac};
+use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
 };
 use serde_json::Value;
-use sha2::Sha256;
 
 pub const MAILGUN: &str = "the mailgun key of the tests";
 pub const POSTMARK: &str = "hook:the password of the tests";
@@ -120,10 +119,10 @@ pub fn forge(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
 }
 
 pub fn mailgun(key: &str, body: &Value, at: i64, token: &str) -> Signed {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).unwrap();
-    mac.update(format!("{at}{token}").as_bytes());
-    let digits = mac.finalize().into_bytes();
-    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+    let digits = hmac::sign(&key, format!("{at}{token}").as_bytes());
+    let digits = digits.as_ref().iter();
+    let digits: String = digits.map(|byte| format!("{byte:02x}")).collect();
     let mut body = body.clone();
     body["signature"] =
         serde_json::json!({"timestamp": at.to_string(), "token": token, "signature": digits});
@@ -157,10 +156,9 @@ fn postmark(login: &str, body: &Value) -> Signed {
 
 fn resend(key: &[u8], body: &Value, at: i64, n: u32) -> Signed {
     let (id, body) = (format!("msg_{n}"), body.to_string().into_bytes());
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
-    mac.update(format!("{id}.{at}.").as_bytes());
-    mac.update(&body);
-    let signature = STANDARD.encode(mac.finalize().into_bytes());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    let signed = [format!("{id}.{at}.").as_bytes(), &body].concat();
+    let signature = STANDARD.encode(hmac::sign(&key, &signed));
     Signed {
         headers: vec![
             ("svix-id", id),
