@@ -213,8 +213,6 @@ pub enum Transition {
     Defer(Deferral),
     /// Settles the delivery. It stays open, because its markers are not written yet.
     Settle(Settlement),
-    /// Settles and closes the delivery at once, because its markers are written.
-    Conclude(Settlement),
 }
 
 impl Transition {
@@ -225,8 +223,7 @@ impl Transition {
             | Self::Recall(id)
             | Self::Hold(id)
             | Self::Defer(Deferral { id, .. })
-            | Self::Settle(Settlement { id, .. })
-            | Self::Conclude(Settlement { id, .. }) => id,
+            | Self::Settle(Settlement { id, .. }) => id,
         }
     }
 }
