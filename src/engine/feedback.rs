@@ -356,9 +356,6 @@ impl FeedbackService {
         let mut ids: Vec<UserId> = of.map(|(_, row)| row.user.clone()).collect();
         ids.sort_unstable();
         ids.dedup();
-        if ids.is_empty() {
-            return Ok(HashMap::new());
-        }
         let found = self.context.store.users(&ids).await?.into_iter().flatten();
         Ok(found.map(|user| (user.id.clone(), user)).collect())
     }

@@ -179,7 +179,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     let link = {
         let links = &app.identities.default.links;
         let maker = links.maker().await.unwrap().unwrap();
-        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), None, issued);
+        let personal = maker.personal(&user("ada"), None, Some(&Stop::Digest), None, issued);
         personal.unsubscribe.unwrap()
     };
     let before = answers(&town).await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use self::contents::{Contents, Reasons};
+use self::message::{Contents, Reasons};
 use super::identity::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::Item;
@@ -29,7 +29,6 @@ use crate::engine::eligibility::catalog::{Catalog, CatalogSource, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 
 mod batch_events;
-mod contents;
 mod message;
 mod preview;
 
@@ -448,11 +447,7 @@ impl Compose {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let people = self.context.store.users(&users).await?;
         let ids: Vec<Id> = rows.iter().filter_map(batch_of).collect();
-        let filed = match ids.is_empty() {
-            true => Vec::new(),
-            false => self.context.store.filed(&ids).await?,
-        };
-        let filed = filed.into_iter().flatten();
+        let filed = self.context.store.filed(&ids).await?.into_iter().flatten();
         let keys: HashMap<Id, BatchKey> = filed.map(|batch| (batch.id, batch.key)).collect();
         let of = |(row, user): (&Delivery, Option<User>)| {
             let key = batch_of(row).and_then(|id| keys.get(&id));

@@ -118,15 +118,9 @@ impl NameLookup {
         let events = requests.iter().flat_map(|one| &one.events);
         let users = requests.iter().flat_map(|one| &one.users);
         let users: Vec<UserId> = users.take(MAX_NAMES).cloned().collect();
-        let records = async {
-            match users.is_empty() {
-                true => Ok(Vec::new()),
-                false => self.context.store.users(&users).await,
-            }
-        };
-        let (loaded, records) = futures::join!(catalog.load(events.take(MAX_NAMES)), records);
-        loaded?;
-        let mut missing = records?.into_iter().map(|record| record.is_none());
+        let records = self.context.store.users(&users);
+        let ((), records) = futures::try_join!(catalog.load(events.take(MAX_NAMES)), records)?;
+        let mut missing = records.into_iter().map(|record| record.is_none());
         let mut left = MAX_NAMES;
         let unknown = |request: &RequestNames| {
             let mut unknown = Unknown::default();

@@ -89,7 +89,10 @@ fn a_dry_run_drops_nothing() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_contains!(
         ran.out,
-        &format!("{}  would be dropped, 1 stack, to old/notifications_", days_ago(60)),
+        &format!(
+            "{}  would be dropped, 1 stack, to old/notifications_",
+            days_ago(60)
+        ),
     );
     assert_eq!(days(&desk).len(), 4);
 }
