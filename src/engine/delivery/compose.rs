@@ -32,7 +32,6 @@ mod batch_events;
 mod message;
 mod preview;
 
-pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
 
 /// How soon rows of an unconfigured brand are tried again.

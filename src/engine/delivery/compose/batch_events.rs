@@ -175,7 +175,7 @@ fn kept(batches: &[Batch]) -> Vec<Event> {
 }
 
 /// Returns the stacks of these batches' users, for the days on which events joined.
-pub(in crate::engine::delivery) async fn stacks_of(
+async fn stacks_of(
     stacks: &dyn Stacks,
     batches: &[Batch],
 ) -> Result<HashMap<UserId, PersonStacks>> {
