@@ -10,7 +10,6 @@ use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::delivery::{Compose, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::digest::backlog::BacklogDays;
-use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::fanout::{Fanouts, Lingering};
 use crate::engine::feed::Feeds;
 use crate::engine::feedback::FeedbackService;
@@ -41,7 +40,6 @@ impl App {
     /// Finds unknown types, objects and users of events.
     pub fn known(&self) -> NameLookup {
         NameLookup {
-            catalog: self.catalog(),
             context: self.context.clone(),
             coalescer: self.looking_up.clone(),
         }
@@ -63,7 +61,6 @@ impl App {
         Retract {
             context: self.context.clone(),
             batches: self.batches(),
-            catalog: self.catalog(),
             feed_cache: self.feed_cache.clone(),
         }
     }
@@ -90,18 +87,9 @@ impl App {
     pub fn feeds(&self) -> Feeds {
         Feeds {
             context: self.context.clone(),
-            catalog: self.catalog(),
             cache: self.feed_cache.clone(),
             reads: self.reading.clone(),
             coalescer: self.marking.clone(),
-        }
-    }
-
-    /// Looks up whether events still apply.
-    fn catalog(&self) -> CatalogSource {
-        CatalogSource {
-            context: self.context.clone(),
-            cache: Some(self.feed_cache.clone()),
         }
     }
 
@@ -109,7 +97,6 @@ impl App {
     pub fn compose(&self) -> Compose {
         Compose {
             context: self.context.clone(),
-            catalog: self.catalog(),
             brand: None,
             identities: self.identities.clone(),
             identity: self.identities.default.clone(),
@@ -141,7 +128,6 @@ impl App {
     pub fn backlog(&self) -> BacklogDays {
         BacklogDays {
             context: self.context.clone(),
-            catalog: self.catalog(),
         }
     }
 
@@ -149,7 +135,6 @@ impl App {
     pub fn batches(&self) -> BatchService {
         BatchService {
             context: self.context.clone(),
-            catalog: self.catalog(),
         }
     }
 
@@ -248,7 +233,6 @@ impl App {
     pub fn explain(&self) -> Explain {
         Explain {
             context: self.context.clone(),
-            catalog: self.catalog(),
             batches: self.batches(),
             compose: self.compose(),
             backlog: self.backlog(),

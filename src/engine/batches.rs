@@ -18,7 +18,7 @@ use crate::domain::{
     Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, Lease, ObjectId,
     Occasion, User, UserId,
 };
-use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::{Error, Result, Watcher, crash};
 use crate::store::{self, AccumulatorFilter};
 use crate::wire::batch::BatchView;
@@ -32,8 +32,6 @@ pub use crate::store::BatchFilter;
 pub struct BatchService {
     /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
-    /// Source of object titles.
-    pub catalog: CatalogSource,
 }
 
 /// The events of one fan-out for one accumulator.
@@ -297,7 +295,7 @@ impl BatchService {
 
     /// Returns batches for display, with object titles and the outcomes of their emails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         let kept = batches.iter().flat_map(|batch| &batch.contents.items);
         let kept: Vec<Event> = kept.cloned().map(Event::from).collect();
         catalog.load(kept.iter()).await?;

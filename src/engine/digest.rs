@@ -245,7 +245,7 @@ impl<'a> Run<'a> {
             sender: digests.sender.with_new_tally(),
             report: Report::default(),
             passed_over: false,
-            catalog: digests.sender.compose.catalog.of_mails(),
+            catalog: Catalog::of_mails(&digests.context),
             older: Older::new(&digests.backlog.days_read(at)),
         }
     }

@@ -25,7 +25,7 @@ use crate::domain::{
 use crate::email::Message;
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource, StackEvents};
+use crate::engine::eligibility::catalog::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 
 mod batch_events;
@@ -41,7 +41,6 @@ const CHECK_BRAND: TimeDelta = TimeDelta::minutes(10);
 #[derive(Clone)]
 pub struct Compose {
     pub(crate) context: Arc<Context>,
-    pub(crate) catalog: CatalogSource,
     /// The brand of the emails that it builds; `None` for the default.
     pub brand: Option<BrandName>,
     /// The theme, links and headers of this brand.
@@ -149,7 +148,7 @@ impl Compose {
         at: DateTime<Utc>,
         room: Room,
     ) -> Result<Built> {
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         let mut stacks = self.read(rows).await?;
         let readers = eligibility::load_readers(&stacks, &catalog);
         let (people, mut inboxes) = readers.await?;
@@ -310,7 +309,7 @@ impl Compose {
         let events = shown.iter().flat_map(|(_, events)| events);
         let events: Vec<&Event> = events.copied().collect();
         catalog.load_details(events.into_iter()).await?;
-        Reasons::of(shown, catalog, &self.catalog).await
+        Reasons::of(shown, catalog).await
     }
 
     /// Reads the stacks of each row's user, in the order of the rows. Rows that cover nothing get

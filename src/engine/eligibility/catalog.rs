@@ -62,47 +62,9 @@ struct Known {
     retracted: Option<Option<Id>>,
 }
 
-/// Creates catalogs.
-#[derive(Clone)]
-pub struct CatalogSource {
-    /// The store, the clock and the policies.
-    pub context: Arc<Context>,
-    /// The feed cache. Catalogs for emails do not use it.
-    pub cache: Option<Arc<FeedCache>>,
-}
-
-impl CatalogSource {
-    /// Creates a catalog for emails, which always reads the store.
-    pub fn of_mails(&self) -> Catalog {
-        Catalog::new(self.clone(), None)
-    }
-
-    /// Creates a catalog for feeds.
-    pub fn of_feeds(&self) -> Catalog {
-        Catalog::new(self.clone(), self.cache.clone())
-    }
-
-    /// Returns the objects with these keys, in the same order.
-    pub async fn records(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
-        let mut found = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(AT_ONCE) {
-            found.extend(self.context.store.objects(keys).await?);
-        }
-        Ok(found)
-    }
-
-    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
-        let mut found = Vec::with_capacity(events.len());
-        for events in events.chunks(AT_ONCE) {
-            found.extend(self.context.store.retractions(events).await?);
-        }
-        Ok(found)
-    }
-}
-
 /// The loaded facts about events.
 pub struct Catalog {
-    source: CatalogSource,
+    context: Arc<Context>,
     /// The feed cache, if the catalog is for feeds. They show unknown objects by their ids, unless
     /// their type has a model.
     cache: Option<Arc<FeedCache>>,
@@ -122,10 +84,11 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    fn new(source: CatalogSource, cache: Option<Arc<FeedCache>>) -> Self {
+    /// Creates a catalog for emails, which always reads the store.
+    pub fn of_mails(context: &Arc<Context>) -> Self {
         Self {
-            source,
-            cache,
+            context: context.clone(),
+            cache: None,
             known: HashMap::default(),
             knows_retracted: false,
             details: HashMap::new(),
@@ -134,6 +97,31 @@ impl Catalog {
             as_of: None,
             until: None,
         }
+    }
+
+    /// Creates a catalog for feeds.
+    pub fn of_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
+        Self {
+            cache: Some(cache.clone()),
+            ..Self::of_mails(context)
+        }
+    }
+
+    /// Returns the objects with these keys, in the same order.
+    pub async fn records(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
+        let mut found = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(AT_ONCE) {
+            found.extend(self.context.store.objects(keys).await?);
+        }
+        Ok(found)
+    }
+
+    async fn retractions(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
+        let mut found = Vec::with_capacity(events.len());
+        for events in events.chunks(AT_ONCE) {
+            found.extend(self.context.store.retractions(events).await?);
+        }
+        Ok(found)
     }
 
     /// Ignores retractions after `at`. An email that was built then included these events.
@@ -162,10 +150,8 @@ impl Catalog {
         }
         self.size += EACH * objects.len().max(retracted.len());
         let keys: Vec<ObjectKey> = objects.iter().map(|event| self.key(event)).collect();
-        let (found, retracted_at) = futures::try_join!(
-            self.source.records(&keys),
-            self.source.retractions(&retracted)
-        )?;
+        let (found, retracted_at) =
+            futures::try_join!(self.records(&keys), self.retractions(&retracted))?;
         for (event, record) in objects.iter().zip(found) {
             self.size += record.as_ref().map_or(0, Object::bytes);
             self.known_mut(event).record = Some(record.map(Arc::new));
@@ -196,13 +182,13 @@ impl Catalog {
     }
 
     /// Returns the store, the clock and the policies.
-    pub(super) fn context(&self) -> &Context {
-        &self.source.context
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Returns the configured policies.
     pub fn policies(&self) -> &Policies {
-        &self.source.context.policies
+        &self.context.policies
     }
 
     /// Forgets the loaded records once they are too large. Called between chunks of users only,
@@ -227,7 +213,7 @@ impl Catalog {
         let new = events.filter_map(|(_, event)| self.first_request(event));
         let new: Vec<Event> = new.collect();
         self.size += EACH * new.len();
-        let at = self.source.retractions(&new).await?;
+        let at = self.retractions(&new).await?;
         self.note_retracted(&new, at);
         Ok(())
     }
@@ -289,7 +275,7 @@ impl Catalog {
     }
 
     fn shows_unknown(&self, kind: &EventType) -> bool {
-        let policy = self.source.context.policies.of(kind);
+        let policy = self.context.policies.of(kind);
         policy.unknown_objects == UnknownObjects::Mail
             || (self.cache.is_some() && policy.model.is_none())
     }
@@ -314,7 +300,7 @@ impl Catalog {
         self.size += EACH * unread.len();
         let version = cache.and_then(|cache| cache.version_of_details());
         for ids in unread.chunks(AT_ONCE) {
-            let found = self.source.context.store.details(ids).await?;
+            let found = self.context.store.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {
                 self.size += details.as_ref().map_or(0, Details::bytes);
                 let details = details.map(Arc::new);
@@ -340,7 +326,7 @@ impl Catalog {
         unread.sort_unstable();
         unread.dedup();
         for ids in unread.chunks(AT_ONCE) {
-            let users = self.source.context.store.users(ids).await?;
+            let users = self.context.store.users(ids).await?;
             let names = users.into_iter().map(|user| user?.name);
             let names = names.map(|name| name.filter(|name| !name.trim().is_empty()));
             self.names.extend(ids.iter().cloned().zip(names));
@@ -369,7 +355,7 @@ impl Catalog {
 
     /// Returns the key of the event's object.
     pub fn key(&self, event: &Event) -> ObjectKey {
-        self.source.context.policies.object_of(event)
+        self.context.policies.object_of(event)
     }
 
     /// Returns the loaded facts about the event and its object.
@@ -403,7 +389,7 @@ impl Catalog {
     /// Returns the object if an email may have included it before it was withdrawn, ignoring
     /// retractions.
     pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
-        let policy = self.source.context.policies.of(&event.t);
+        let policy = self.context.policies.of(&event.t);
         let found = self.known(event)?.record.clone()?;
         let is_mailed = policy.unknown_objects == UnknownObjects::Mail;
         found.or_else(|| is_mailed.then(|| self.bare(event)))

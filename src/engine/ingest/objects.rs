@@ -14,7 +14,7 @@ use crate::domain::{
 };
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
-use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::feed::cache::FeedCache;
 use crate::wire::event::{Retracted, Unknown};
 
@@ -105,7 +105,6 @@ impl ObjectService {
 pub struct Retract {
     pub(crate) context: Arc<Context>,
     pub(crate) batches: BatchService,
-    pub(crate) catalog: CatalogSource,
     pub(crate) feed_cache: Arc<FeedCache>,
 }
 
@@ -127,7 +126,7 @@ impl Retract {
             i: None,
         };
         let events: Vec<Event> = objects.iter().map(event).collect();
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         catalog.load(events.iter()).await?;
         let mut unknown = Unknown::default();
         for event in &events {

@@ -141,7 +141,7 @@ impl Compose {
         };
         let recipient = |batch: &Batch| (batch.id, (user, Selection::Wanted(scope)));
         let recipients: Recipients = batches.iter().map(recipient).collect();
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         let events = self.select(batches.clone(), &recipients, &mut catalog);
         let events = events.await?;
         let newest = newest_first(&events);

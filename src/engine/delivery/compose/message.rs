@@ -20,7 +20,7 @@ use crate::domain::{
 use crate::email::{self, Message, Place, Placeholders};
 use crate::engine::Result;
 use crate::engine::access::links::LinkMaker;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
+use crate::engine::eligibility::catalog::Catalog;
 use crate::render;
 
 /// A rendered email, without its recipient.
@@ -199,11 +199,7 @@ pub(crate) struct Reasons {
 impl Reasons {
     /// Loads the follows of these users that concern their events. The details of the events must
     /// be in the catalog.
-    pub(super) async fn of(
-        shown: &[(&UserId, Vec<&Event>)],
-        catalog: &Catalog,
-        source: &CatalogSource,
-    ) -> Result<Self> {
+    pub(super) async fn of(shown: &[(&UserId, Vec<&Event>)], catalog: &Catalog) -> Result<Self> {
         let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
         for (user, events) in shown {
             let events = events.iter().take(READ);
@@ -214,14 +210,14 @@ impl Reasons {
         let keys: BTreeSet<&FollowKey> = pairs.iter().map(|(key, _)| key).collect();
         let objects = keys.iter().map(|key| ObjectKey::stored(key.as_str()));
         let objects: Vec<ObjectKey> = objects.collect();
-        let found = source.records(&objects).await?;
+        let found = catalog.records(&objects).await?;
         let named = keys.into_iter().zip(found);
         let named = named.filter_map(|(key, object)| Some((key.clone(), named_by(key, object?)?)));
         let named: HashMap<FollowKey, Followed> = named.collect();
         let pairs = pairs.into_iter().filter(|(key, _)| named.contains_key(key));
         let pairs = pairs.map(|(key, user)| (key, user.clone()));
         let pairs: Vec<(FollowKey, UserId)> = pairs.collect();
-        let follows = source.context.store.following(&pairs).await?;
+        let follows = catalog.context().store.following(&pairs).await?;
         let following = pairs.into_iter().zip(follows);
         let following = following.filter_map(|(pair, follows)| follows.then_some(pair));
         Ok(Self {

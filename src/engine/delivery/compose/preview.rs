@@ -14,7 +14,7 @@ use crate::domain::{BrandName, Content, Delivery, DeliveryState, Event, Mutes, O
 use crate::email::Place;
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::StackEvents;
+use crate::engine::eligibility::catalog::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
@@ -158,7 +158,7 @@ impl Compose {
             return none(NO_RECORD);
         };
         let rows = std::slice::from_ref(row);
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         if row.state.flushes() {
             catalog = catalog.for_mail_of(self.date_of(row));
         }
