@@ -19,7 +19,6 @@ use crate::engine::ingest::objects::ObjectService;
 use crate::engine::ingest::objects::Retract;
 use crate::engine::users::import::Import;
 use crate::engine::users::people::PeopleService;
-use crate::engine::users::personal::PersonalData;
 use crate::engine::users::unknown::NameLookup;
 use crate::engine::worker::{Activity, Worker};
 use crate::operate::dry_run::{DryRun, MAX_RENDERED};
@@ -156,18 +155,9 @@ impl App {
         }
     }
 
-    /// Creates, changes and erases users, and changes their follows.
+    /// Creates, changes, exports and erases users, and changes their follows.
     pub fn people(&self) -> PeopleService {
         PeopleService {
-            context: self.context.clone(),
-            feed_cache: self.feed_cache.clone(),
-            personal: self.personal_data(),
-        }
-    }
-
-    /// Exports and erases all data about a user.
-    pub fn personal_data(&self) -> PersonalData {
-        PersonalData {
             context: self.context.clone(),
             batches: self.batches(),
             feed_cache: self.feed_cache.clone(),

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
-use super::personal::PersonalData;
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
     Address, ChangeNotice, FollowKey, Invalid, Schedule, Stop, Subject, User, UserId,
 };
 use crate::engine::Result;
+use crate::engine::batches::BatchService;
 use crate::engine::feed::cache::FeedCache;
 use crate::store::{self, FollowChange, PeopleFilter};
 
@@ -24,13 +24,13 @@ use crate::store::{self, FollowChange, PeopleFilter};
 /// at least one of them succeeds.
 const ROUNDS: usize = 100;
 
-/// Changes users' records and follows.
+/// Changes users' records and follows, and exports and erases users ([`super::personal`]).
 pub struct PeopleService {
     pub(crate) context: Arc<Context>,
+    /// Cancels the batches of erased users.
+    pub(crate) batches: BatchService,
     /// Invalidates cached feeds of changed users.
     pub(crate) feed_cache: Arc<FeedCache>,
-    /// Erases users, and knows where records with the ids of erased users begin.
-    pub personal: PersonalData,
 }
 
 /// Checks a change of a record.
@@ -92,7 +92,7 @@ impl PeopleService {
             let pairs = ids.iter().zip(&stored);
             let new = pairs.filter(|(_, user)| user.is_none());
             let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
-            let starts = self.personal.starts(&new).await?;
+            let starts = self.starts(&new).await?;
             let mut changed = Vec::new();
             for (id, before) in ids.iter().zip(&stored) {
                 let before = before.as_ref();
