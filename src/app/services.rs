@@ -16,7 +16,6 @@ use crate::engine::feedback::FeedbackService;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::Notify;
 use crate::engine::ingest::objects::ObjectService;
-use crate::engine::ingest::objects::Retract;
 use crate::engine::users::import::Import;
 use crate::engine::users::people::PeopleService;
 use crate::engine::users::unknown::NameLookup;
@@ -55,19 +54,11 @@ impl App {
         }
     }
 
-    /// Retracts events.
-    pub fn retract(&self) -> Retract {
-        Retract {
-            context: self.context.clone(),
-            batches: self.batches(),
-            feed_cache: self.feed_cache.clone(),
-        }
-    }
-
-    /// Reads and writes objects, except those of mapped models.
+    /// Reads and writes objects, except those of mapped models, and retracts events.
     pub fn objects(&self) -> ObjectService {
         ObjectService {
             context: self.context.clone(),
+            batches: self.batches(),
             feed_cache: self.feed_cache.clone(),
         }
     }

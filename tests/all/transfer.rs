@@ -147,8 +147,8 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     );
     let retracted = [ObjectId::stored("a2")];
     let app = town.process();
-    app.retract()
-        .events(&kind("ArtworkPublished"), &retracted)
+    app.objects()
+        .retract(&kind("ArtworkPublished"), &retracted)
         .await
         .unwrap();
     let comment = |objects: &[&str], name: &str| {

@@ -99,9 +99,9 @@ impl Change {
             Self::ObjectWithdrawn => town.put_works(&["a1"], |_| false).await,
             Self::EventRetracted => {
                 let work = ["a1".parse().unwrap()];
-                let retract = town.process().retract();
-                retract
-                    .events(&kind("ArtworkPublished"), &work)
+                let objects = town.process().objects();
+                objects
+                    .retract(&kind("ArtworkPublished"), &work)
                     .await
                     .unwrap();
             }
