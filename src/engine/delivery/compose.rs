@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use self::message::{Contents, Reasons};
+use self::contents::{Contents, Reasons};
 use super::identity::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::Item;
@@ -29,6 +29,7 @@ use crate::engine::eligibility::catalog::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 
 mod batch_events;
+mod contents;
 mod message;
 mod preview;
 

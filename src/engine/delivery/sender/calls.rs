@@ -54,7 +54,9 @@ impl Sender {
                 ..Decisions::default()
             };
             let concluded = self.ledger.conclude(portion, decisions).await?;
-            self.throttle.watch(&concluded).await?;
+            self.throttle
+                .watch(&concluded.settlements, concluded.excused)
+                .await?;
             let (mails, mut unbuilt) = (built.mails, rest.split_off(built.rows));
             let all = mails.len();
             let calls = self.make_calls(mails, (at, checked), &mut slot);
@@ -64,7 +66,7 @@ impl Sender {
             rest.append(&mut unbuilt);
         }
         drop(slot);
-        self.throttle.share_all().await
+        self.throttle.share(None).await
     }
 
     /// Makes the calls for emails that were built `at` that time, after they were `checked`.
@@ -196,7 +198,9 @@ impl Sender {
             .boxed()
             .await?;
         let alone = self.recall(mails, &concluded.alone).await?;
-        self.throttle.watch(&concluded).await?;
+        self.throttle
+            .watch(&concluded.settlements, concluded.excused)
+            .await?;
         Ok(alone)
     }
 

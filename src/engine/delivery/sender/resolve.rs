@@ -40,7 +40,9 @@ impl Sender {
                 // The row does not name its call.
                 None => self.give_up(&rows).await?,
             };
-            self.throttle.watch(&concluded).await?;
+            self.throttle
+                .watch(&concluded.settlements, concluded.excused)
+                .await?;
         }
         Ok(())
     }
