@@ -8,7 +8,7 @@ use tidings::domain::content::Caps;
 use tidings::domain::digest_content::{assemble, wanted};
 use tidings::domain::{Address, Day, EmailScope, Id, User, UserId, Window};
 use tidings::engine::Silent;
-use tidings::engine::digest::{Effect, Request, Timing};
+use tidings::engine::digest::Request;
 use tidings::engine::eligibility;
 use tidings::engine::eligibility::catalog::{Catalog, StackEvents};
 use tidings::store::NewMarker;
@@ -72,8 +72,8 @@ pub async fn assembly_and_flush() {
         assert!(told > 0);
         ours.note(read, took);
         let request = Request {
-            timing: Timing::Now,
-            effect: Effect::Rehearse,
+            now: true,
+            dry_run: true,
             ..Request::default()
         };
         let digests = world.app.digests();

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use tidings::domain::{Address, DeliveryState, User};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::digest::{Request, Timing};
+use tidings::engine::digest::Request;
 use tidings::store::Store;
 
 use super::sending::run;
@@ -34,7 +34,7 @@ fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFut
     let store: Arc<dyn Store> = watched.clone();
     let digests = town.process_on(&store).digests();
     let request = Request {
-        timing: Timing::Now,
+        now: true,
         users: Some(vec![user(person)]),
         ..Request::default()
     };
