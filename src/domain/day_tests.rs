@@ -52,7 +52,7 @@ mod acceptance {
 
     fn check_at(at: &str) -> Result<(), String> {
         let now = "2014-04-19T10:00:00Z".parse().unwrap();
-        let checked = Acceptance::of(now, 7).check(at.parse().unwrap());
+        let checked = check_event_time(at.parse().unwrap(), now, 7);
         checked.map_err(|invalid| invalid.to_string())
     }
 

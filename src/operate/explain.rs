@@ -49,9 +49,10 @@ const SHOWN: usize = 10;
 impl Explain {
     fn brand(&self, user: &User) -> Option<BrandView> {
         let config = &self.context.config;
+        let name = user.brand.clone()?;
         Some(BrandView {
-            name: user.brand.clone()?,
-            configured: config.brand_names().knows(user.brand.as_ref()),
+            configured: config.brands.contains_key(&name),
+            name,
         })
     }
 

@@ -14,11 +14,12 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::fields;
+use crate::config::Config;
 use crate::domain::preferences::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
-    Address, BrandName, Brands, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet,
-    Route, Schedule, User, UserId, text, time,
+    Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet, Route,
+    Schedule, User, UserId, text, time,
 };
 
 type Result<T, E = Invalid> = std::result::Result<T, E>;
@@ -325,8 +326,9 @@ impl UserInput {
     }
 
     /// Rejects a brand that is not configured, and routes that the configuration does not allow.
-    pub(super) fn check_configured(&self, brands: &Brands, policies: &Policies) -> Result<()> {
-        brands.check(self.brand.as_ref().and_then(Option::as_ref))?;
+    pub(super) fn check_configured(&self, config: &Config, policies: &Policies) -> Result<()> {
+        let mut brand = self.brand.iter().flatten();
+        brand.try_for_each(|brand| config.check_brand(brand))?;
         self.preferences().check_routes(policies)
     }
 

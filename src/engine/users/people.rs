@@ -52,8 +52,7 @@ fn check_growth(before: Option<&User>, after: &User) -> Result<()> {
 impl PeopleService {
     /// Checks that the configuration has the brand of a record and allows its routes.
     pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
-        let brands = self.context.config.brand_names();
-        input.check_configured(&brands, &self.context.policies)
+        input.check_configured(&self.context.config, &self.context.policies)
     }
 
     /// Creates or replaces records. The last record of an id counts.
