@@ -79,9 +79,7 @@ impl Contents {
             let is_reached = up_to.is_none_or(|at| item.i.is_no_later_than(at));
             item.t == *kind && objects.contains(&item.o) && is_reached
         };
-        let items = std::mem::take(&mut self.items);
-        let (removed, left): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_meant);
-        self.items = left;
+        let removed: Vec<Item> = self.items.extract_if(.., |item| is_meant(item)).collect();
         self.count -= removed.len() as u64;
         removed
     }
