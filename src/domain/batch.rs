@@ -344,16 +344,6 @@ impl Batch {
             && self.led == other.led
             && self.removed == other.removed
     }
-
-    /// Returns whether a worker has to act: the batch is closing, or it is time to close. A closing
-    /// batch is due at any time.
-    pub fn is_due(&self, now: DateTime<Utc>) -> bool {
-        match self.state {
-            BatchState::Open => now >= self.closes_at,
-            BatchState::Closing => true,
-            BatchState::Closed | BatchState::Canceled => false,
-        }
-    }
 }
 
 #[cfg(test)]

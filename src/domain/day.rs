@@ -27,12 +27,6 @@ impl Day {
         Self(day.unwrap_or(NaiveDate::MIN))
     }
 
-    /// Returns the day `n` days later, or the last day of the calendar.
-    pub fn ahead(self, n: u32) -> Self {
-        let day = self.0.checked_add_days(Days::new(n.into()));
-        Self(day.unwrap_or(NaiveDate::MAX))
-    }
-
     /// Returns the midnight at which the day starts.
     pub fn start(self) -> DateTime<Utc> {
         self.0.and_time(chrono::NaiveTime::MIN).and_utc()

@@ -176,7 +176,7 @@ impl Accumulator {
     /// changed.
     pub fn advance(&mut self, now: DateTime<Utc>) -> bool {
         let before = (self.ended.len(), self.memories.len());
-        if let Some(open) = self.open.as_mut().filter(|open| open.is_due(now)) {
+        if let Some(open) = self.open.as_mut().filter(|open| now >= open.closes_at) {
             open.begin_closing(now);
         }
         self.put_away(now);
