@@ -73,31 +73,6 @@ pub(crate) fn named_if_given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     named(from).map(Some)
 }
 
-/// Parses a text that may be omitted but not `null`.
-pub(crate) fn parsed_if_given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: fmt::Display>,
-{
-    let text = String::deserialize(from)?;
-    text.parse().map(Some).map_err(D::Error::custom)
-}
-
-/// Parses a list of texts that may be omitted but not `null`.
-pub(crate) fn all_parsed_if_given<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: fmt::Display>,
-{
-    let texts = Vec::<String>::deserialize(from)?;
-    let parsed = |text: String| text.parse().map_err(D::Error::custom);
-    texts
-        .into_iter()
-        .map(parsed)
-        .collect::<Result<_, _>>()
-        .map(Some)
-}
-
 /// A name, which may be written as a whole number.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a name as text or a whole number")]
