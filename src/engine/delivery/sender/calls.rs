@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::compose::{Mail, Room};
-use super::super::retry::{Attempt, Decisions, RowDecision};
+use super::super::retry::{Attempt, Decisions};
 use super::super::throttle::{FRESH, ThrottleState};
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
@@ -291,11 +291,9 @@ impl Sender {
     ) -> Result<()> {
         let (reason, until) = state.deferral();
         let not_before = until.unwrap_or(self.context.clock.now());
-        let wait = |row| RowDecision::defer(row, DeliveryState::Pending, not_before, &reason);
-        self.ledger
-            .conclude([], rows.map(wait).collect())
-            .await
-            .map(drop)
+        let mut decisions = Decisions::default();
+        rows.for_each(|row| decisions.defer(row, DeliveryState::Pending, not_before, &reason));
+        self.ledger.conclude([], decisions).await.map(drop)
     }
 
     /// Returns the reference of a call: the account's prefix and a hash of its deliveries and their
