@@ -2,8 +2,8 @@
 //!
 //! Notes share pauses, waits and recent outcomes between all processes, also with later ones such
 //! as hourly cron jobs. One read before each call returns them all, because they share a prefix.
-//! Changes are compare-and-set, so no count is lost. Notes from a fast clock are ignored. Start with
-//! [`Throttle::before_call`].
+//! Changes are compare-and-set, so no count is lost. Notes from a fast clock are ignored.
+//! Start with [`Throttle::before_call`].
 //! Long because the limits of this process and those of all processes are decided together.
 
 use std::collections::BTreeMap;
