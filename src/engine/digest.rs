@@ -137,8 +137,6 @@ const AT_ONCE: usize = 2;
 
 /// The number of users in one read of the stacks.
 const SCAN_CHUNK: usize = 1_000;
-/// The number of such reads at a time, if a request names its users.
-const READ_AHEAD: usize = 2;
 
 impl Digests {
     /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
@@ -205,7 +203,7 @@ impl Digests {
             let window = window.clone();
             async move { self.context.store.windows(window, &chunk).await }
         };
-        stream::iter(chunks).map(read).buffered(READ_AHEAD).boxed()
+        stream::iter(chunks).then(read).boxed()
     }
 }
 

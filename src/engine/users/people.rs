@@ -213,12 +213,10 @@ impl PeopleService {
                 .await?;
             return self.get(id).await;
         }
-        if let Stop::Subject(subject, title) = stop {
-            let mute =
-                |user: &mut User, now| user.mutes.mute(subject.clone(), None, title.clone(), now);
-            return self.change_mutes(id, mute).await;
-        }
         let edit = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
+        if let Stop::Subject(..) = stop {
+            return self.change_mutes(id, edit).await;
+        }
         // A user can always stop emails, with any number of choices.
         self.edit(id, |_, _| Ok(()), edit).await
     }
