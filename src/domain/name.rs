@@ -78,12 +78,7 @@ impl Invalid {
         if size <= most {
             return Ok(());
         }
-        Err(Self::limit(what, size, why.to_string()))
-    }
-
-    /// Creates the error for a size above a limit, in bytes or in number.
-    pub fn limit(what: &'static str, size: usize, why: impl Into<String>) -> Self {
-        Self::new(what, size, why).of_kind(Kind::Limit)
+        Err(Self::new(what, size, why.to_string()).of_kind(Kind::Limit))
     }
 }
 

@@ -178,8 +178,9 @@ impl Notify {
         let objects = objects
             .map(|object| self.context.policies.object_id(&kind, object))
             .collect();
-        let fanout = Fanout::new(id, key, kind, objects, audience)?;
-        fanout.with_batch_key(batch_key).with_details(details)
+        let mut fanout = Fanout::new(id, key, kind, objects, audience)?;
+        fanout.batch_key = batch_key;
+        fanout.with_details(details)
     }
 
     /// Returns an event's fan-out, with its progress.
