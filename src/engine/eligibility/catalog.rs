@@ -73,8 +73,6 @@ pub struct Catalog {
     knows_retracted: bool,
     /// The details of events, by event id.
     details: HashMap<Id, Option<Arc<Details>>>,
-    /// The names in user records, for actors without a name of their own.
-    names: HashMap<UserId, Option<String>>,
     /// The estimated bytes of all loaded facts.
     size: usize,
     /// When the oldest fact from the feed cache was read, if there is one.
@@ -92,7 +90,6 @@ impl Catalog {
             known: HashMap::default(),
             knows_retracted: false,
             details: HashMap::new(),
-            names: HashMap::new(),
             size: 0,
             as_of: None,
             until: None,
@@ -198,7 +195,6 @@ impl Catalog {
             self.known.clear();
             self.knows_retracted = false;
             self.details.clear();
-            self.names.clear();
             self.size = 0;
         }
     }
@@ -321,18 +317,17 @@ impl Catalog {
             actor.name.is_none().then(|| (fanout, actor.id.clone()))
         });
         let nameless: Vec<(Id, UserId)> = nameless.collect();
-        let actors = nameless.iter().map(|(_, actor)| actor.clone());
-        let mut unread: Vec<UserId> = actors.filter(|id| !self.names.contains_key(id)).collect();
-        unread.sort_unstable();
-        unread.dedup();
-        for ids in unread.chunks(AT_ONCE) {
-            let users = self.context.store.users(ids).await?;
-            let names = users.into_iter().map(|user| user?.name);
-            let names = names.map(|name| name.filter(|name| !name.trim().is_empty()));
-            self.names.extend(ids.iter().cloned().zip(names));
+        let mut actors: Vec<UserId> = nameless.iter().map(|(_, actor)| actor.clone()).collect();
+        actors.sort_unstable();
+        actors.dedup();
+        let mut names: HashMap<UserId, String> = HashMap::new();
+        for ids in actors.chunks(AT_ONCE) {
+            let users = self.context.store.users(ids).await?.into_iter().flatten();
+            names.extend(users.filter_map(|user| Some((user.id, user.name?))));
         }
+        names.retain(|_, name| !name.trim().is_empty());
         for (fanout, actor) in nameless {
-            if let Some(Some(name)) = self.names.get(&actor)
+            if let Some(name) = names.get(&actor)
                 && let Some(Some(details)) = self.details.get_mut(&fanout)
                 && let Some(actor) = &mut Arc::make_mut(details).actor
             {
