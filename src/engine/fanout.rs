@@ -131,12 +131,10 @@ impl Fanouts {
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
         let (mut short, mut long) = (Vec::new(), Vec::new());
+        fanouts.retain(|fanout| !under_way.contains(&fanout.id));
         // Small fan-outs go after all older ones.
         let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
-        let mut small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
-        for claimed in [&mut fanouts, &mut small] {
-            claimed.retain(|fanout| !under_way.contains(&fanout.id));
-        }
+        let small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
         for (day, group) in self.groups(fanouts, any) {
             let Group { day, scans } = self.open_group(day, group).await?;
             let (whole, more): (Vec<_>, Vec<_>) =
