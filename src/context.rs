@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+
 use crate::clock::{Clock, Ids};
 use crate::config::Config;
-use crate::domain::Policies;
+use crate::domain::{Lease, Policies};
 use crate::metrics::Metrics;
 use crate::store::Store;
 
@@ -45,5 +47,11 @@ impl Context {
             ids,
             metrics,
         }
+    }
+
+    /// Returns a lease of this process that ends at `until`.
+    pub fn lease_until(&self, until: DateTime<Utc>) -> Lease {
+        let owner = self.owner.clone();
+        Lease { owner, until }
     }
 }

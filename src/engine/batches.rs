@@ -14,8 +14,8 @@ use crate::context::Context;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDED, RemovedEvents};
 use crate::domain::fanout::check_objects;
 use crate::domain::{
-    Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, Lease, ObjectId,
-    Occasion, User, UserId,
+    Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, ObjectId, Occasion,
+    User, UserId,
 };
 use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::{Error, Result, Watcher, crash};
@@ -150,7 +150,6 @@ impl BatchService {
             store,
             clock,
             ids,
-            owner,
             config,
             ..
         } = &*self.context;
@@ -168,10 +167,9 @@ impl BatchService {
             }
             accumulator.advance(now);
             // Without ended batches there is nothing to file, so no lease is needed.
-            accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
-                owner: owner.clone(),
-                until: now + config.fanout.lease,
-            });
+            let has_ended = !accumulator.ended.is_empty();
+            let lease = has_ended.then(|| self.context.lease_until(now + config.fanout.lease));
+            accumulator.lease = lease;
         }
         crash::point("before-end");
         let put = store.put_accumulators(&due, ids.next(now)).await?;

@@ -26,7 +26,7 @@ use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
     Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, Due, EmailScope, Event,
-    Id, Lease, Occasion, PersonStacks, User, UserId, Window,
+    Id, Occasion, PersonStacks, User, UserId, Window,
 };
 use crate::engine::delivery::Sender;
 use crate::render::Draft;
@@ -586,11 +586,8 @@ impl<'a> Run<'a> {
                 self.report.due.held += rows.len() as u64;
                 continue;
             }
-            let ledger = &self.sender.ledger;
-            let lease = Lease {
-                owner: ledger.context.owner.clone(),
-                until: self.digests.context.clock.now() + ledger.lease(),
-            };
+            let context = &self.digests.context;
+            let lease = context.lease_until(context.clock.now() + self.sender.ledger.lease());
             let mut leased = rows.to_vec();
             for opening in &mut leased {
                 opening.row.lease = Some(lease.clone());

@@ -14,7 +14,7 @@ use super::super::compose::Room;
 use super::super::retry::{Attempt, Decisions};
 use super::super::throttle::ThrottleState;
 use super::Sender;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
+use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::email::{Certainty, Permit, QueryAnswer, Silence};
 use crate::engine::{Result, crash};
 use crate::store::{Claim, Release};
@@ -50,10 +50,7 @@ impl Sender {
     async fn resolve_call(&self, call: &str, claimed: Vec<Delivery>) -> Result<Decisions> {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let name = format!("call:{call}");
-        let lease = Lease {
-            owner: self.context.owner.clone(),
-            until: now + self.ledger.lease(),
-        };
+        let lease = self.context.lease_until(now + self.ledger.lease());
         let permit = self.throttle.send_permit(now);
         if !store.lease(&name, &lease, now).await? {
             // Another worker resolves the call and takes over these rows.
