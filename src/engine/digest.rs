@@ -578,7 +578,7 @@ impl<'a> Run<'a> {
             if self.report.ended.is_none() {
                 self.report.ended = match self.request.patience {
                     Some(patience) => self.sender.wait_for_gate(patience, self.progress).await?,
-                    // Without an end, the rows are opened now and sent when the throttle permits it.
+                    // Without an end, the rows are opened now and sent once the throttle permits.
                     None => self.sender.ready().await?.ended(),
                 };
             }
