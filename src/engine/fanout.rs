@@ -2,8 +2,8 @@
 //!
 //! A page is pushed, and its events join batches, before the cursor moves past it. Both steps can
 //! be repeated, so a crash loses and duplicates nothing (P1, P2). Fan-outs of one group share an
-//! audience scan, and each user gets one push. Start with [`Fanouts::drain`]; [`page`] reads and
-//! merges audiences.
+//! audience scan, and each user gets one push. While one page is saved, the next is pushed. Start
+//! with [`Fanouts::drain`]; [`page`] reads and merges audiences.
 //! Long because claims, waits, pushes and saves of fan-outs depend on each other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,7 +19,7 @@ use crate::config;
 use crate::context::Context;
 use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{BatchPolicy, ChangeNotice, Day, Fanout, Id, Progress, Route, User, UserId};
-use crate::store::{AtMost, Claimed, Result};
+use crate::store::{AtMost, Claimed, Pushed, Result};
 use crate::wire::run_report::FannedOut;
 
 mod page;
@@ -52,29 +52,58 @@ impl Fanouts {
         watcher: &dyn super::Watcher,
     ) -> Result<Option<FannedOut>> {
         let mut done = FannedOut::default();
-        let mut queue: VecDeque<Group> =
-            self.next(linger, &HashSet::new(), &mut done).await?.into();
+        let none = HashSet::new();
+        let mut queue: VecDeque<Group> = self.next(linger, &none, &mut done).await?.into();
         if queue.is_empty() && done.is_whole() {
             return Ok(None);
         }
-        while !watcher.stopping()
-            && let Some(mut group) = queue.pop_front()
-        {
-            done += self.push_page(&mut group, watcher).await?;
-            if group.scans.is_empty() {
-                continue;
+        let (mut pushed_page, mut claims_next): (Option<PushedPage>, _) = (None, false);
+        loop {
+            let claims = claims_next || queue.is_empty();
+            let mut under_way = HashSet::new();
+            if claims {
+                let saving = pushed_page.as_ref().map(|pushed_page| &pushed_page.group);
+                under_way.extend(queue.iter().chain(saving).flat_map(Group::ids));
             }
-            queue.push_back(group);
-            if queue.len() < MAX_GROUPS {
-                let under_way: HashSet<Id> = queue.iter().flat_map(Group::ids).collect();
-                let came = self.next(linger, &under_way, &mut done).await?;
-                // New fan-outs go first: a single page may finish them.
-                came.into_iter()
-                    .rev()
-                    .for_each(|group| queue.push_front(group));
+            let ahead = async {
+                if watcher.stopping() {
+                    return Ok(None);
+                }
+                if claims {
+                    // New fan-outs go first: a single page may finish them.
+                    let came = self.next(linger, &under_way, &mut done).await?;
+                    came.into_iter()
+                        .rev()
+                        .for_each(|group| queue.push_front(group));
+                }
+                match queue.pop_front() {
+                    Some(group) => Ok(Some(self.push(group).await?)),
+                    None => Ok(None),
+                }
+            };
+            let behind = async {
+                match pushed_page {
+                    Some(pushed_page) => Ok(Some(self.settle(pushed_page, watcher).await?)),
+                    None => Ok(None),
+                }
+            };
+            // Let both finish, even if one fails.
+            let (ahead, behind): (Result<_>, Result<_>) = futures::join!(ahead, behind);
+            let (ahead, behind) = (ahead?, behind?);
+            if ahead.is_none() && behind.is_none() {
+                return Ok(Some(done));
+            }
+            pushed_page = ahead;
+            claims_next = false;
+            if let Some((group, counted)) = behind {
+                done += counted;
+                if !group.scans.is_empty() {
+                    queue.push_back(group);
+                    // Claim at most once per page.
+                    claims_next = !claims && queue.len() < MAX_GROUPS;
+                }
             }
         }
-        Ok(Some(done))
     }
 
     /// Returns the groups to process now: new ones with short audiences, and large audiences whose
@@ -217,14 +246,9 @@ impl Fanouts {
         groups.map(|(day, fanouts, ..)| (day, fanouts)).collect()
     }
 
-    /// Pushes the next page of a group, adds its events to batches, and saves the cursors. Finished
-    /// fan-outs leave the group.
-    async fn push_page(
-        &self,
-        group: &mut Group,
-        watcher: &dyn super::Watcher,
-    ) -> Result<FannedOut> {
-        let Group { day, scans } = group;
+    /// Pushes the next page of a group.
+    async fn push(&self, mut group: Group) -> Result<PushedPage> {
+        let Group { day, scans } = &mut group;
         let limit = (self.settings().page / scans.len()).max(500);
         let page = Page::cut(scans);
         let people = page.pushes.people.iter();
@@ -246,17 +270,38 @@ impl Fanouts {
         if *day < self.backlog.days_read(now).window.first() {
             self.backlog.disturb(*day, now).await?;
         }
-        let joins = self.joins(scans, &page, users);
+        Ok(PushedPage {
+            group,
+            page,
+            pushed,
+            users,
+        })
+    }
+
+    /// Adds the events of a pushed page to batches and saves the cursors. Returns the rest of the
+    /// group.
+    async fn settle(
+        &self,
+        pushed_page: PushedPage,
+        watcher: &dyn super::Watcher,
+    ) -> Result<(Group, FannedOut)> {
+        let PushedPage {
+            mut group,
+            page,
+            pushed,
+            users,
+        } = pushed_page;
+        let joins = self.joins(&group.scans, &page, users);
         if !joins.is_empty() {
             self.batches.join(joins).await?;
             crash::point("after-join");
         }
-        watcher.advance(people.len() as u64);
-        let bad_stacks = page.bad_stacks(*day, &pushed);
-        page.count(scans, &pushed);
-        let mut done = self.save(scans).await?;
-        done.bad_stacks.note(bad_stacks);
-        Ok(done)
+        watcher.advance(page.pushes.people.len() as u64);
+        let mut done = FannedOut::default();
+        done.bad_stacks.note(page.bad_stacks(group.day, &pushed));
+        page.count(&mut group.scans, &pushed);
+        done += self.save(&mut group.scans).await?;
+        Ok((group, done))
     }
 
     /// Returns the users of the page who get its events by batch or at once, with their policies.
@@ -352,6 +397,14 @@ const MAX_GROUPS: usize = 4;
 struct Group {
     day: Day,
     scans: Vec<AudienceScan>,
+}
+
+/// A pushed page whose events have not joined batches and whose cursors are not saved.
+struct PushedPage {
+    group: Group,
+    page: Page,
+    pushed: Pushed,
+    users: Vec<Option<User>>,
 }
 
 impl Group {

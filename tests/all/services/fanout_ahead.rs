@@ -1,19 +1,23 @@
-//! Tests that a pushed page is saved if the worker then stops or cannot claim, and that pages of an
-//! event continue after its lease expired.
+//! Tests that the next page is claimed and pushed while the previous one joins batches and is
+//! saved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::FutureExt;
 use tidings::domain::Audience;
 use tidings::engine::{Silent, Watcher};
 use tidings::store::Store;
+use tokio::sync::Barrier;
+use tokio::time::timeout;
 
 use crate::support::town::{Town, mostly_on_sqlite, request};
 use crate::support::{Before, FailingStore, Fresh, Shorthand, user};
 
 mostly_on_sqlite! {
+    one_event_is_saved_while_the_next_is_pushed
     a_pushed_event_is_saved_when_the_worker_stops
     a_pushed_event_is_saved_when_the_next_claim_fails
     an_event_in_progress_is_not_restarted_after_its_lease_expired
@@ -38,6 +42,37 @@ async fn accept_events_for(town: &Town, people: usize, events: usize) {
     let event = |n: usize| request(&[&format!("a{n}")], audience.clone(), None);
     let events = (0..events).map(event).collect();
     town.process().notify().accept(events).await.unwrap();
+}
+
+async fn one_event_is_saved_while_the_next_is_pushed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, ONE_BY_ONE).await;
+    accept_events(&town, 3).await;
+    // The save of an event and the push of the next one wait for each other.
+    let (meeting, calls) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+    let (pushes, saves) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let met = calls.clone();
+    let gate: Before = Box::new(move |method| {
+        let meets = match method {
+            "push" => pushes.fetch_add(1, Ordering::Relaxed) > 0,
+            "save_fanouts" => saves.fetch_add(1, Ordering::Relaxed) < 2,
+            _ => false,
+        };
+        let (meeting, met) = (meeting.clone(), met.clone());
+        let meet = async move {
+            if meets {
+                let other = timeout(Duration::from_secs(20), meeting.wait()).await;
+                other.expect("one was over before the other began");
+                met.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        meet.boxed()
+    });
+    let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), gate);
+
+    let done = town.process_on(&store).fanouts().drain(&Silent).await;
+
+    assert_eq!(done.unwrap().done, 3);
+    assert_eq!(calls.load(Ordering::Relaxed), 4);
 }
 
 /// Stops the worker once the counter reaches this number of pushes.
