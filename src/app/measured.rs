@@ -108,7 +108,7 @@ impl MeasuredStore {
     fn count_transition(&self, transition: &Transition) {
         let occasion = occasion(transition.id());
         match transition {
-            Transition::Settle(settlement) => {
+            Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                 let state = settlement.state.as_str();
                 let cause = settlement.cause.map_or("", Cause::as_str);
                 self.metrics.settled(occasion, state, cause);

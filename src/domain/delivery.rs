@@ -213,6 +213,8 @@ pub enum Transition {
     Defer(Deferral),
     /// Settles the delivery. It stays open, because its markers are not written yet.
     Settle(Settlement),
+    /// Settles and closes the delivery at once, because its markers are written.
+    Conclude(Settlement),
 }
 
 impl Transition {
@@ -223,7 +225,8 @@ impl Transition {
             | Self::Recall(id)
             | Self::Hold(id)
             | Self::Defer(Deferral { id, .. })
-            | Self::Settle(Settlement { id, .. }) => id,
+            | Self::Settle(Settlement { id, .. })
+            | Self::Conclude(Settlement { id, .. }) => id,
         }
     }
 }

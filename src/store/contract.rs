@@ -448,7 +448,7 @@ contract! {
                 [Transition::Recall(_), ..] => "recall",
                 [Transition::Hold(_), ..] => "hold",
                 [Transition::Defer(_), ..] => "defer",
-                [Transition::Settle(_), ..] => "settle",
+                [Transition::Settle(_) | Transition::Conclude(_), ..] => "settle",
                 [] => "advance",
             } => advanced(transitions);
 

@@ -1,11 +1,13 @@
 //! Writes the state of leased rows: claims, transitions, markers and closing.
 //!
-//! A row is settled first, because its outcome must be recorded soon. Then its markers are written,
-//! and it is closed (P2, P4). Rows without a lease are opened, corrected and released elsewhere.
-//! Start with [`Ledger::conclude`]. [`RunTally`] counts the outcomes of a run.
+//! A row is closed after its markers are written (P2, P4). Accepted digests get their markers
+//! first, so one update settles and closes them. All other rows are settled first, because outcomes
+//! must be recorded soon. Rows without a lease are opened, corrected and released elsewhere. Start
+//! with [`Ledger::conclude`]. [`RunTally`] counts the outcomes of a run.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::join;
@@ -23,6 +25,10 @@ use crate::engine::{Result, crash};
 use crate::store::{Claim, NewMarker};
 use crate::wire::run_report::Tally;
 
+/// The longest time to write markers before outcomes are recorded. If the process dies first, the
+/// outcomes are unknown.
+const PROMPTLY: Duration = Duration::from_secs(5);
+
 /// Writes the state of rows that this process has leased.
 #[derive(Clone)]
 pub struct Ledger {
@@ -35,6 +41,10 @@ impl Ledger {
     /// Returns how long a row stays leased after its lease was extended.
     pub(crate) fn lease(&self) -> TimeDelta {
         self.context.config.delivery.lease
+    }
+
+    fn third_of_lease(&self) -> Duration {
+        (self.lease() / 3).to_std().unwrap_or_default()
     }
 
     /// Leases open rows to this process and returns them.
@@ -67,9 +77,8 @@ impl Ledger {
             drop(end);
             done
         };
-        let third = (self.lease() / 3).to_std().unwrap_or_default();
         let renewals = async {
-            while timeout(third, &mut ended).await.is_err() {
+            while timeout(self.third_of_lease(), &mut ended).await.is_err() {
                 let holds = ids.iter().cloned().map(Transition::Hold).collect();
                 // The provider's answer matters even if the leases cannot be renewed now.
                 drop(self.advance(holds, self.context.clock.now()).await);
@@ -78,8 +87,9 @@ impl Ledger {
         join!(work, renewals).0
     }
 
-    /// Defers rows, or settles, marks and closes them. Counts and returns what was done.
+    /// Defers rows, or marks, settles and closes them. Counts and returns what was done.
     ///
+    /// Accepted digests are marked before they are settled; all other rows are settled first.
     /// Settlements of rows that are not in `rows` are ignored, because the markers are built from
     /// these rows.
     pub(super) async fn conclude<'a>(
@@ -103,8 +113,20 @@ impl Ledger {
             return Ok(decisions);
         }
         crash::point("before-settle");
-        let ends = settlements.iter().cloned();
-        let ends = ends.map(Transition::Settle).collect();
+        // Outcomes are recorded even if the markers cannot be written.
+        let promptly = self.third_of_lease().min(PROMPTLY);
+        let marking = self.mark_accepted(rows.iter().copied().zip(&settlements));
+        let (marked, unmarked) = match timeout(promptly, marking).await {
+            Ok(Ok(marked)) => (marked, None),
+            Ok(Err(error)) => (HashSet::new(), Some(error)),
+            // Timed out: the markers are written after the outcomes are recorded.
+            Err(_) => (HashSet::new(), None),
+        };
+        let end = |end: &Settlement| match marked.contains(&end.id) {
+            true => Transition::Conclude(end.clone()),
+            false => Transition::Settle(end.clone()),
+        };
+        let ends = settlements.iter().map(end).collect();
         let done = self.advance(ends, self.context.clock.now()).await?;
         crash::point("after-settle");
         let ends = rows.into_iter().zip(settlements).zip(done);
@@ -116,13 +138,43 @@ impl Ledger {
         let again = rows.iter().zip(&settled).filter(has_failed_again);
         decisions.excused += again.count() as u64;
         self.tally.conclude(&settled, &[]);
-        let states = settled.iter().map(|end| end.state);
-        self.close(rows.into_iter().zip(states)).await?;
+        if let Some(error) = unmarked {
+            return Err(error);
+        }
+        let open = rows.into_iter().zip(settled.iter().map(|end| end.state));
+        self.close(open.filter(|(row, _)| !marked.contains(&row.id)))
+            .await?;
         decisions.settlements = settled;
         Ok(decisions)
     }
 
-    /// Returns the stacks that could not take a marker.
+    /// Writes the markers of accepted digests. Returns the rows that can be closed when they are
+    /// settled. Markers that a stack cannot take are retried when the row is closed.
+    async fn mark_accepted<'a>(
+        &self,
+        ends: impl Iterator<Item = (&'a Delivery, &'a Settlement)>,
+    ) -> Result<HashSet<DeliveryId>> {
+        let accepted = ends.filter(|(row, end)| {
+            end.state == DeliveryState::Sent && matches!(row.occasion, Occasion::Digest { .. })
+        });
+        let rows: Vec<&Delivery> = accepted.map(|(row, _)| row).collect();
+        let bad = self.mark(&rows).await?;
+        let bad: HashSet<&UserId> = bad.iter().map(|bad| &bad.user).collect();
+        let marked = rows.into_iter().filter(|row| !bad.contains(&row.user));
+        Ok(marked.map(|row| row.id.clone()).collect())
+    }
+
+    /// Writes the markers of these digests, which cover the entries that were read. Returns the
+    /// stacks that could not take one.
+    async fn mark(&self, rows: &[&Delivery]) -> Result<Vec<BadStack>> {
+        let marker = |row: &&Delivery| NewMarker::Flushed {
+            user: row.user.clone(),
+            marker: row.marker,
+            watermarks: row.watermarks.clone(),
+        };
+        self.write_markers(rows.iter().map(marker).collect()).await
+    }
+
     async fn write_markers(&self, markers: Vec<NewMarker>) -> Result<Vec<BadStack>> {
         if markers.is_empty() {
             return Ok(Vec::new());
@@ -142,21 +194,16 @@ impl Ledger {
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
     ) -> Result<()> {
-        let (mut markers, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut digests, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         for (row, state) in settled {
             rows.push(row);
             match row.occasion {
                 Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
-                // The marker covers the entries that were read.
-                Occasion::Digest { .. } if state.flushes() => markers.push(NewMarker::Flushed {
-                    user: row.user.clone(),
-                    marker: row.marker,
-                    watermarks: row.watermarks.clone(),
-                }),
+                Occasion::Digest { .. } if state.flushes() => digests.push(row),
                 Occasion::Digest { .. } => {}
             }
         }
-        let mut bad = self.write_markers(markers).await?;
+        let mut bad = self.mark(&digests).await?;
         if !batches.is_empty() {
             bad.extend(self.close_batches(&batches).await?);
         }

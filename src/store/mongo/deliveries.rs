@@ -138,7 +138,7 @@ impl Deliveries for Mongo {
                         change.add.insert("refusals", 1);
                     }
                 }
-                Transition::Settle(settlement) => {
+                Transition::Settle(settlement) | Transition::Conclude(settlement) => {
                     require(&mut change.when, settlement.from);
                     change
                         .set
@@ -152,6 +152,9 @@ impl Deliveries for Mongo {
                         // The reason for an earlier deferral no longer applies.
                         None => change.unset.insert("reason", ""),
                     };
+                    if matches!(transition, Transition::Conclude(_)) {
+                        change.unset.extend(open());
+                    }
                 }
             }
             (Bson::from(transition.id().as_str()), change)

@@ -127,8 +127,12 @@ impl Deliveries for Sqlite {
                         &deferral.has_failed,
                     ],
                 ),
-                Transition::Settle(end) => {
+                Transition::Settle(end) | Transition::Conclude(end) => {
                     let set = "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7";
+                    let set = match transition {
+                        Transition::Conclude(_) => &format!("{set}, {CLOSED}"),
+                        _ => set,
+                    };
                     let state = end.state.as_str();
                     let values: [&dyn ToSql; 5] =
                         [&state, &end.items, &end.provider_id, &end.reason, &now];

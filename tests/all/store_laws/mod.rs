@@ -293,7 +293,8 @@ contract_tests! {
     transitions:
         each_transition_is_made_only_if_its_condition_holds
         a_delivery_in_no_call_is_deferred_or_settled_only_while_it_is_pending
-        equal_transitions_of_many_deliveries_keep_separate_values;
+        equal_transitions_of_many_deliveries_keep_separate_values
+        a_concluded_delivery_is_settled_and_closed_and_frees_its_slot;
     reopening:
         only_deferrals_that_spend_a_try_are_counted
         deferred_deliveries_can_be_released_unless_they_are_sending

@@ -84,7 +84,7 @@ pub async fn a_delivery_in_no_call_is_deferred_or_settled_only_while_it_is_pendi
         let requested = [
             Transition::Defer(deferral),
             Transition::Settle(end(from, &ids[1])),
-            Transition::Settle(end(from, &ids[2])),
+            Transition::Conclude(end(from, &ids[2])),
         ];
         let made = store.advance("one", later(1), later(30), &requested);
         made.await.unwrap()
@@ -160,4 +160,56 @@ pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fr
         assert_eq!(row.outcome.reason.is_some(), n % 3 == 0);
         assert_eq!(row.outcome.settled, Some(later(1)));
     }
+}
+
+pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "cem", "dan", "eve"]).await;
+    sending(&store, "one", later(20), &ids[1..]).await;
+    settle(&store, noon(), &ids[4], DeliveryState::Failed).await;
+    let sent = |id: &DeliveryId| settlement(id, DeliveryState::Sent);
+    let requested = [
+        Transition::Conclude(sent(&ids[0])),
+        Transition::Conclude(Settlement {
+            provider_id: Some("$2".into()),
+            ..sent(&ids[1])
+        }),
+        Transition::Settle(sent(&ids[2])),
+        Transition::Conclude(Settlement {
+            state: DeliveryState::Canceled,
+            reason: Some("$left".into()),
+            ..sent(&ids[3])
+        }),
+        // This delivery is already settled.
+        Transition::Conclude(sent(&ids[4])),
+    ];
+
+    let other = store.second();
+    let others = other.advance("two", later(1), later(30), &requested).await;
+    let made = store.advance("one", later(1), later(30), &requested).await;
+    let again = store.advance("one", later(2), later(30), &requested).await;
+
+    assert_eq!(others.unwrap(), [false; 5]);
+    assert_eq!(made.unwrap(), [true, true, true, true, false]);
+    assert_eq!(again.unwrap(), [false; 5]);
+    let (by_one, by_eve) = (Some(later(1)), Some(noon()));
+    let expected = [
+        (DeliveryState::Sent, false, by_one),
+        (DeliveryState::Sent, false, by_one),
+        (DeliveryState::Sent, true, by_one),
+        (DeliveryState::Canceled, false, by_one),
+        (DeliveryState::Failed, true, by_eve),
+    ];
+    for (id, expected) in ids.iter().zip(expected) {
+        let row = row(&store, id).await;
+        assert_eq!((row.state, row.open, row.outcome.settled), expected, "{id}");
+        assert_eq!(row.lease.is_some(), row.open, "{id}");
+    }
+    let bob = row(&store, &ids[1]).await;
+    assert_eq!(bob.outcome.items, 4);
+    assert_eq!(bob.outcome.provider_id.as_deref(), Some("$2"));
+    let next = ["ada", "bob", "cem", "dan", "eve"].map(|who| delivery(who, "2014-04-23", "one"));
+    let opened = store.open(&next).await.unwrap();
+    assert_eq!(opened, [true, true, false, true, false]);
+    let claimed = store.take("two", later(40), later(50), 10).await;
+    assert_eq!(claimed.len(), 5, "two that are settled, and three new ones");
 }
