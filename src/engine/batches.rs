@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use crate::context::Context;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDED, RemovedEvents};
@@ -46,6 +47,8 @@ pub struct Join {
 
 /// The most accumulators that are added to at once.
 const JOINED_AT_ONCE: usize = 1_000;
+/// The number of such parts in progress: one is read while the other is stored.
+const IN_FLIGHT: usize = 2;
 /// The most accumulators that are ended or changed at once.
 const AT_ONCE: usize = 500;
 
@@ -56,10 +59,12 @@ impl BatchService {
         joins.sort_by(|a, b| a.accumulator.cmp(&b.accumulator));
         let all = joins.chunk_by(|a, b| a.accumulator == b.accumulator);
         let all: Vec<&[Join]> = all.collect();
-        for part in all.chunks(JOINED_AT_ONCE) {
-            self.join_part(part.to_vec()).await?;
-        }
-        Ok(())
+        let parts = all.chunks(JOINED_AT_ONCE);
+        let parts: Vec<_> = parts
+            .map(|part| self.join_part(part.to_vec()).boxed())
+            .collect();
+        let parts = futures::stream::iter(parts).buffer_unordered(IN_FLIGHT);
+        parts.try_collect::<()>().await
     }
 
     /// Adds the events of these accumulators. The joins of each are adjacent.
