@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use toml::Table;
 
 use crate::domain::object::ModelMapping;
-use crate::domain::{BrandName, Brands, Invalid, ModelName, Policies, Sending, Site};
+use crate::domain::{BrandName, Invalid, ModelName, Policies, Sending, Site};
 use crate::email::providers::Provider;
 
 mod brands;
@@ -246,14 +246,24 @@ impl Config {
     ///
     /// Fails if there is no such brand.
     pub fn of(&self, brand: Option<&BrandName>) -> Result<Self, Invalid> {
-        self.brand_names().check(brand)?;
-        let brand = brand.and_then(|brand| self.brands.get(brand));
-        Ok(brand.map_or_else(|| self.clone(), |brand| self.of_brand(brand)))
+        let Some(name) = brand else {
+            return Ok(self.clone());
+        };
+        self.check_brand(name)?;
+        Ok(self.of_brand(&self.brands[name]))
     }
 
-    /// Returns the names of all brands.
-    pub fn brand_names(&self) -> Brands {
-        self.brands.keys().cloned().collect()
+    /// Rejects a brand that is not configured. The error lists the configured ones.
+    pub fn check_brand(&self, name: &BrandName) -> Result<(), Invalid> {
+        if self.brands.contains_key(name) {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.brands.keys().map(BrandName::as_str).collect();
+        let why = match known.as_slice() {
+            [] => "is not configured: there is no table [brands.NAME]".to_owned(),
+            known => format!("is not configured; the brands are {}", known.join(", ")),
+        };
+        Err(Invalid::new("brand", name, why))
     }
 }
 

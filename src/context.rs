@@ -49,8 +49,8 @@ impl Context {
         }
     }
 
-    /// Returns a lease of this process.
-    pub fn lease(&self, until: DateTime<Utc>) -> Lease {
+    /// Returns a lease of this process that ends at `until`.
+    pub fn lease_until(&self, until: DateTime<Utc>) -> Lease {
         let owner = self.owner.clone();
         Lease { owner, until }
     }

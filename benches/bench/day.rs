@@ -11,7 +11,7 @@ use bson::Document;
 use chrono::TimeDelta;
 use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId};
 use tidings::engine::Silent;
-use tidings::engine::digest::{Request, Timing};
+use tidings::engine::digest::Request;
 use tidings::engine::ingest;
 
 use crate::measure::{Table, number, rounds, scaled, timed};
@@ -71,7 +71,7 @@ pub async fn day() {
             };
             let fan_out = fan_out(&world, linger).await;
             let request = Request {
-                timing: Timing::Now,
+                now: true,
                 ..Request::default()
             };
             let digests = world.app.digests();

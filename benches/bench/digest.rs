@@ -8,9 +8,9 @@ use tidings::domain::content::Caps;
 use tidings::domain::digest_content::{assemble, wanted};
 use tidings::domain::{Address, Day, EmailScope, Id, User, UserId, Window};
 use tidings::engine::Silent;
-use tidings::engine::digest::{Effect, Request, Timing};
+use tidings::engine::digest::Request;
 use tidings::engine::eligibility;
-use tidings::engine::eligibility::catalog::{CatalogSource, StackEvents};
+use tidings::engine::eligibility::catalog::{Catalog, StackEvents};
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
@@ -24,11 +24,7 @@ const EVENTS: usize = 5;
 /// events.
 async fn assemble_all(world: &World) -> (u64, usize) {
     let policies = Arc::new(world.app.config.policies.clone());
-    let source = CatalogSource {
-        context: world.app.context.clone(),
-        cache: None,
-    };
-    let mut catalog = source.of_mails();
+    let mut catalog = Catalog::of_mails(&world.app.context);
     let person = User {
         email: Address::new("a@example.org").ok(),
         confirmed: true,
@@ -76,8 +72,8 @@ pub async fn assembly_and_flush() {
         assert!(told > 0);
         ours.note(read, took);
         let request = Request {
-            timing: Timing::Now,
-            effect: Effect::Rehearse,
+            now: true,
+            dry_run: true,
             ..Request::default()
         };
         let digests = world.app.digests();

@@ -110,7 +110,7 @@ async fn digested_pages() {
     world.users(&ids).await;
     world.fill(&ids, 8, EVENTS).await;
     let request = digest::Request {
-        timing: digest::Timing::Now,
+        now: true,
         ..Default::default()
     };
     let run = world.app.digests().run(&request, &Silent).await;

@@ -9,7 +9,7 @@ use bson::{Document, doc};
 use mongodb::{Collection, Database};
 use tidings::domain::Day;
 use tidings::engine::Silent;
-use tidings::engine::digest::{Request, Timing};
+use tidings::engine::digest::Request;
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
 use crate::standing::processor;
@@ -53,7 +53,7 @@ pub async fn end_to_end() {
             let between = processor(&world).await;
             bare_server.note(count as u64, worked(between - begin));
             let request = Request {
-                timing: Timing::Now,
+                now: true,
                 ..Request::default()
             };
             let digests = world.app.digests();

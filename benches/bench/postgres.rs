@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use tidings::domain::{Audience, Day, Details, EventType, FollowKey, ObjectId, UserId};
 use tidings::engine::Silent;
-use tidings::engine::digest::{Request as DigestRequest, Timing};
+use tidings::engine::digest::Request as DigestRequest;
 use tidings::engine::feed::Request;
 use tidings::engine::ingest;
 
@@ -157,7 +157,7 @@ async fn ours(ids: &[String]) -> [f64; 7] {
     let counts = users.len() as f64 / counting.await.1.as_secs_f64();
 
     let request = DigestRequest {
-        timing: Timing::Now,
+        now: true,
         ..DigestRequest::default()
     };
     let (report, digests) = timed(world.app.digests().run(&request, &Silent)).await;

@@ -6,7 +6,7 @@ use tidings::domain::schedule::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, Day, Id, StackId, User, UserId};
 use tidings::engine::Silent;
-use tidings::engine::digest::{Effect, Request};
+use tidings::engine::digest::Request;
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
@@ -109,7 +109,7 @@ async fn tick(world: &World) -> u64 {
 async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
     let request = Request {
         users,
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..Request::default()
     };
     let report = world.app.digests().run(&request, &Silent).await;

@@ -10,17 +10,14 @@ use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::delivery::{Compose, Sender};
 use crate::engine::digest::Digests;
 use crate::engine::digest::backlog::BacklogDays;
-use crate::engine::eligibility::catalog::CatalogSource;
 use crate::engine::fanout::{Fanouts, Lingering};
 use crate::engine::feed::Feeds;
 use crate::engine::feedback::FeedbackService;
 use crate::engine::feedback::suppressions::SuppressionService;
 use crate::engine::ingest::Notify;
 use crate::engine::ingest::objects::ObjectService;
-use crate::engine::ingest::objects::Retract;
 use crate::engine::users::import::Import;
 use crate::engine::users::people::PeopleService;
-use crate::engine::users::personal::PersonalData;
 use crate::engine::users::unknown::NameLookup;
 use crate::engine::worker::{Activity, Worker};
 use crate::operate::dry_run::{DryRun, MAX_RENDERED};
@@ -41,7 +38,6 @@ impl App {
     /// Finds unknown types, objects and users of events.
     pub fn known(&self) -> NameLookup {
         NameLookup {
-            catalog: self.catalog(),
             context: self.context.clone(),
             coalescer: self.looking_up.clone(),
         }
@@ -58,20 +54,11 @@ impl App {
         }
     }
 
-    /// Retracts events.
-    pub fn retract(&self) -> Retract {
-        Retract {
-            context: self.context.clone(),
-            batches: self.batches(),
-            catalog: self.catalog(),
-            feed_cache: self.feed_cache.clone(),
-        }
-    }
-
-    /// Reads and writes objects, except those of mapped models.
+    /// Reads and writes objects, except those of mapped models, and retracts events.
     pub fn objects(&self) -> ObjectService {
         ObjectService {
             context: self.context.clone(),
+            batches: self.batches(),
             feed_cache: self.feed_cache.clone(),
         }
     }
@@ -90,18 +77,9 @@ impl App {
     pub fn feeds(&self) -> Feeds {
         Feeds {
             context: self.context.clone(),
-            catalog: self.catalog(),
             cache: self.feed_cache.clone(),
             reads: self.reading.clone(),
             coalescer: self.marking.clone(),
-        }
-    }
-
-    /// Looks up whether events still apply.
-    fn catalog(&self) -> CatalogSource {
-        CatalogSource {
-            context: self.context.clone(),
-            cache: Some(self.feed_cache.clone()),
         }
     }
 
@@ -109,7 +87,6 @@ impl App {
     pub fn compose(&self) -> Compose {
         Compose {
             context: self.context.clone(),
-            catalog: self.catalog(),
             brand: None,
             identities: self.identities.clone(),
             identity: self.identities.default.clone(),
@@ -141,7 +118,6 @@ impl App {
     pub fn backlog(&self) -> BacklogDays {
         BacklogDays {
             context: self.context.clone(),
-            catalog: self.catalog(),
         }
     }
 
@@ -149,7 +125,6 @@ impl App {
     pub fn batches(&self) -> BatchService {
         BatchService {
             context: self.context.clone(),
-            catalog: self.catalog(),
         }
     }
 
@@ -171,18 +146,9 @@ impl App {
         }
     }
 
-    /// Creates, changes and erases users, and changes their follows.
+    /// Creates, changes, exports and erases users, and changes their follows.
     pub fn people(&self) -> PeopleService {
         PeopleService {
-            context: self.context.clone(),
-            feed_cache: self.feed_cache.clone(),
-            personal: self.personal_data(),
-        }
-    }
-
-    /// Exports and erases all data about a user.
-    pub fn personal_data(&self) -> PersonalData {
-        PersonalData {
             context: self.context.clone(),
             batches: self.batches(),
             feed_cache: self.feed_cache.clone(),
@@ -248,7 +214,6 @@ impl App {
     pub fn explain(&self) -> Explain {
         Explain {
             context: self.context.clone(),
-            catalog: self.catalog(),
             batches: self.batches(),
             compose: self.compose(),
             backlog: self.backlog(),

@@ -79,20 +79,20 @@ impl Args {
                 "kept: a fan-out still writes to it (tidings worker --once finishes it)".to_owned()
             }
             DayFate::Unmailed { people, events } => format!(
-                "kept: {} should have been mailed {} (--force drops it all the same)",
+                "kept: {} should have been mailed {} (--force drops the day anyway)",
                 words::people(*people),
                 words::events(*events)
             ),
             DayFate::Held => "kept: another process archives or restores it".to_owned(),
             DayFate::Changed => {
-                "kept: it was written to meanwhile; it goes the next time".to_owned()
+                "kept: it was written to meanwhile; the next run drops it".to_owned()
             }
             DayFate::Failed { why } => {
                 format!("kept: it could not be archived: {why}")
             }
             DayFate::Dropped { file } => {
                 let (dropped, to) = match self.dry_run {
-                    true => ("would go", "to"),
+                    true => ("would be dropped", "to"),
                     false => ("dropped", "in"),
                 };
                 match file {
@@ -110,7 +110,7 @@ impl Args {
         let stacks = words::count(stacks, "stack", "stacks");
         let head = match (count(DROPPED), self.dry_run) {
             (0, _) => "nothing to drop".to_owned(),
-            (_, true) => format!("{dropped} with {stacks} would go"),
+            (_, true) => format!("{dropped} with {stacks} would be dropped"),
             (_, false) => format!("{dropped} with {stacks} dropped"),
         };
         let others = [KEPT, FAILED, YOUNG].map(|group| words::some(count(group), group));

@@ -15,7 +15,7 @@ use super::words;
 use super::work_report::{FanOutEnd, backlog_lines, read_waits, show_rest};
 use crate::app::{Access, App};
 use crate::domain::{Pause, UserId};
-use crate::engine::digest::{Effect, Request, Timing};
+use crate::engine::digest::Request;
 use crate::operate::open::Refusal;
 use crate::private;
 use crate::render::report::DryRunPage;
@@ -202,14 +202,8 @@ impl Args {
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
             patience: (!self.no_wait).then_some(app.config.delivery.patience),
-            timing: match self.now {
-                true => Timing::Now,
-                false => Timing::WhenDue,
-            },
-            effect: match self.dry_run {
-                true => Effect::Rehearse,
-                false => Effect::Send,
-            },
+            now: self.now,
+            dry_run: self.dry_run,
         }
     }
 }
@@ -268,9 +262,9 @@ fn why_ended(ended: &Ended) -> String {
 /// Summarizes the run: `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00),
 /// 12 unconfirmed`.
 fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String {
-    let done = match request.effect {
-        Effect::Rehearse => would_be_sent(report),
-        Effect::Send => words::list([
+    let done = match request.dry_run {
+        true => would_be_sent(report),
+        false => words::list([
             Some(due(report)),
             sent(&report.mails, outbox),
             words::some(report.due.held, "not begun"),
@@ -347,7 +341,7 @@ fn left(report: &Report, request: &Request) -> String {
     let users = &report.users;
     let waiting = words::some(users.waiting, "waiting").map(|waiting| match users.next_due {
         Some(next) => {
-            let hint = match report.due.users == 0 && request.timing == Timing::WhenDue {
+            let hint = match report.due.users == 0 && !request.now {
                 true => "; --now does not wait",
                 false => "",
             };

@@ -73,7 +73,7 @@ fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
 #[test]
 fn a_dry_run_counts_the_emails() {
     let request = Request {
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..Request::default()
     };
     let counted = Report {
@@ -92,7 +92,7 @@ fn a_dry_run_counts_the_emails() {
 #[test]
 fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
     let request = Request {
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..Request::default()
     };
     let of = |no_brand, busy| {

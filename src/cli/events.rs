@@ -215,7 +215,7 @@ pub(super) struct RetractArgs {
 impl RetractArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let (app, screen) = (session.open(Access::Write).await?, &mut *session.screen);
-        let retracted = app.retract().events(&self.kind, &self.objects).await?;
+        let retracted = app.objects().retract(&self.kind, &self.objects).await?;
         screen.warnings(&retracted.warnings)?;
         if screen.answer(&retracted)? {
             return Ok(Exit::Done);

@@ -51,8 +51,8 @@ impl Args {
         let (app, screen) = (session.open(access).await?, &mut *session.screen);
         let user = find(&app, &one.user).await?;
         let export = match &self.verb {
-            Verb::Export(_) => app.personal_data().export(&user).await?,
-            Verb::Erase(_) if app.personal_data().erase(&user).await? => {
+            Verb::Export(_) => app.people().export(&user).await?,
+            Verb::Erase(_) if app.people().erase(&user).await? => {
                 screen.line(format!("erased {user}"))?;
                 return Ok(Exit::Done);
             }

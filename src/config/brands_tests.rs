@@ -255,3 +255,19 @@ fn a_brand_with_another_url_does_not_inherit_the_key() {
     let message = problems("[brands.acme]\nmail.url = \"https://elsewhere.example\"\n");
     assert!(message.contains("mail.key"), "{message}");
 }
+
+#[test]
+fn an_unconfigured_brand_is_rejected_with_the_configured_names() {
+    let acme = BrandName::new("acme").unwrap();
+    let check = |brands: &[&str]| {
+        let tables = brands.iter().map(|name| format!("[brands.{name}]\n"));
+        let checked = config(&tables.collect::<String>()).check_brand(&acme);
+        checked.map_err(|why| why.to_string())
+    };
+
+    assert_eq!(check(&["acme"]), Ok(()));
+    let why = "brand \"acme\" is not configured: there is no table [brands.NAME]";
+    assert_eq!(check(&[]), Err(why.to_owned()));
+    let others = check(&["c", "a", "b"]).unwrap_err();
+    assert!(others.ends_with("; the brands are a, b, c"), "{others}");
+}

@@ -79,9 +79,7 @@ impl Contents {
             let is_reached = up_to.is_none_or(|at| item.i.is_no_later_than(at));
             item.t == *kind && objects.contains(&item.o) && is_reached
         };
-        let items = std::mem::take(&mut self.items);
-        let (removed, left): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_meant);
-        self.items = left;
+        let removed: Vec<Item> = self.items.extract_if(.., |item| is_meant(item)).collect();
         self.count -= removed.len() as u64;
         removed
     }
@@ -345,16 +343,6 @@ impl Batch {
             && self.joined == other.joined
             && self.led == other.led
             && self.removed == other.removed
-    }
-
-    /// Returns whether a worker has to act: the batch is closing, or it is time to close. A closing
-    /// batch is due at any time.
-    pub fn is_due(&self, now: DateTime<Utc>) -> bool {
-        match self.state {
-            BatchState::Open => now >= self.closes_at,
-            BatchState::Closing => true,
-            BatchState::Closed | BatchState::Canceled => false,
-        }
     }
 }
 

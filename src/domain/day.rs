@@ -27,12 +27,6 @@ impl Day {
         Self(day.unwrap_or(NaiveDate::MIN))
     }
 
-    /// Returns the day `n` days later, or the last day of the calendar.
-    pub fn ahead(self, n: u32) -> Self {
-        let day = self.0.checked_add_days(Days::new(n.into()));
-        Self(day.unwrap_or(NaiveDate::MAX))
-    }
-
     /// Returns the midnight at which the day starts.
     pub fn start(self) -> DateTime<Utc> {
         self.0.and_time(chrono::NaiveTime::MIN).and_utc()
@@ -127,63 +121,47 @@ impl Window {
 /// The tolerance for a writer's clock that is ahead of ours.
 pub const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
-/// The range of times that events may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Acceptance {
-    from: DateTime<Utc>,
-    until: DateTime<Utc>,
-}
-
-impl Acceptance {
-    /// Returns the range for events that arrive at `now`. `window_back` is in days before today.
-    pub fn of(now: DateTime<Utc>, window_back: u32) -> Self {
-        Self {
-            from: Window::ending(Day::of(now), window_back).first().start(),
-            until: now + AHEAD,
-        }
+/// Checks that an event that arrives at `now` may have the time `at`. `window_back` is in days
+/// before today.
+///
+/// # Errors
+///
+/// Names the accepted range, and suggests a unit if seconds and milliseconds were swapped.
+pub fn check_event_time(
+    at: DateTime<Utc>,
+    now: DateTime<Utc>,
+    window_back: u32,
+) -> Result<(), Invalid> {
+    let first = Window::ending(Day::of(now), window_back).first();
+    let accepted = first.start()..=now + AHEAD;
+    if accepted.contains(&at) {
+        return Ok(());
     }
-
-    /// Checks that an event may have this time.
-    ///
-    /// # Errors
-    ///
-    /// Names the accepted range, and suggests a unit if seconds and milliseconds were swapped.
-    pub fn check(&self, at: DateTime<Utc>) -> Result<(), Invalid> {
-        if (self.from..=self.until).contains(&at) {
-            return Ok(());
-        }
-        let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-        let bound = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
-        let outside = if at < self.from {
-            "lies before the window, so it would not be shown or emailed"
-        } else {
-            "lies in the future"
-        };
-        let why = format!(
-            "{outside}; events can be of {} to {}: give the time in UTC or with its offset, or leave the time out where it happens now{}",
-            bound(self.from),
-            bound(self.until),
-            self.hint(at)
-        );
-        Err(Invalid::new("time", text(at), why).of_kind(Kind::Time))
-    }
-
-    /// Returns a hint if the time would be in range with seconds read as milliseconds, or vice
-    /// versa.
-    fn hint(&self, at: DateTime<Utc>) -> &'static str {
-        let fits = |millis: Option<i64>| {
-            let meant = millis.and_then(DateTime::from_timestamp_millis);
-            meant.is_some_and(|meant| (self.from..=self.until).contains(&meant))
-        };
-        let millis = at.timestamp_millis();
-        if fits(millis.checked_mul(1_000)) {
-            " (were seconds taken for milliseconds?)"
-        } else if fits(Some(millis / 1_000)) {
-            " (were milliseconds taken for seconds?)"
-        } else {
-            ""
-        }
-    }
+    let outside = if at < *accepted.start() {
+        "lies before the window, so it would not be shown or emailed"
+    } else {
+        "lies in the future"
+    };
+    let fits = |millis: Option<i64>| {
+        let meant = millis.and_then(DateTime::from_timestamp_millis);
+        meant.is_some_and(|meant| accepted.contains(&meant))
+    };
+    let millis = at.timestamp_millis();
+    let hint = if fits(millis.checked_mul(1_000)) {
+        " (were seconds taken for milliseconds?)"
+    } else if fits(Some(millis / 1_000)) {
+        " (were milliseconds taken for seconds?)"
+    } else {
+        ""
+    };
+    let bound = |at: &DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let why = format!(
+        "{outside}; events can be of {} to {}: give the time in UTC or with its offset, or leave the time out where it happens now{hint}",
+        bound(accepted.start()),
+        bound(accepted.end()),
+    );
+    let at = at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+    Err(Invalid::new("time", at, why).of_kind(Kind::Time))
 }
 
 #[cfg(test)]

@@ -157,16 +157,10 @@ impl Fanout {
         })
     }
 
-    /// Sets the batch key from the request.
-    pub fn with_batch_key(self, batch_key: Option<ChosenKey>) -> Self {
-        Self { batch_key, ..self }
-    }
-
     /// Sets the details from the request. The reason still follows from the audience.
     pub fn with_details(self, details: Details) -> Result<Self, Invalid> {
         details.check()?;
-        let known = self.details.unwrap_or_default();
-        let (reason, keys) = (known.reason, known.keys);
+        let Details { reason, keys, .. } = self.details.unwrap_or_default();
         let details = Some(Details {
             reason,
             keys,
@@ -219,8 +213,11 @@ mod tests {
         let id = Id::at(DateTime::UNIX_EPOCH, [0; 8]);
         let audience = Audience::users([UserId::stored("ada")]).unwrap();
         let objects = vec![ObjectId::stored("a1")];
-        let new = Fanout::new(id, None, EventType::stored("Comment"), objects, audience).unwrap();
-        new.with_batch_key(batch_key.map(|key| key.parse().unwrap()))
+        let new = Fanout::new(id, None, EventType::stored("Comment"), objects, audience);
+        Fanout {
+            batch_key: batch_key.map(|key| key.parse().unwrap()),
+            ..new.unwrap()
+        }
     }
 
     #[test]

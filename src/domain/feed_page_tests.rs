@@ -19,7 +19,8 @@ mod cursors {
         let first: Day = "20140420".parse().unwrap();
         let stack = |(n, objects): (usize, &&[&str])| {
             let entries = objects.iter().map(|o| event(o)).collect();
-            Stack::new(StackId::of(first.ahead(n as u32)), entries)
+            let day = Day::of(first.start() + chrono::TimeDelta::days(n as i64));
+            Stack::new(StackId::of(day), entries)
         };
         PersonStacks {
             user: UserId::stored("ada"),

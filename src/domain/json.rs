@@ -127,14 +127,6 @@ impl<'de> Visitor<'de> for Copy<'_> {
         self.append("null")
     }
 
-    fn visit_none<E: Error>(self) -> Result<(), E> {
-        self.visit_unit()
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        self.deserialize(from)
-    }
-
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
         self.append(value)
     }

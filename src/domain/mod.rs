@@ -40,7 +40,7 @@ pub use audience::{Audience, Point, Selector};
 pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
 pub use content::Content;
 pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
-pub use day::{Acceptance, Day, Window};
+pub use day::{Day, Window};
 pub use delivery::{Delivery, DeliveryId, Occasion, Tag};
 pub use details::Details;
 pub use digest_content::{Backlog, DayNote, DaysRead, PendingCounts};
@@ -55,8 +55,8 @@ pub use id::Id;
 pub use json::Json;
 pub use keys::{KeyRecord, Scope, Secret, TokenKey};
 pub use name::{
-    BrandName, Brands, EventType, FollowKey, Invalid, KeyName, Kind, ModelName, ObjectId, Subject,
-    UserId, nearest,
+    BrandName, EventType, FollowKey, Invalid, KeyName, Kind, ModelName, ObjectId, Subject, UserId,
+    nearest,
 };
 pub use object::{Object, ObjectKey};
 pub use preferences::{Mute, Mutes, Quiet};

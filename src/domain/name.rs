@@ -3,7 +3,6 @@
 //! A name is checked once, when it enters. Names in the store may come from older writers and are
 //! not checked (`stored`). `0` and `false` are names like any other.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 /// The error about an invalid value from outside. It names the kind of value, the value and the
@@ -79,12 +78,7 @@ impl Invalid {
         if size <= most {
             return Ok(());
         }
-        Err(Self::limit(what, size, why.to_string()))
-    }
-
-    /// Creates the error for a size above a limit, in bytes or in number.
-    pub fn limit(what: &'static str, size: usize, why: impl Into<String>) -> Self {
-        Self::new(what, size, why).of_kind(Kind::Limit)
+        Err(Self::new(what, size, why.to_string()).of_kind(Kind::Limit))
     }
 }
 
@@ -304,36 +298,6 @@ impl BrandName {
     pub fn awaited(reason: &str) -> Option<Self> {
         let name = reason.strip_prefix("the brand ")?;
         name.strip_suffix(" is not configured").map(Self::stored)
-    }
-}
-
-/// The configured brands.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Brands(BTreeSet<BrandName>);
-
-impl FromIterator<BrandName> for Brands {
-    fn from_iter<T: IntoIterator<Item = BrandName>>(names: T) -> Self {
-        Self(names.into_iter().collect())
-    }
-}
-
-impl Brands {
-    /// Returns whether this brand is configured. The default (`None`) always is.
-    pub fn knows(&self, name: Option<&BrandName>) -> bool {
-        name.is_none_or(|name| self.0.contains(name))
-    }
-
-    /// Rejects a brand that is not configured. The error lists the configured ones.
-    pub fn check(&self, name: Option<&BrandName>) -> Result<(), Invalid> {
-        let unknown = name.filter(|name| !self.0.contains(*name));
-        unknown.map_or(Ok(()), |name| {
-            let known: Vec<&str> = self.0.iter().map(BrandName::as_str).collect();
-            let why = match known.as_slice() {
-                [] => "is not configured: there is no table [brands.NAME]".to_owned(),
-                known => format!("is not configured; the brands are {}", known.join(", ")),
-            };
-            Err(Invalid::new("brand", name, why))
-        })
     }
 }
 

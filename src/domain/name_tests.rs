@@ -79,22 +79,4 @@ mod brand {
         assert_eq!(BrandName::awaited(&acme.absent()), Some(acme));
         assert_eq!(BrandName::awaited("it waits for its turn"), None);
     }
-
-    #[test]
-    fn an_unconfigured_brand_is_rejected_with_the_configured_names() {
-        let name = |text: &str| BrandName::new(text).unwrap();
-        let brands = |names: &[&str]| names.iter().map(|text| name(text)).collect::<Brands>();
-        let why = |known: &[&str]| {
-            let refused = brands(known).check(Some(&name("acme")));
-            refused.unwrap_err().to_string()
-        };
-
-        assert!(brands(&[]).check(None).is_ok());
-        assert!(brands(&["acme"]).check(Some(&name("acme"))).is_ok());
-        assert_eq!(
-            why(&[]),
-            "brand \"acme\" is not configured: there is no table [brands.NAME]"
-        );
-        assert!(why(&["c", "a", "b"]).ends_with("; the brands are a, b, c"));
-    }
 }

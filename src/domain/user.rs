@@ -311,12 +311,6 @@ impl User {
         (schedule, EmailScope::MandatoryOnly)
     }
 
-    /// Returns the choice for this type, unless the type is mandatory.
-    fn chosen(&self, kind: &EventType, policies: &Policies) -> Option<&TypePreference> {
-        let chosen = self.types.get(kind)?;
-        (!policies.is_mandatory(kind)).then_some(chosen)
-    }
-
     /// Returns the route of an event of this type and time. Events from before the user's choice
     /// have [`Route::Never`].
     pub fn route(&self, kind: &EventType, at: DateTime<Utc>, policies: &Policies) -> Route {
@@ -325,7 +319,8 @@ impl User {
 
     /// Returns the batch policy of this type, with the user's own window if they chose one.
     pub fn batch_policy(&self, kind: &EventType, policies: &Policies) -> BatchPolicy {
-        let chosen = self.chosen(kind, policies);
+        let chosen = self.types.get(kind);
+        let chosen = chosen.filter(|_| !policies.is_mandatory(kind));
         let window = chosen.and_then(|chosen| chosen.window);
         policies.of(kind).batch.for_window(window)
     }

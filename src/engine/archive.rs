@@ -19,7 +19,7 @@ use futures::future::{Either, select};
 use super::digest::backlog::BacklogDays;
 use super::{Error, Result, Watcher};
 use crate::context::Context;
-use crate::domain::{Backlog, Day, Lease, PendingCounts};
+use crate::domain::{Backlog, Day, PendingCounts};
 use crate::store::{Counted, Release};
 use crate::wire::transfer::{DayFate, DayReport};
 
@@ -268,10 +268,7 @@ impl Archive {
 
     async fn take_lease(&self, day: Day) -> Result<bool> {
         let now = self.context.clock.now();
-        let lease = Lease {
-            owner: self.context.owner.clone(),
-            until: now + LEASE,
-        };
+        let lease = self.context.lease_until(now + LEASE);
         let store = &self.context.store;
         Ok(store.lease(&lease_of(day), &lease, now).await?)
     }

@@ -15,10 +15,10 @@ use crate::context::Context;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDED, RemovedEvents};
 use crate::domain::fanout::check_objects;
 use crate::domain::{
-    Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, Lease, ObjectId,
-    Occasion, User, UserId,
+    Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, ObjectId, Occasion,
+    User, UserId,
 };
-use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::{Error, Result, Watcher, crash};
 use crate::store::{self, AccumulatorFilter};
 use crate::wire::batch::BatchView;
@@ -32,8 +32,6 @@ pub use crate::store::BatchFilter;
 pub struct BatchService {
     /// The store, the clock and the other shared parts.
     pub context: Arc<Context>,
-    /// Source of object titles.
-    pub catalog: CatalogSource,
 }
 
 /// The events of one fan-out for one accumulator.
@@ -157,7 +155,6 @@ impl BatchService {
             store,
             clock,
             ids,
-            owner,
             config,
             ..
         } = &*self.context;
@@ -175,10 +172,9 @@ impl BatchService {
             }
             accumulator.advance(now);
             // Without ended batches there is nothing to file, so no lease is needed.
-            accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
-                owner: owner.clone(),
-                until: now + config.fanout.lease,
-            });
+            let has_ended = !accumulator.ended.is_empty();
+            let lease = has_ended.then(|| self.context.lease_until(now + config.fanout.lease));
+            accumulator.lease = lease;
         }
         crash::point("before-end");
         let put = store.put_accumulators(&due, ids.next(now)).await?;
@@ -297,7 +293,7 @@ impl BatchService {
 
     /// Returns batches for display, with object titles and the outcomes of their emails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         let kept = batches.iter().flat_map(|batch| &batch.contents.items);
         let kept: Vec<Event> = kept.cloned().map(Event::from).collect();
         catalog.load(kept.iter()).await?;

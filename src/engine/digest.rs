@@ -26,7 +26,7 @@ use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
     Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, Due, EmailScope, Event,
-    Id, Lease, Occasion, PersonStacks, User, UserId, Window,
+    Id, Occasion, PersonStacks, User, UserId, Window,
 };
 use crate::engine::delivery::Sender;
 use crate::render::Draft;
@@ -48,36 +48,17 @@ pub struct Request {
     /// How long the run waits for deferred emails while none of them makes progress. Without it,
     /// the next run sends them.
     pub patience: Option<TimeDelta>,
-    /// Whether digests wait for their user's hour; they do by default.
-    pub timing: Timing,
-    /// Whether emails are sent; they are by default.
-    pub effect: Effect,
-}
-
-/// Whether digests wait for their user's hour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Timing {
-    /// Only users who had pending events when their hour came.
-    #[default]
-    WhenDue,
-    /// All users with pending events who got no email in their current period.
-    Now,
-}
-
-/// Whether a run sends emails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Effect {
-    /// Opens rows in the ledger and sends due digests.
-    #[default]
-    Send,
-    /// A dry run: reports what would be sent and writes nothing.
-    Rehearse,
+    /// Whether all users with pending events are due who got no email in their current period, not
+    /// only those who had pending events when their hour came.
+    pub now: bool,
+    /// Whether the run only reports what it would send, and writes nothing.
+    pub dry_run: bool,
 }
 
 impl Request {
     /// Returns whether a run reads all users, so that it may store their backlog.
     fn reads_all(&self) -> bool {
-        self.effect == Effect::Send && self.users.is_none()
+        !self.dry_run && self.users.is_none()
     }
 }
 
@@ -156,8 +137,6 @@ const AT_ONCE: usize = 2;
 
 /// The number of users in one read of the stacks.
 const SCAN_CHUNK: usize = 1_000;
-/// The number of such reads at a time, if a request names its users.
-const READ_AHEAD: usize = 2;
 
 impl Digests {
     /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
@@ -167,7 +146,7 @@ impl Digests {
     }
 
     /// Passes the digests that a run would send to `onlooker`, such as the command line, and writes
-    /// nothing. Ignores the effect of the request.
+    /// nothing. Every request is a dry run here.
     pub async fn rehearse(
         &self,
         request: &Request,
@@ -175,7 +154,7 @@ impl Digests {
         progress: &dyn Watcher,
     ) -> Result<Report> {
         let request = Request {
-            effect: Effect::Rehearse,
+            dry_run: true,
             ..request.clone()
         };
         let run = Run::new(self, &request, Some(onlooker), progress);
@@ -224,7 +203,7 @@ impl Digests {
             let window = window.clone();
             async move { self.context.store.windows(window, &chunk).await }
         };
-        stream::iter(chunks).map(read).buffered(READ_AHEAD).boxed()
+        stream::iter(chunks).then(read).boxed()
     }
 }
 
@@ -245,13 +224,13 @@ impl<'a> Run<'a> {
             sender: digests.sender.with_new_tally(),
             report: Report::default(),
             passed_over: false,
-            catalog: digests.sender.compose.catalog.of_mails(),
+            catalog: Catalog::of_mails(&digests.context),
             older: Older::new(&digests.backlog.days_read(at)),
         }
     }
 
     fn sends(&self) -> bool {
-        self.request.effect == Effect::Send
+        !self.request.dry_run
     }
 
     async fn scan(mut self) -> Result<Self> {
@@ -456,7 +435,7 @@ impl<'a> Run<'a> {
         }
         let due = schedule
             .last_due(self.at)
-            .filter(|due| request.timing == Timing::Now || oldest < due.at);
+            .filter(|due| request.now || oldest < due.at);
         let Some(due) = due else {
             counts.waiting += 1;
             let next = schedule.next_due(self.at).map(|due| due.at);
@@ -525,7 +504,7 @@ impl<'a> Run<'a> {
         for (mut person, row) in due.into_iter().zip(existing) {
             if let Some(row) = &row {
                 let again = tried_again(row);
-                let is_due = |at: DateTime<Utc>| at <= now || self.request.timing == Timing::Now;
+                let is_due = |at: DateTime<Utc>| at <= now || self.request.now;
                 if !again.is_some_and(is_due) {
                     self.count_existing(row, again);
                     continue;
@@ -546,9 +525,7 @@ impl<'a> Run<'a> {
             report.users.tried_again = report.users.tried_again.into_iter().chain(again).min();
         } else if row.state.settled() {
             report.users.mailed_already += 1;
-        } else if request.effect == Effect::Send
-            && (row.lease.is_none() || request.patience.is_some())
-        {
+        } else if !request.dry_run && (row.lease.is_none() || request.patience.is_some()) {
             // The leaseholder may be dead, so a run that waits also finishes such rows.
             report.left_over += tally.take_up(std::slice::from_ref(row));
         } else {
@@ -572,10 +549,10 @@ impl<'a> Run<'a> {
         if let Some(failed) = &person.failed {
             row.marker = failed.marker;
             row.attempts.made = failed.attempts.made;
-            row.attempts.reopened = match self.request.timing {
-                Timing::WhenDue => failed.attempts.reopened + 1,
+            row.attempts.reopened = match self.request.now {
                 // The operator asked for it, so the retries start over.
-                Timing::Now => 0,
+                true => 0,
+                false => failed.attempts.reopened + 1,
             };
         }
         Opening {
@@ -601,7 +578,7 @@ impl<'a> Run<'a> {
             if self.report.ended.is_none() {
                 self.report.ended = match self.request.patience {
                     Some(patience) => self.sender.wait_for_gate(patience, self.progress).await?,
-                    // Without an end, the rows are opened now and sent when the throttle permits it.
+                    // Without an end, the rows are opened now and sent once the throttle permits.
                     None => self.sender.ready().await?.ended(),
                 };
             }
@@ -609,11 +586,8 @@ impl<'a> Run<'a> {
                 self.report.due.held += rows.len() as u64;
                 continue;
             }
-            let ledger = &self.sender.ledger;
-            let lease = Lease {
-                owner: ledger.context.owner.clone(),
-                until: self.digests.context.clock.now() + ledger.lease(),
-            };
+            let context = &self.digests.context;
+            let lease = context.lease_until(context.clock.now() + self.sender.ledger.lease());
             let mut leased = rows.to_vec();
             for opening in &mut leased {
                 opening.row.lease = Some(lease.clone());

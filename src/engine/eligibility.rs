@@ -107,7 +107,7 @@ pub fn is_seen(inbox: &Inbox, place: Position) -> bool {
 
 /// Returns whether a mute can exclude the event, before anything is looked up. `classify` ignores
 /// mutes of mandatory types.
-fn may_be_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
+pub fn may_be_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
     mutes.may_cover(at) && !policies.is_mandatory(&event.t)
 }
 
@@ -136,7 +136,7 @@ pub fn muted_since(
 }
 
 /// Returns the events that may be muted, before anything is looked up.
-pub fn possibly_muted<'a>(
+fn possibly_muted<'a>(
     events: impl Iterator<Item = (&'a Mutes, &'a Event, DateTime<Utc>)>,
     policies: &Policies,
 ) -> Vec<Event> {

@@ -150,7 +150,7 @@ impl Fanouts {
         done: &mut FannedOut,
     ) -> Result<(Vec<Group>, Vec<Group>)> {
         let now = self.context.clock.now();
-        let lease = self.context.lease(now + self.settings().lease);
+        let lease = self.context.lease_until(now + self.settings().lease);
         let any = self.settings().merge;
         let most = AtMost {
             any,
@@ -161,12 +161,10 @@ impl Fanouts {
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
         let (mut short, mut long) = (Vec::new(), Vec::new());
+        fanouts.retain(|fanout| !under_way.contains(&fanout.id));
         // Small fan-outs go after all older ones.
         let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
-        let mut small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
-        for claimed in [&mut fanouts, &mut small] {
-            claimed.retain(|fanout| !under_way.contains(&fanout.id));
-        }
+        let small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
         for (day, group) in self.groups(fanouts, any) {
             let Group { day, scans } = self.open_group(day, group).await?;
             let (whole, more): (Vec<_>, Vec<_>) =
@@ -369,7 +367,7 @@ impl Fanouts {
     /// over.
     async fn save(&self, scans: &mut Vec<AudienceScan>) -> Result<FannedOut> {
         let until = self.context.clock.now() + self.settings().lease;
-        let lease = self.context.lease(until);
+        let lease = self.context.lease_until(until);
         let progress: Vec<(Id, Progress)> = scans
             .iter()
             .map(|scan| (scan.fanout.id, scan.progress()))

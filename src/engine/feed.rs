@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use super::Result;
 use super::coalescer::Coalescer;
 use super::eligibility;
-use super::eligibility::catalog::{Catalog, CatalogSource};
+use super::eligibility::catalog::Catalog;
 use super::users::personal::start_of;
 use crate::context::Context;
 use crate::domain::feed_marks::ItemState;
@@ -36,7 +36,6 @@ pub use marks::{MAX_IDS, MarksInput};
 /// Reads feeds and marks their items.
 pub struct Feeds {
     pub(crate) context: Arc<Context>,
-    pub(crate) catalog: CatalogSource,
     pub(crate) cache: Arc<FeedCache>,
     /// Combines concurrent reads of feeds.
     pub(crate) reads: Arc<Coalescer<(Window, UserId), FeedParts>>,
@@ -285,7 +284,8 @@ impl Feeds {
             Some((cached, read)) => (cached, Some(read)),
             None => (self.read_window(user, days).await?, None),
         };
-        let (mut person, mut catalog) = (window.person.clone(), self.catalog.of_feeds());
+        let mut person = window.person.clone();
+        let mut catalog = Catalog::of_feeds(&self.context, &self.cache);
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         // Withdrawn objects stay: their items come back if they become notifiable again.

@@ -244,7 +244,11 @@ impl FeedbackService {
     ) -> Result<Vec<(&'a Report, Delivery)>, Error> {
         let tags: HashSet<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
         let tags: Vec<Tag> = tags.into_iter().collect();
-        let by_tag = self.find(&DeliveryFilter::Tags(&tags)).await?.into_iter();
+        let (store, tagged) = (&self.context.store, DeliveryFilter::Tags(&tags));
+        let by_tag = store
+            .find_deliveries(&tagged, usize::MAX)
+            .await?
+            .into_iter();
         let by_tag: HashMap<Tag, Delivery> = by_tag.map(|row| (row.id.tag(), row)).collect();
         let untagged = reports.iter().filter(|report| report.tag.is_none());
         let ids = untagged.flat_map(|report| report.provider_ids.clone());
@@ -252,7 +256,8 @@ impl FeedbackService {
         let ids: Vec<String> = ids.into_iter().collect();
         // An id that several deliveries share, as after a batch call, identifies none.
         let mut by_id: HashMap<String, Option<Delivery>> = HashMap::new();
-        for row in self.find(&DeliveryFilter::ProviderIds(&ids)).await? {
+        let named = DeliveryFilter::ProviderIds(&ids);
+        for row in store.find_deliveries(&named, usize::MAX).await? {
             let id = row.outcome.provider_id.clone().unwrap_or_default();
             let entry = by_id.entry(id);
             entry
@@ -270,16 +275,6 @@ impl FeedbackService {
             .iter()
             .filter_map(|report| Some((*report, find(report)?)));
         Ok(found.collect())
-    }
-
-    async fn find(&self, filter: &DeliveryFilter<'_>) -> Result<Vec<Delivery>, Error> {
-        match filter {
-            DeliveryFilter::Tags([]) | DeliveryFilter::ProviderIds([]) => Ok(Vec::new()),
-            _ => {
-                let found = self.context.store.find_deliveries(filter, usize::MAX);
-                Ok(found.await?)
-            }
-        }
     }
 
     /// Drops the reports from before the last lift of their user's address.
@@ -355,9 +350,6 @@ impl FeedbackService {
         let mut ids: Vec<UserId> = of.map(|(_, row)| row.user.clone()).collect();
         ids.sort_unstable();
         ids.dedup();
-        if ids.is_empty() {
-            return Ok(HashMap::new());
-        }
         let found = self.context.store.users(&ids).await?.into_iter().flatten();
         Ok(found.map(|user| (user.id.clone(), user)).collect())
     }

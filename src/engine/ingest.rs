@@ -13,10 +13,11 @@ use serde::Deserialize;
 
 use crate::context::Context;
 use crate::domain::audience::check_except;
+use crate::domain::day::check_event_time;
 use crate::domain::details::Actor;
 use crate::domain::{
-    Acceptance, Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id,
-    Invalid, Json, ObjectId, Point, UserId, time,
+    Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, Invalid,
+    Json, ObjectId, Point, UserId, time,
 };
 use crate::engine::coalescer::Coalescer;
 use crate::engine::users::fields;
@@ -146,7 +147,7 @@ impl Notify {
         let Some(brand) = &request.details.brand else {
             return Ok(());
         };
-        self.context.config.brand_names().check(Some(brand))?;
+        self.context.config.check_brand(brand)?;
         let kind = &request.kind;
         if self.context.policies.of(kind).branded {
             return Ok(());
@@ -159,7 +160,7 @@ impl Notify {
 
     fn fanout(&self, request: Request, now: DateTime<Utc>) -> std::result::Result<Fanout, Invalid> {
         if let Some(at) = request.at {
-            Acceptance::of(now, self.context.config.window_back).check(at)?;
+            check_event_time(at, now, self.context.config.window_back)?;
         }
         self.context.policies.check(&request.kind)?;
         self.check_brand(&request)?;
@@ -177,8 +178,9 @@ impl Notify {
         let objects = objects
             .map(|object| self.context.policies.object_id(&kind, object))
             .collect();
-        let fanout = Fanout::new(id, key, kind, objects, audience)?;
-        fanout.with_batch_key(batch_key).with_details(details)
+        let mut fanout = Fanout::new(id, key, kind, objects, audience)?;
+        fanout.batch_key = batch_key;
+        fanout.with_details(details)
     }
 
     /// Returns an event's fan-out, with its progress.

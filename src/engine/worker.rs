@@ -19,7 +19,6 @@ use super::digest::Digests;
 use super::fanout::Fanouts;
 use super::{Result, Watcher};
 use crate::context::Context;
-use crate::domain::Lease;
 use crate::domain::coordination::DIGEST_SCAN;
 use crate::domain::schedule::TICK;
 use crate::store::Release;
@@ -159,10 +158,7 @@ impl Worker {
         if *scanned == Some(tick) {
             return Ok(None);
         }
-        let lease = Lease {
-            owner: self.context.owner.clone(),
-            until: tick + TICK,
-        };
+        let lease = self.context.lease_until(tick + TICK);
         let report = if self.context.store.lease(DIGEST_SCAN, &lease, now).await? {
             Some(self.digests.tick(progress).await?)
         } else {

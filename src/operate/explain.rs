@@ -16,7 +16,7 @@ use crate::engine::delivery::Compose;
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::engine::users::personal::start_of;
 use crate::store::DeliveryFilter;
@@ -29,7 +29,6 @@ use fates::{Batches, Loaded};
 /// Explains to operators which emails a user gets.
 pub struct Explain {
     pub(crate) context: Arc<Context>,
-    pub(crate) catalog: CatalogSource,
     /// Lists the batches of events.
     pub batches: BatchService,
     /// Finds the language of the user's emails.
@@ -50,9 +49,10 @@ const SHOWN: usize = 10;
 impl Explain {
     fn brand(&self, user: &User) -> Option<BrandView> {
         let config = &self.context.config;
+        let name = user.brand.clone()?;
         Some(BrandView {
-            name: user.brand.clone()?,
-            configured: config.brand_names().knows(user.brand.as_ref()),
+            configured: config.brands.contains_key(&name),
+            name,
         })
     }
 
@@ -97,7 +97,7 @@ impl Explain {
             ..BatchFilter::default()
         };
         let batches = Batches::of(&self.batches, &theirs).await?;
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         catalog.load(batches.kept().iter()).await?;
         let suppressed = Suppressed::among(store, record).await?;
         let none = Mutes::default();

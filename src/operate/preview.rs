@@ -17,7 +17,7 @@ use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::identity::mailer;
 use crate::engine::delivery::{Compose, Headers};
-use crate::engine::digest::{Digests, Request, Timing};
+use crate::engine::digest::{Digests, Request};
 use crate::engine::{self, Silent};
 use crate::render::pages::PageUser;
 use crate::render::{self, Links, Pages, Renderer, Samples, reader};
@@ -247,7 +247,7 @@ impl OfPerson {
     ) -> engine::Result<Vec<Draft>> {
         let request = Request {
             users: Some(vec![user.clone()]),
-            timing: Timing::Now,
+            now: true,
             ..Request::default()
         };
         let mut drafts = Vec::new();

@@ -107,7 +107,6 @@ const SERIALIZING: &[&str] = &[
     // Notes that all processes share.
     "src/engine/worker.rs",
     "src/engine/delivery/throttle.rs",
-    "src/engine/delivery/throttle/notes.rs",
     // Claims, as an application would sign them.
     "src/engine/access/token",
 ];

@@ -170,7 +170,8 @@ async fn equal_markers_of_adjacent_users_share_statements(store: Fresh) {
     let marker = |person: &UserId| new_marker(person, today(), id(9), 2);
     let markers: Vec<NewMarker> = marked.iter().map(marker).collect();
 
-    let profile = all_profiled(&store, &today().collection(), async {
+    let day = today().collection();
+    let profile = all_profiled(&store, &day, async {
         let bad = store.write_markers(&markers).await.unwrap();
         assert!(bad.is_empty(), "{bad:?}");
     });

@@ -147,8 +147,8 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     );
     let retracted = [ObjectId::stored("a2")];
     let app = town.process();
-    app.retract()
-        .events(&kind("ArtworkPublished"), &retracted)
+    app.objects()
+        .retract(&kind("ArtworkPublished"), &retracted)
         .await
         .unwrap();
     let comment = |objects: &[&str], name: &str| {
@@ -178,7 +178,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     let link = {
         let links = &app.identities.default.links;
         let maker = links.maker().await.unwrap().unwrap();
-        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), None, issued);
+        let personal = maker.personal(&user("ada"), None, Some(&Stop::Digest), None, issued);
         personal.unsubscribe.unwrap()
     };
     let before = answers(&town).await;

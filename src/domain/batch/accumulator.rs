@@ -176,7 +176,7 @@ impl Accumulator {
     /// changed.
     pub fn advance(&mut self, now: DateTime<Utc>) -> bool {
         let before = (self.ended.len(), self.memories.len());
-        if let Some(open) = self.open.as_mut().filter(|open| open.is_due(now)) {
+        if let Some(open) = self.open.as_mut().filter(|open| now >= open.closes_at) {
             open.begin_closing(now);
         }
         self.put_away(now);
@@ -188,9 +188,7 @@ impl Accumulator {
     /// events stays. Returns whether anything changed.
     pub fn forget_filed(&mut self, filed: &[Batch], now: DateTime<Utc>) -> bool {
         let was_filed = |batch: &Batch| filed.iter().any(|gone| gone.has_same_events(batch));
-        let ended = std::mem::take(&mut self.ended).into_iter();
-        let (gone, ended): (Vec<Batch>, _) = ended.partition(was_filed);
-        self.ended = ended;
+        let gone: Vec<Batch> = self.ended.extract_if(.., |of| was_filed(of)).collect();
         if !gone.is_empty() {
             let joined = gone.iter().flat_map(|batch| &batch.joined).copied();
             self.remember(joined, now);

@@ -124,7 +124,6 @@ fn a_batch_whose_items_are_all_withdrawn_is_canceled() {
     );
 
     assert_eq!(batch.state, BatchState::Canceled);
-    assert!(!batch.is_due(at(9_999)));
     assert_eq!(batch.join(&[comment(2, "b")], at(9), &five_minutes()), None);
 }
 

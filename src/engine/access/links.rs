@@ -108,8 +108,6 @@ pub struct LinkProbe {
 pub struct LinkMaker<'a> {
     public_url: &'a str,
     brand: Option<&'a BrandName>,
-    /// The address of the email, which its links to unsubscribe and to mute contain.
-    address: Option<&'a Address>,
     keys: &'a LinkKeys,
 }
 
@@ -144,7 +142,6 @@ impl Links {
         Ok(Some(LinkMaker {
             public_url,
             brand: self.brand.as_ref(),
-            address: None,
             keys: self.keys().await?,
         }))
     }
@@ -201,10 +198,12 @@ impl Links {
 
 impl LinkMaker<'_> {
     /// Returns the links of an email to this user that was begun at `begun`. `stop` and `mute` are
-    /// the effects of the links to unsubscribe and to mute; `None` leaves a link out.
+    /// the effects of the links to unsubscribe and to mute; `None` leaves a link out. Both contain
+    /// the address, so an unsubscribe link also works after the user was deleted.
     pub fn personal(
         &self,
         user: &UserId,
+        address: Option<&Address>,
         stop: Option<&Stop>,
         mute: Option<&Stop>,
         begun: DateTime<Utc>,
@@ -218,23 +217,13 @@ impl LinkMaker<'_> {
                 issued: begun,
             })
         };
-        let link = |stop: &Stop| page(self.public_url, &token(stop, self.address));
+        let link = |stop: &Stop| page(self.public_url, &token(stop, address));
         // The preferences page offers all choices, so its token does not depend on the email.
         let choices = page(self.public_url, &token(&Stop::All, None));
         Personal {
             unsubscribe: stop.map(link),
             preferences: format!("{choices}/preferences"),
             mute: mute.map(link),
-        }
-    }
-
-    /// Creates links for an email to this address. The links to unsubscribe and to mute contain it,
-    /// so their page can offer other records. An unsubscribe link also works after the user was
-    /// deleted.
-    pub fn to<'b>(&'b self, address: &'b Address) -> LinkMaker<'b> {
-        LinkMaker {
-            address: Some(address),
-            ..*self
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::domain::{
 use crate::email::Message;
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource, StackEvents};
+use crate::engine::eligibility::catalog::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 
 mod batch_events;
@@ -33,7 +33,6 @@ mod contents;
 mod message;
 mod preview;
 
-pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
 
 /// How soon rows of an unconfigured brand are tried again.
@@ -43,7 +42,6 @@ const CHECK_BRAND: TimeDelta = TimeDelta::minutes(10);
 #[derive(Clone)]
 pub struct Compose {
     pub(crate) context: Arc<Context>,
-    pub(crate) catalog: CatalogSource,
     /// The brand of the emails that it builds; `None` for the default.
     pub brand: Option<BrandName>,
     /// The theme, links and headers of this brand.
@@ -151,7 +149,7 @@ impl Compose {
         at: DateTime<Utc>,
         room: Room,
     ) -> Result<Built> {
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         let mut stacks = self.read(rows).await?;
         let readers = eligibility::load_readers(&stacks, &catalog);
         let (people, mut inboxes) = readers.await?;
@@ -312,7 +310,7 @@ impl Compose {
         let events = shown.iter().flat_map(|(_, events)| events);
         let events: Vec<&Event> = events.copied().collect();
         catalog.load_details(events.into_iter()).await?;
-        Reasons::of(shown, catalog, &self.catalog).await
+        Reasons::of(shown, catalog).await
     }
 
     /// Reads the stacks of each row's user, in the order of the rows. Rows that cover nothing get
@@ -448,11 +446,7 @@ impl Compose {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let people = self.context.store.users(&users).await?;
         let ids: Vec<Id> = rows.iter().filter_map(batch_of).collect();
-        let filed = match ids.is_empty() {
-            true => Vec::new(),
-            false => self.context.store.filed(&ids).await?,
-        };
-        let filed = filed.into_iter().flatten();
+        let filed = self.context.store.filed(&ids).await?.into_iter().flatten();
         let keys: HashMap<Id, BatchKey> = filed.map(|batch| (batch.id, batch.key)).collect();
         let of = |(row, user): (&Delivery, Option<User>)| {
             let key = batch_of(row).and_then(|id| keys.get(&id));

@@ -63,18 +63,6 @@ const ALL: usize = 10_000_000;
 /// the newest.
 const MOST_WAITING: usize = 10_000;
 
-fn judge(id: &DeliveryId, decision: OperatorDecision) -> Correction {
-    let reason = match decision {
-        OperatorDecision::Sent => "settled by hand: it was mailed",
-        OperatorDecision::NotSent => "settled by hand: it was not mailed",
-    };
-    Correction::Judge {
-        id: id.clone(),
-        decision,
-        reason: reason.to_owned(),
-    }
-}
-
 impl DeliveryService {
     /// Returns the newest deliveries, at most `limit`.
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
@@ -123,8 +111,17 @@ impl DeliveryService {
         decision: OperatorDecision,
     ) -> Result<Settled> {
         let (now, mut settled) = (self.context.clock.now(), Settled::default());
+        let reason = match decision {
+            OperatorDecision::Sent => "settled by hand: it was mailed",
+            OperatorDecision::NotSent => "settled by hand: it was not mailed",
+        };
+        let judge = |row: &Delivery| Correction::Judge {
+            id: row.id.clone(),
+            decision,
+            reason: reason.to_owned(),
+        };
         for rows in rows.chunks(AT_ONCE) {
-            let judged: Vec<Correction> = rows.iter().map(|row| judge(&row.id, decision)).collect();
+            let judged: Vec<Correction> = rows.iter().map(judge).collect();
             for judged in self.context.store.correct(now, &judged).await? {
                 match judged {
                     Corrected::Done => settled.settled += 1,
@@ -143,21 +140,18 @@ impl DeliveryService {
     /// [`Error::Conflict`] if it does not exist, is not unknown, is not closed yet, or the user has
     /// another open delivery.
     pub async fn settle(&self, id: &DeliveryId, decision: OperatorDecision) -> Result<()> {
-        let now = self.context.clock.now();
-        let judged = [judge(id, decision)];
-        let judged = self.context.store.correct(now, &judged).await?;
-        let why = match judged.first() {
-            Some(Corrected::Done) => return Ok(()),
-            Some(Corrected::Busy) => format!(
+        let row = self.get(id).await?;
+        let settled = self.settle_all(row.as_slice(), decision).await?;
+        let why = match row {
+            Some(_) if settled.settled > 0 => return Ok(()),
+            Some(_) if settled.busy > 0 => format!(
                 "another delivery of the person of {id} is open; settle this one when that one has ended"
             ),
-            Some(Corrected::OtherState) | None => match self.get(id).await? {
-                None => format!("there is no delivery {id}"),
-                Some(row) if row.state == DeliveryState::Unknown => {
-                    format!("{id} is being closed at this moment; ask again")
-                }
-                Some(row) => format!("{id} is {}, not unknown", row.state.as_str()),
-            },
+            Some(row) if row.state == DeliveryState::Unknown => {
+                format!("{id} is being closed at this moment; ask again")
+            }
+            Some(row) => format!("{id} is {}, not unknown", row.state.as_str()),
+            None => format!("there is no delivery {id}"),
         };
         Err(Error::Conflict(why))
     }

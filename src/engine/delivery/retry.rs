@@ -33,13 +33,6 @@ pub(super) enum Attempt {
     Repeated,
 }
 
-/// What becomes of a row.
-#[derive(Debug)]
-pub(super) enum RowDecision {
-    Settle(Settlement),
-    Defer(Deferral),
-}
-
 /// The consequences of a call, or of other changes of rows. After they were written to the ledger,
 /// they contain only what was applied.
 #[derive(Debug, Default)]
@@ -59,45 +52,36 @@ pub(super) struct Decisions {
     pub summary: Option<CallSummary>,
 }
 
-impl RowDecision {
+impl Decisions {
     /// Lets a row wait until `at`, in this state.
     pub(super) fn defer(
+        &mut self,
         row: &Delivery,
         state: DeliveryState,
         at: DateTime<Utc>,
         reason: &str,
-    ) -> Self {
-        Self::Defer(Deferral::of(row, state, at, reason))
+    ) {
+        self.deferrals.push(Deferral::of(row, state, at, reason));
     }
 
     /// Settles a row whose email had this number of events.
-    pub(super) fn settle(row: &Delivery, state: DeliveryState, items: u32, reason: &str) -> Self {
-        Self::Settle(Settlement::of(row, state, items, Some(reason)))
+    pub(super) fn settle(
+        &mut self,
+        row: &Delivery,
+        state: DeliveryState,
+        items: u32,
+        reason: &str,
+    ) {
+        let settlement = Settlement::of(row, state, items, Some(reason));
+        self.settlements.push(settlement);
     }
 
     /// Settles a row as sent.
-    pub(super) fn sent(row: &Delivery, items: u32, provider_id: String) -> Self {
-        Self::Settle(Settlement {
+    pub(super) fn sent(&mut self, row: &Delivery, items: u32, provider_id: String) {
+        self.settlements.push(Settlement {
             provider_id: Some(provider_id).filter(|id| !id.is_empty()),
             ..Settlement::of(row, DeliveryState::Sent, items, None)
-        })
-    }
-}
-
-impl Decisions {
-    fn add(&mut self, decision: RowDecision) {
-        match decision {
-            RowDecision::Settle(settlement) => self.settlements.push(settlement),
-            RowDecision::Defer(deferral) => self.deferrals.push(deferral),
-        }
-    }
-}
-
-impl FromIterator<RowDecision> for Decisions {
-    fn from_iter<T: IntoIterator<Item = RowDecision>>(decisions: T) -> Self {
-        let mut all = Self::default();
-        decisions.into_iter().for_each(|decision| all.add(decision));
-        all
+        });
     }
 }
 
@@ -136,20 +120,19 @@ impl Retry {
                 Attempt::First => DeliveryState::Pending,
                 Attempt::Repeated => DeliveryState::Sending,
             };
-            let decision = match (outcome, attempt) {
-                (Outcome::Accepted { provider_id }, _) => RowDecision::sent(row, items, provider_id),
+            match (outcome, attempt) {
+                (Outcome::Accepted { provider_id }, _) => decisions.sent(row, items, provider_id),
                 (Outcome::RefusedTogether { .. }, Attempt::First) if mails.len() > 1 => {
                     decisions.alone.push(place);
-                    continue;
                 }
                 (Outcome::RefusedTogether { reason }, Attempt::Repeated) if mails.len() > 1 => {
                     // The earlier call was certainly not accepted either, so the email gets a new
                     // attempt.
-                    RowDecision::defer(row, DeliveryState::Pending, now, &reason)
+                    decisions.defer(row, DeliveryState::Pending, now, &reason);
                 }
                 (Outcome::Refused { reason } | Outcome::RefusedTogether { reason }, _)
                 | (Outcome::Unsendable { reason }, Attempt::First) => {
-                    RowDecision::settle(row, not_accepted, items, &reason)
+                    decisions.settle(row, not_accepted, items, &reason);
                 }
                 (Outcome::Undeliverable { reason }, _) => {
                     let to = &mail.message.to;
@@ -157,31 +140,31 @@ impl Retry {
                     let hard = hard.detailed(Some(&reason));
                     decisions.undeliverable.push(hard);
                     decisions.excused += u64::from(row.attempts.reopened == 0);
-                    RowDecision::settle(row, not_accepted, items, &reason)
+                    decisions.settle(row, not_accepted, items, &reason);
                 }
                 // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
                 // expects retries for days after a deferral.
                 (Outcome::Unreachable { reason } | Outcome::Deferred { reason }, Attempt::First) => {
-                    self.wait_or_fail(mail, &reason, None, false, now)
+                    self.wait_or_fail(mail, &reason, None, false, now, &mut decisions);
                 }
                 // A provider that names a wait will accept the email later, so attempts do not
                 // count.
                 (Outcome::TryLater { reason, after }, Attempt::First) => {
-                    self.wait_or_fail(mail, &reason, after, after.is_none(), now)
+                    let counts = after.is_none();
+                    self.wait_or_fail(mail, &reason, after, counts, now, &mut decisions);
                 }
                 (Outcome::TryLater { reason, after }, Attempt::Repeated) => {
-                    self.doubt(mail, &reason, after, now)
+                    self.doubt(mail, &reason, after, now, &mut decisions);
                 }
                 (Outcome::Withheld { reason }, _) => {
                     // The reason for an unknown outcome still applies.
                     let known = row.outcome.reason.as_ref();
                     let known = known.filter(|_| attempt == Attempt::Repeated);
-                    RowDecision::defer(row, unsent, now, known.unwrap_or(&reason))
+                    decisions.defer(row, unsent, now, known.unwrap_or(&reason));
                 }
                 (Outcome::Stop { reason }, _) => {
-                    let deferral = RowDecision::defer(row, unsent, now, &reason);
+                    decisions.defer(row, unsent, now, &reason);
                     decisions.stop = Some(reason);
-                    deferral
                 }
                 (Outcome::Unknown { reason }, _)
                 // The earlier call may have contained it.
@@ -190,9 +173,8 @@ impl Retry {
                     | Outcome::Unreachable { reason }
                     | Outcome::Deferred { reason },
                     Attempt::Repeated,
-                ) => self.doubt(mail, &reason, None, now),
-            };
-            decisions.add(decision);
+                ) => self.doubt(mail, &reason, None, now, &mut decisions),
+            }
         }
         decisions
     }
@@ -234,19 +216,21 @@ impl Retry {
         after: Option<Duration>,
         counts: bool,
         now: DateTime<Utc>,
-    ) -> RowDecision {
+        decisions: &mut Decisions,
+    ) {
         let row = &mail.row;
         if self.is_last(row, counts, now) {
             let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
             let state = DeliveryState::not_accepted(mail.has_markers);
             let ended = Settlement::of(row, state, mail.items, Some(&reason));
-            return RowDecision::Settle(ended.given_up());
+            decisions.settlements.push(ended.given_up());
+            return;
         }
         let at = now + self.back_off(row, after);
-        RowDecision::Defer(Deferral {
+        decisions.deferrals.push(Deferral {
             has_failed: counts,
             ..Deferral::of(row, DeliveryState::Pending, at, reason)
-        })
+        });
     }
 
     /// Defers an email that may have been accepted, while its outcome can be resolved.
@@ -256,16 +240,17 @@ impl Retry {
         reason: &str,
         after: Option<Duration>,
         now: DateTime<Utc>,
-    ) -> RowDecision {
+        decisions: &mut Decisions,
+    ) {
         let row = &mail.row;
         let tried = row.attempts.called_at.unwrap_or(now);
         if now >= self.hope(tried) {
-            return RowDecision::settle(row, DeliveryState::Unknown, mail.items, reason);
+            return decisions.settle(row, DeliveryState::Unknown, mail.items, reason);
         }
         let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
         let next = self.next_check(tried, now);
         let at = theirs.map_or(next, |theirs| next.max(now + theirs));
-        RowDecision::defer(row, DeliveryState::Sending, at, reason)
+        decisions.defer(row, DeliveryState::Sending, at, reason);
     }
 
     /// Returns until when to resolve the outcome of a call that was first made at `tried`.

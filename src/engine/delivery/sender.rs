@@ -162,7 +162,7 @@ impl Sender {
             groups.entry((row.channel, brand)).or_default().push(row);
         }
         if groups.is_empty() {
-            return self.throttle.share_all().await;
+            return self.throttle.share(None).await;
         }
         let sends = groups.into_iter().map(|((channel, brand), rows)| {
             // For an unknown brand, this sender defers the rows.

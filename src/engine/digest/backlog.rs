@@ -19,7 +19,7 @@ use crate::domain::{
     UserId, Window,
 };
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
+use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::engine::{Error, Result};
 use crate::store::{self, DeliveryFilter, NewMarker, NoteFilter};
@@ -29,7 +29,6 @@ use crate::wire::status::OlderDays;
 #[derive(Clone)]
 pub struct BacklogDays {
     pub(crate) context: Arc<Context>,
-    pub(crate) catalog: CatalogSource,
 }
 
 /// A day that has left the window, with its note as it was read.
@@ -227,7 +226,7 @@ impl BacklogDays {
 
     /// Counts the current backlog of one day.
     pub async fn count(&self, day: Day) -> Result<Count> {
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         let mut count = Count::default();
         let mut chunks = self.context.store.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
@@ -327,7 +326,7 @@ impl BacklogDays {
         let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
             return Ok(0);
         };
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         eligibility::exclude_ineligible(&mut found, &mut catalog).await?;
         let pending = found.iter().map(|person| person.pending().len() as u64);
         let flushed = pending.sum();

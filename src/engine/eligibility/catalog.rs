@@ -62,24 +62,46 @@ struct Known {
     retracted: Option<Option<Id>>,
 }
 
-/// Creates catalogs.
-#[derive(Clone)]
-pub struct CatalogSource {
-    /// The store, the clock and the policies.
-    pub context: Arc<Context>,
-    /// The feed cache. Catalogs for emails do not use it.
-    pub cache: Option<Arc<FeedCache>>,
+/// The loaded facts about events.
+pub struct Catalog {
+    context: Arc<Context>,
+    /// The feed cache, if the catalog is for feeds. They show unknown objects by their ids, unless
+    /// their type has a model.
+    cache: Option<Arc<FeedCache>>,
+    known: ByEvent,
+    /// Whether any retraction was loaded.
+    knows_retracted: bool,
+    /// The details of events, by event id.
+    details: HashMap<Id, Option<Arc<Details>>>,
+    /// The estimated bytes of all loaded facts.
+    size: usize,
+    /// When the oldest fact from the feed cache was read, if there is one.
+    as_of: Option<DateTime<Utc>>,
+    /// Retractions after this time are ignored.
+    until: Option<DateTime<Utc>>,
 }
 
-impl CatalogSource {
+impl Catalog {
     /// Creates a catalog for emails, which always reads the store.
-    pub fn of_mails(&self) -> Catalog {
-        Catalog::new(self.clone(), None)
+    pub fn of_mails(context: &Arc<Context>) -> Self {
+        Self {
+            context: context.clone(),
+            cache: None,
+            known: HashMap::default(),
+            knows_retracted: false,
+            details: HashMap::new(),
+            size: 0,
+            as_of: None,
+            until: None,
+        }
     }
 
     /// Creates a catalog for feeds.
-    pub fn of_feeds(&self) -> Catalog {
-        Catalog::new(self.clone(), self.cache.clone())
+    pub fn of_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
+        Self {
+            cache: Some(cache.clone()),
+            ..Self::of_mails(context)
+        }
     }
 
     /// Returns the objects with these keys, in the same order.
@@ -97,43 +119,6 @@ impl CatalogSource {
             found.extend(self.context.store.retractions(events).await?);
         }
         Ok(found)
-    }
-}
-
-/// The loaded facts about events.
-pub struct Catalog {
-    source: CatalogSource,
-    /// The feed cache, if the catalog is for feeds. They show unknown objects by their ids, unless
-    /// their type has a model.
-    cache: Option<Arc<FeedCache>>,
-    known: ByEvent,
-    /// Whether any retraction was loaded.
-    knows_retracted: bool,
-    /// The details of events, by event id.
-    details: HashMap<Id, Option<Arc<Details>>>,
-    /// The names in user records, for actors without a name of their own.
-    names: HashMap<UserId, Option<String>>,
-    /// The estimated bytes of all loaded facts.
-    size: usize,
-    /// When the oldest fact from the feed cache was read, if there is one.
-    as_of: Option<DateTime<Utc>>,
-    /// Retractions after this time are ignored.
-    until: Option<DateTime<Utc>>,
-}
-
-impl Catalog {
-    fn new(source: CatalogSource, cache: Option<Arc<FeedCache>>) -> Self {
-        Self {
-            source,
-            cache,
-            known: HashMap::default(),
-            knows_retracted: false,
-            details: HashMap::new(),
-            names: HashMap::new(),
-            size: 0,
-            as_of: None,
-            until: None,
-        }
     }
 
     /// Ignores retractions after `at`. An email that was built then included these events.
@@ -162,10 +147,8 @@ impl Catalog {
         }
         self.size += EACH * objects.len().max(retracted.len());
         let keys: Vec<ObjectKey> = objects.iter().map(|event| self.key(event)).collect();
-        let (found, retracted_at) = futures::try_join!(
-            self.source.records(&keys),
-            self.source.retractions(&retracted)
-        )?;
+        let (found, retracted_at) =
+            futures::try_join!(self.records(&keys), self.retractions(&retracted))?;
         for (event, record) in objects.iter().zip(found) {
             self.size += record.as_ref().map_or(0, Object::bytes);
             self.known_mut(event).record = Some(record.map(Arc::new));
@@ -196,13 +179,13 @@ impl Catalog {
     }
 
     /// Returns the store, the clock and the policies.
-    pub(super) fn context(&self) -> &Context {
-        &self.source.context
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Returns the configured policies.
     pub fn policies(&self) -> &Policies {
-        &self.source.context.policies
+        &self.context.policies
     }
 
     /// Forgets the loaded records once they are too large. Called between chunks of users only,
@@ -212,7 +195,6 @@ impl Catalog {
             self.known.clear();
             self.knows_retracted = false;
             self.details.clear();
-            self.names.clear();
             self.size = 0;
         }
     }
@@ -227,7 +209,7 @@ impl Catalog {
         let new = events.filter_map(|(_, event)| self.first_request(event));
         let new: Vec<Event> = new.collect();
         self.size += EACH * new.len();
-        let at = self.source.retractions(&new).await?;
+        let at = self.retractions(&new).await?;
         self.note_retracted(&new, at);
         Ok(())
     }
@@ -289,7 +271,7 @@ impl Catalog {
     }
 
     fn shows_unknown(&self, kind: &EventType) -> bool {
-        let policy = self.source.context.policies.of(kind);
+        let policy = self.context.policies.of(kind);
         policy.unknown_objects == UnknownObjects::Mail
             || (self.cache.is_some() && policy.model.is_none())
     }
@@ -314,7 +296,7 @@ impl Catalog {
         self.size += EACH * unread.len();
         let version = cache.and_then(|cache| cache.version_of_details());
         for ids in unread.chunks(AT_ONCE) {
-            let found = self.source.context.store.details(ids).await?;
+            let found = self.context.store.details(ids).await?;
             for (id, details) in ids.iter().zip(found) {
                 self.size += details.as_ref().map_or(0, Details::bytes);
                 let details = details.map(Arc::new);
@@ -335,18 +317,17 @@ impl Catalog {
             actor.name.is_none().then(|| (fanout, actor.id.clone()))
         });
         let nameless: Vec<(Id, UserId)> = nameless.collect();
-        let actors = nameless.iter().map(|(_, actor)| actor.clone());
-        let mut unread: Vec<UserId> = actors.filter(|id| !self.names.contains_key(id)).collect();
-        unread.sort_unstable();
-        unread.dedup();
-        for ids in unread.chunks(AT_ONCE) {
-            let users = self.source.context.store.users(ids).await?;
-            let names = users.into_iter().map(|user| user?.name);
-            let names = names.map(|name| name.filter(|name| !name.trim().is_empty()));
-            self.names.extend(ids.iter().cloned().zip(names));
+        let mut actors: Vec<UserId> = nameless.iter().map(|(_, actor)| actor.clone()).collect();
+        actors.sort_unstable();
+        actors.dedup();
+        let mut names: HashMap<UserId, String> = HashMap::new();
+        for ids in actors.chunks(AT_ONCE) {
+            let users = self.context.store.users(ids).await?.into_iter().flatten();
+            names.extend(users.filter_map(|user| Some((user.id, user.name?))));
         }
+        names.retain(|_, name| !name.trim().is_empty());
         for (fanout, actor) in nameless {
-            if let Some(Some(name)) = self.names.get(&actor)
+            if let Some(name) = names.get(&actor)
                 && let Some(Some(details)) = self.details.get_mut(&fanout)
                 && let Some(actor) = &mut Arc::make_mut(details).actor
             {
@@ -369,7 +350,7 @@ impl Catalog {
 
     /// Returns the key of the event's object.
     pub fn key(&self, event: &Event) -> ObjectKey {
-        self.source.context.policies.object_of(event)
+        self.context.policies.object_of(event)
     }
 
     /// Returns the loaded facts about the event and its object.
@@ -403,7 +384,7 @@ impl Catalog {
     /// Returns the object if an email may have included it before it was withdrawn, ignoring
     /// retractions.
     pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
-        let policy = self.source.context.policies.of(&event.t);
+        let policy = self.context.policies.of(&event.t);
         let found = self.known(event)?.record.clone()?;
         let is_mailed = policy.unknown_objects == UnknownObjects::Mail;
         found.or_else(|| is_mailed.then(|| self.bare(event)))

@@ -14,13 +14,14 @@ use crate::domain::{
 };
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
-use crate::engine::eligibility::catalog::CatalogSource;
+use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::feed::cache::FeedCache;
 use crate::wire::event::{Retracted, Unknown};
 
-/// Stores objects, except those of mapped models.
+/// Stores objects, except those of mapped models, and retracts events about them.
 pub struct ObjectService {
     pub(crate) context: Arc<Context>,
+    pub(crate) batches: BatchService,
     pub(crate) feed_cache: Arc<FeedCache>,
 }
 
@@ -94,28 +95,18 @@ impl ObjectService {
         }])
         .await
     }
-}
 
-/// Retracts events, so that feeds and emails no longer include them.
-///
-/// A retraction is one small record per object, written first and independent of the audience's
-/// size. Feeds, digests, batches, unsent emails and pending fan-outs check it
-/// ([`crate::engine::eligibility::catalog`]). Then the events are removed from open batches, to
-/// keep their totals exact; this step can be repeated.
-pub struct Retract {
-    pub(crate) context: Arc<Context>,
-    pub(crate) batches: BatchService,
-    pub(crate) catalog: CatalogSource,
-    pub(crate) feed_cache: Arc<FeedCache>,
-}
-
-impl Retract {
-    /// Retracts all earlier events of this type about these objects, 1 to 100. Later events about
-    /// them are not affected.
+    /// Retracts all earlier events of this type about these objects, 1 to 100, so that feeds and
+    /// emails no longer include them. Later events about them are not affected.
+    ///
+    /// A retraction is one small record per object, written first and independent of the audience's
+    /// size. Feeds, digests, batches, unsent emails and pending fan-outs check it
+    /// ([`crate::engine::eligibility::catalog`]). Then the events are removed from open batches, to
+    /// keep their totals exact; this step can be repeated.
     ///
     /// Returns the keys of the objects, warnings about unknown ones, and what open batches lost.
     /// Does not find out which users were notified before.
-    pub async fn events(&self, kind: &EventType, objects: &[ObjectId]) -> Result<Retracted> {
+    pub async fn retract(&self, kind: &EventType, objects: &[ObjectId]) -> Result<Retracted> {
         check_objects(objects.len())?;
         let objects: Vec<ObjectId> = objects
             .iter()
@@ -127,7 +118,7 @@ impl Retract {
             i: None,
         };
         let events: Vec<Event> = objects.iter().map(event).collect();
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         catalog.load(events.iter()).await?;
         let mut unknown = Unknown::default();
         for event in &events {

@@ -3,7 +3,6 @@
 //! They reject lists where an object is expected (P10). serde's derived code would accept a list of
 //! the values without their names.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -27,37 +26,6 @@ pub(crate) fn named_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(Some(object.map(|Named(object)| object)))
 }
 
-/// Objects or `null`s by name.
-type ByName<K, T> = BTreeMap<K, Option<T>>;
-
-fn unnamed<K: Ord, T>(objects: ByName<K, Named<T>>) -> ByName<K, T> {
-    let objects = objects.into_iter();
-    let object = |(name, object): (K, Option<Named<T>>)| (name, object.map(|Named(object)| object));
-    objects.map(object).collect()
-}
-
-/// Reads objects or `null`s by name.
-pub(crate) fn each_if_given<'de, D, K, T>(from: D) -> Result<Option<ByName<K, T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    K: Deserialize<'de> + Ord,
-    T: Deserialize<'de>,
-{
-    let objects = ByName::<K, Named<T>>::deserialize(from)?;
-    Ok(Some(unnamed(objects)))
-}
-
-/// Reads objects or `null`s by name, or `null` in place of all of them.
-pub(crate) fn each_or_null<'de, D, K, T>(from: D) -> Result<Option<Option<ByName<K, T>>>, D::Error>
-where
-    D: Deserializer<'de>,
-    K: Deserialize<'de> + Ord,
-    T: Deserialize<'de>,
-{
-    let objects = Option::<ByName<K, Named<T>>>::deserialize(from)?;
-    Ok(Some(objects.map(unnamed)))
-}
-
 /// Reads a value that may be omitted but not `null`: a value lost by its sender would otherwise
 /// change the meaning.
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
@@ -71,31 +39,6 @@ pub(crate) fn named_if_given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     named(from).map(Some)
-}
-
-/// Parses a text that may be omitted but not `null`.
-pub(crate) fn parsed_if_given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: fmt::Display>,
-{
-    let text = String::deserialize(from)?;
-    text.parse().map(Some).map_err(D::Error::custom)
-}
-
-/// Parses a list of texts that may be omitted but not `null`.
-pub(crate) fn all_parsed_if_given<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: fmt::Display>,
-{
-    let texts = Vec::<String>::deserialize(from)?;
-    let parsed = |text: String| text.parse().map_err(D::Error::custom);
-    texts
-        .into_iter()
-        .map(parsed)
-        .collect::<Result<_, _>>()
-        .map(Some)
 }
 
 /// A name, which may be written as a whole number.
@@ -116,7 +59,9 @@ impl Name {
     }
 }
 
-struct Named<T>(T);
+/// An object, read from nothing but an object.
+#[derive(Debug, Clone)]
+pub struct Named<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

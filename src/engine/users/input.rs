@@ -13,12 +13,13 @@ use chrono_tz::Tz;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::fields;
+use super::fields::{self, Named};
+use crate::config::Config;
 use crate::domain::preferences::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
-    Address, BrandName, Brands, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet,
-    Route, Schedule, User, UserId, text, time,
+    Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet, Route,
+    Schedule, User, UserId, text, time,
 };
 
 type Result<T, E = Invalid> = std::result::Result<T, E>;
@@ -27,7 +28,7 @@ type Result<T, E = Invalid> = std::result::Result<T, E>;
 pub type Change<T> = Option<Option<T>>;
 
 /// Changes of the choices of types.
-pub type TypeChanges = BTreeMap<EventType, Option<TypeChange>>;
+pub type TypeChanges = BTreeMap<EventType, Option<Named<TypeChange>>>;
 
 /// A user's own change of preferences. Omitted fields stay, and `null` resets a choice.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -43,7 +44,7 @@ pub struct PreferencesChange {
     #[serde(deserialize_with = "fields::named_or_null")]
     pub quiet: Change<Quiet>,
     /// The choices by type. `None` restores the configuration's route.
-    #[serde(deserialize_with = "fields::each_if_given")]
+    #[serde(deserialize_with = "fields::given")]
     pub types: Option<TypeChanges>,
 }
 
@@ -160,7 +161,7 @@ impl PreferencesChange {
 
     fn chosen(&self) -> impl Iterator<Item = (&EventType, &TypeChange)> {
         let types = self.types.iter().flatten();
-        types.filter_map(|(kind, chosen)| Some((kind, chosen.as_ref()?)))
+        types.filter_map(|(kind, chosen)| Some((kind, &chosen.as_ref()?.0)))
     }
 
     /// Changes the preferences of a record; the others stay. Does not resubscribe the user.
@@ -173,7 +174,7 @@ impl PreferencesChange {
         user.quiet = self.quiet.unwrap_or(user.quiet);
         for (kind, change) in self.types.iter().flatten() {
             let before = user.types.remove(kind).and_then(|before| before.window);
-            if let Some(TypeChange { route, window }) = change {
+            if let Some(Named(TypeChange { route, window })) = change {
                 // `User::replacing` dates the change.
                 let chosen = TypePreference {
                     window: window.unwrap_or(before),
@@ -250,7 +251,7 @@ pub struct UserInput {
     #[serde(deserialize_with = "fields::named_or_null")]
     pub quiet: Change<Quiet>,
     /// As in [`PreferencesChange`]; `null` counts as omitted in a record.
-    #[serde(deserialize_with = "fields::each_or_null")]
+    #[serde(deserialize_with = "change")]
     pub types: Change<TypeChanges>,
 }
 
@@ -325,8 +326,9 @@ impl UserInput {
     }
 
     /// Rejects a brand that is not configured, and routes that the configuration does not allow.
-    pub(super) fn check_configured(&self, brands: &Brands, policies: &Policies) -> Result<()> {
-        brands.check(self.brand.as_ref().and_then(Option::as_ref))?;
+    pub(super) fn check_configured(&self, config: &Config, policies: &Policies) -> Result<()> {
+        let mut brand = self.brand.iter().flatten();
+        brand.try_for_each(|brand| config.check_brand(brand))?;
         self.preferences().check_routes(policies)
     }
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
-use super::personal::PersonalData;
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
     Address, ChangeNotice, FollowKey, Invalid, Schedule, Stop, Subject, User, UserId,
 };
 use crate::engine::Result;
+use crate::engine::batches::BatchService;
 use crate::engine::feed::cache::FeedCache;
 use crate::store::{self, FollowChange, PeopleFilter};
 
@@ -24,13 +24,13 @@ use crate::store::{self, FollowChange, PeopleFilter};
 /// at least one of them succeeds.
 const ROUNDS: usize = 100;
 
-/// Changes users' records and follows.
+/// Changes users' records and follows, and exports and erases users ([`super::personal`]).
 pub struct PeopleService {
     pub(crate) context: Arc<Context>,
+    /// Cancels the batches of erased users.
+    pub(crate) batches: BatchService,
     /// Invalidates cached feeds of changed users.
     pub(crate) feed_cache: Arc<FeedCache>,
-    /// Erases users, and knows where records with the ids of erased users begin.
-    pub personal: PersonalData,
 }
 
 /// Checks a change of a record.
@@ -52,8 +52,7 @@ fn check_growth(before: Option<&User>, after: &User) -> Result<()> {
 impl PeopleService {
     /// Checks that the configuration has the brand of a record and allows its routes.
     pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
-        let brands = self.context.config.brand_names();
-        input.check_configured(&brands, &self.context.policies)
+        input.check_configured(&self.context.config, &self.context.policies)
     }
 
     /// Creates or replaces records. The last record of an id counts.
@@ -92,7 +91,7 @@ impl PeopleService {
             let pairs = ids.iter().zip(&stored);
             let new = pairs.filter(|(_, user)| user.is_none());
             let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
-            let starts = self.personal.starts(&new).await?;
+            let starts = self.starts(&new).await?;
             let mut changed = Vec::new();
             for (id, before) in ids.iter().zip(&stored) {
                 let before = before.as_ref();
@@ -214,12 +213,10 @@ impl PeopleService {
                 .await?;
             return self.get(id).await;
         }
-        if let Stop::Subject(subject, title) = stop {
-            let mute =
-                |user: &mut User, now| user.mutes.mute(subject.clone(), None, title.clone(), now);
-            return self.change_mutes(id, mute).await;
-        }
         let edit = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
+        if let Stop::Subject(..) = stop {
+            return self.change_mutes(id, edit).await;
+        }
         // A user can always stop emails, with any number of choices.
         self.edit(id, |_, _| Ok(()), edit).await
     }

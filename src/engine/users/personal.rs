@@ -4,19 +4,18 @@
 //! Repeating an interrupted erasure finishes it, and so does creating the next user with the id.
 //! Stacks keep their events; the start of the id ([`crate::domain::start`]) hides these from all
 //! later readers.
-//! Start with [`PersonalData::erase`].
+//! Start with [`PeopleService::erase`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use crate::context::Context;
+use super::people::PeopleService;
 use crate::domain::delivery::Correction;
 use crate::domain::start::{self, Erasure};
 use crate::domain::{
     Address, Batch, BatchState, Day, Delivery, DeliveryState, FollowKey, Id, Inbox, Invalid,
     Occasion, PersonStacks, Stack, Start, User, UserId, Window,
 };
-use crate::engine::batches::{BatchService, End};
+use crate::engine::batches::End;
 use crate::engine::feed::cache::FeedCache;
 use crate::engine::{Error, Result};
 use crate::store::{self, BatchFilter, DeliveryFilter, NoteFilter, Store};
@@ -75,14 +74,7 @@ async fn erasures(store: &dyn Store, users: &[UserId]) -> Result<Vec<Option<Eras
     names.iter().map(erasure).collect()
 }
 
-/// Exports and erases users, and computes the starts of later users with their ids.
-pub struct PersonalData {
-    pub(crate) context: Arc<Context>,
-    pub(crate) batches: BatchService,
-    pub(crate) feed_cache: Arc<FeedCache>,
-}
-
-impl PersonalData {
+impl PeopleService {
     /// Erases a user. Returns whether any of their data existed. Can be repeated.
     pub async fn erase(&self, user: &UserId) -> Result<bool> {
         let name = start::note_name(user);

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::domain::{Event, ObjectKey, Policies, Selector, UserId};
 use crate::engine::Result;
 use crate::engine::coalescer::{self, Coalescer};
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
+use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::ingest::{FEW_OBJECTS, Request};
 use crate::store::{self, PeopleFilter};
 use crate::wire::event::{NAMED, Unknown};
@@ -57,7 +57,6 @@ impl From<&Request> for RequestNames {
 /// Looks up whether names are known.
 #[derive(Clone)]
 pub struct NameLookup {
-    pub(crate) catalog: CatalogSource,
     pub(crate) context: Arc<Context>,
     /// Combines concurrent short requests into one look-up.
     pub(crate) coalescer: Arc<Coalescer<RequestNames, Unknown>>,
@@ -114,19 +113,13 @@ impl NameLookup {
         Ok(warnings)
     }
     async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<Unknown>> {
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         let events = requests.iter().flat_map(|one| &one.events);
         let users = requests.iter().flat_map(|one| &one.users);
         let users: Vec<UserId> = users.take(MAX_NAMES).cloned().collect();
-        let records = async {
-            match users.is_empty() {
-                true => Ok(Vec::new()),
-                false => self.context.store.users(&users).await,
-            }
-        };
-        let (loaded, records) = futures::join!(catalog.load(events.take(MAX_NAMES)), records);
-        loaded?;
-        let mut missing = records?.into_iter().map(|record| record.is_none());
+        let records = self.context.store.users(&users);
+        let ((), records) = futures::try_join!(catalog.load(events.take(MAX_NAMES)), records)?;
+        let mut missing = records.into_iter().map(|record| record.is_none());
         let mut left = MAX_NAMES;
         let unknown = |request: &RequestNames| {
             let mut unknown = Unknown::default();

@@ -107,7 +107,7 @@ async fn play(call: Call, gallery: Data<Gallery>) -> ApiResult {
         let detail = "the demo's tidings.toml has lost its address or its secret; start it again";
         return Err(Problem::new(Code::Internal, detail));
     };
-    let links = maker.personal(&id, Some(&Stop::All), None, now);
+    let links = maker.personal(&id, None, Some(&Stop::All), None, now);
     Ok(fresh().json(Visit {
         token: token.expose(),
         preferences: &links.preferences,

@@ -117,7 +117,7 @@ struct Retraction {
 /// `DELETE /v1/events`
 async fn retract(mut call: Call) -> ApiResult {
     let Retraction { kind, objects } = call.one().await?;
-    let retracted = call.app.retract().events(&kind, &objects).await?;
+    let retracted = call.app.objects().retract(&kind, &objects).await?;
     Ok(HttpResponse::Ok().json(retracted))
 }
 

@@ -87,7 +87,7 @@ async fn page(call: Call) -> ApiResult {
 /// `DELETE /v1/users/{id}`
 async fn delete(call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
-    match call.app.personal_data().erase(&id).await? {
+    match call.app.people().erase(&id).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::unknown_user(&id)),
     }

@@ -18,6 +18,7 @@ use crate::domain::preferences::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
+use crate::engine::users::fields::Named;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
 use crate::render::Page;
 use crate::render::pages::{Choices, Notice, PageUser, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
@@ -179,7 +180,7 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
                     // The page has no field for it.
                     window: None,
                 };
-                types.insert(kind, Some(chosen));
+                types.insert(kind, Some(Named(chosen)));
             }
         }
     }

@@ -33,7 +33,10 @@ fn a_fan_out_round_trips() {
         let document = write_bson("testing", &FanoutRecord::whole(&new)).unwrap();
         let document = Document::try_from(document).unwrap();
         assert!(!document.contains_key("batch_key"));
-        let new = new.with_batch_key("$a.b".parse().ok());
+        let new = Fanout {
+            batch_key: "$a.b".parse().ok(),
+            ..new
+        };
         assert_eq!(round_trip(&new), new);
         let counts = Counts {
             people: 3,
@@ -82,7 +85,8 @@ fn leased_fanout(audience: Audience) -> Fanout {
             owner: "me".into(),
             until: at,
         }),
-        ..new.unwrap().with_batch_key("$a.b".parse().ok())
+        batch_key: "$a.b".parse().ok(),
+        ..new.unwrap()
     }
 }
 

@@ -74,7 +74,7 @@ async fn a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes(fresh: Fresh
         let mut links = Links::new(fresh.handle(), Some(String::new()), Some(SECRET.into()));
         links.brand = brand.map(|brand| BrandName::new(brand).unwrap());
         let maker = links.maker().await.unwrap().unwrap();
-        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), None, saturday());
+        let personal = maker.personal(&user("ada"), None, Some(&Stop::Digest), None, saturday());
         personal.unsubscribe.unwrap()
     };
     let (acme, gone, none) = (

@@ -237,7 +237,7 @@ async fn a_batch_whose_email_is_being_sent_is_not_canceled(fresh: Fresh) {
     let store = FailingStore::before(api.town.store.clone(), "correct", Box::pin(leaves));
 
     let process = api.town.process_on(&(store as _));
-    process.personal_data().erase(&user("ada")).await.unwrap();
+    process.people().erase(&user("ada")).await.unwrap();
 
     let rows = api.town.deliveries_of("ada").await;
     let states: Vec<_> = rows.iter().map(|row| row.state.as_str()).collect();
@@ -268,7 +268,7 @@ async fn assert_erased(api: &Api) {
 async fn dies_at(api: &Api, nth: usize, fault: Fault) -> bool {
     let store = FailingStore::new(api.town.store.clone(), nth, fault, Then::StaysDown);
     let process = api.town.process_on(&(store as _));
-    process.personal_data().erase(&user("ada")).await.is_err()
+    process.people().erase(&user("ada")).await.is_err()
 }
 
 async fn repeating_an_interrupted_deletion_finishes_it(fresh: Fresh) {

@@ -72,7 +72,7 @@ pub async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
     );
     let maker = links.maker().await.unwrap().unwrap();
     let link = maker
-        .personal(&user(id), Some(&Stop::All), None, begun)
+        .personal(&user(id), None, Some(&Stop::All), None, begun)
         .unsubscribe
         .unwrap();
     link.strip_prefix(PUBLIC).unwrap().to_owned()
@@ -374,8 +374,13 @@ async fn a_click_on_a_deleted_users_mute_link_suppresses_nothing(fresh: Fresh) {
     let maker = links.maker().await.unwrap().unwrap();
     let address = Address::new("ada@example.org").unwrap();
     let thread = Stop::Subject(Subject::stored("Thread:9"), None);
-    let maker = maker.to(&address);
-    let personal = maker.personal(&user("ada"), None, Some(&thread), saturday());
+    let personal = maker.personal(
+        &user("ada"),
+        Some(&address),
+        None,
+        Some(&thread),
+        saturday(),
+    );
     let mute = personal.mute.unwrap();
     fresh.delete_user(&user("ada")).await.unwrap();
 
@@ -506,7 +511,7 @@ async fn links_are_signed_with_the_configured_or_the_stored_secret(fresh: Fresh)
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), None);
     let maker = links.maker().await.unwrap().unwrap();
     let ours = maker
-        .personal(&user("ada"), None, None, saturday())
+        .personal(&user("ada"), None, None, None, saturday())
         .preferences;
 
     assert_eq!(

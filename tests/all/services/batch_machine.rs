@@ -19,7 +19,6 @@ use tidings::domain::{
 };
 use tidings::engine::Silent;
 use tidings::engine::batches::{BatchService, End, Join};
-use tidings::engine::eligibility::catalog::CatalogSource;
 use tidings::metrics::{Build, Metrics};
 use tidings::store::{BatchFilter, Store};
 
@@ -92,11 +91,7 @@ fn service(
             Metrics::new(Build::default()),
         )
     });
-    let catalog = CatalogSource {
-        context: context.clone(),
-        cache: None,
-    };
-    BatchService { context, catalog }
+    BatchService { context }
 }
 
 /// Returns the policy of the key. Every fourth fan-out has another type that shares the key.

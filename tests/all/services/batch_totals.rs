@@ -53,7 +53,7 @@ async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
         let app = town.process();
         if !retracted.is_empty() {
             let kind = kind("ArtworkPublished");
-            app.retract().events(&kind, &retracted).await.unwrap();
+            app.objects().retract(&kind, &retracted).await.unwrap();
         }
         town.clock.advance(TimeDelta::minutes(5));
         app.batches().drain(&Silent).await.unwrap();

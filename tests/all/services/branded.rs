@@ -2,7 +2,7 @@
 
 use tidings::clock::Clock as _;
 use tidings::engine::Silent;
-use tidings::engine::digest::{Effect, Request as Run};
+use tidings::engine::digest::Request as Run;
 use tidings::render::Page;
 use tidings::render::pages::Notice;
 
@@ -27,7 +27,7 @@ async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
         "brands.acme.site.name = \"Acmeish\"\nbrands.acme.mail.from_name = \"Acme\"\n",
     );
     let request = Run {
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..Run::default()
     };
 

@@ -9,7 +9,7 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::digest::{Effect, Request, Timing};
+use tidings::engine::digest::Request;
 
 use crate::support::town::{
     Town, busy, followers_of, monday, mostly_on_sqlite, refused, request, saturday, to,
@@ -76,7 +76,7 @@ async fn timing_now_ignores_the_digest_hour_but_sends_once_per_period(fresh: Fre
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let now = Request {
-        timing: Timing::Now,
+        now: true,
         ..Request::default()
     };
 
@@ -104,7 +104,7 @@ async fn a_dry_run_counts_digests_and_writes_nothing(fresh: Fresh) {
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.clock.set(monday(0));
     let request = Request {
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..Request::default()
     };
 

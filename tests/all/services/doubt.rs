@@ -12,7 +12,7 @@ use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
 use tidings::engine::delivery::deliveries::Settled;
-use tidings::engine::digest::{Request, Timing};
+use tidings::engine::digest::Request;
 use tidings::store::Span;
 
 use super::sending::{run, state};
@@ -171,7 +171,7 @@ async fn a_requested_wait_starts_when_the_answer_arrives(fresh: Fresh) {
 async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
     town.clock.set(at);
     let now = Request {
-        timing: Timing::Now,
+        now: true,
         ..Request::default()
     };
     process.digests().run(&now, &Silent).await.unwrap();

@@ -402,8 +402,8 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
         }
         12 => {
             let objects = [object.parse().unwrap()];
-            app.retract()
-                .events(&kind(kind_name), &objects)
+            app.objects()
+                .retract(&kind(kind_name), &objects)
                 .await
                 .unwrap();
             world.retracted.insert(object, now);

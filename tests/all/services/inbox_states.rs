@@ -214,9 +214,10 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         let applied = futures::future::join_all(tasks.collect::<Vec<_>>()).await;
         let applied: Vec<AppliedMark> = applied.into_iter().filter_map(Result::unwrap).collect();
 
-        let window = Window::ending(day.ahead(1), 7);
+        let next = Day::of(day.start() + TimeDelta::days(1));
+        let window = Window::ending(next, 7);
         let after = positions(&fresh, &window).await;
-        let with_evening = positions(&fresh, &Window::between(day.back(7), day.ahead(1))).await;
+        let with_evening = positions(&fresh, &Window::between(day.back(7), next)).await;
         // Pages can show the positions of the evening's window and of the morning's.
         for (object, positions) in &with_evening {
             let done = model.entry(object.clone()).or_default();

@@ -8,7 +8,7 @@ use tidings::domain::{Day, DeliveryId, DeliveryState, PendingCounts};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
 use tidings::engine::archive;
-use tidings::engine::digest::{Effect, Request, Timing};
+use tidings::engine::digest::Request;
 use tidings::wire::run_report::Report;
 use tidings::wire::transfer::{DayFate, DayReport};
 
@@ -73,7 +73,7 @@ async fn a_run_two_days_late_includes_all_pending_events(fresh: Fresh) {
 
     let dry_run = Request {
         at: Some(at("2014-04-30T09:00:00Z")),
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..Request::default()
     };
     let digests = town.process().digests();
@@ -458,7 +458,7 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
 
     archive.restore(file, &Silent).await.unwrap();
     let now = Request {
-        timing: Timing::Now,
+        now: true,
         ..Request::default()
     };
     town.process().digests().run(&now, &Silent).await.unwrap();

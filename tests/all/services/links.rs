@@ -86,8 +86,8 @@ async fn an_email_that_is_built_again_has_the_same_links(fresh: Fresh) {
     );
     let address = Address::new("ada@example.org").unwrap();
     let maker = links.maker().await.unwrap().unwrap();
-    let maker = maker.to(&address);
-    let first = maker.personal(&user("ada"), Some(&Stop::Digest), None, row.created);
+    let stop = Some(&Stop::Digest);
+    let first = maker.personal(&user("ada"), Some(&address), stop, None, row.created);
     assert!(town.mails()[0].personal == Some(first));
 }
 

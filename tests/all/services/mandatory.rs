@@ -11,7 +11,7 @@ use tidings::domain::{
 use tidings::email::Message;
 use tidings::engine::Silent;
 use tidings::engine::archive::Request as Archive;
-use tidings::engine::digest::{Effect as DigestEffect, Request as DigestRequest};
+use tidings::engine::digest::Request as DigestRequest;
 use tidings::engine::ingest::Request;
 use tidings::wire::explanation::{By, Place, Why};
 use tidings::wire::transfer::DayFate;
@@ -137,7 +137,7 @@ async fn an_email_of_mandatory_events_only_has_no_unsubscribe_link(fresh: Fresh)
     both_happen(&town, "a1", "a2").await;
     happens(&town, "Notice", &["a3"], to(&["cem"])).await;
     let rehearse = DigestRequest {
-        effect: DigestEffect::Rehearse,
+        dry_run: true,
         at: Some(monday(0)),
         ..DigestRequest::default()
     };

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use tidings::domain::{Address, DeliveryState, User};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::digest::{Request, Timing};
+use tidings::engine::digest::Request;
 use tidings::store::Store;
 
 use super::sending::run;
@@ -34,7 +34,7 @@ fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFut
     let store: Arc<dyn Store> = watched.clone();
     let digests = town.process_on(&store).digests();
     let request = Request {
-        timing: Timing::Now,
+        now: true,
         users: Some(vec![user(person)]),
         ..Request::default()
     };
@@ -99,9 +99,9 @@ impl Change {
             Self::ObjectWithdrawn => town.put_works(&["a1"], |_| false).await,
             Self::EventRetracted => {
                 let work = ["a1".parse().unwrap()];
-                let retract = town.process().retract();
-                retract
-                    .events(&kind("ArtworkPublished"), &work)
+                let objects = town.process().objects();
+                objects
+                    .retract(&kind("ArtworkPublished"), &work)
                     .await
                     .unwrap();
             }

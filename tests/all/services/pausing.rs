@@ -8,7 +8,7 @@ use tidings::clock::Clock;
 use tidings::domain::{Feedback, ReportKind};
 use tidings::email::Outcome;
 use tidings::engine::Silent;
-use tidings::engine::digest::{Request, Timing};
+use tidings::engine::digest::Request;
 use tidings::wire::run_report::{Ended, Report};
 
 use crate::support::Fresh;
@@ -115,7 +115,7 @@ async fn failures_before_a_resume_no_longer_count_in_any_process(fresh: Fresh) {
     let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"49%\"\n";
     let town = Town::found(&fresh, true, config).await;
     let now = Request {
-        timing: Timing::Now,
+        now: true,
         ..Request::default()
     };
     let worker = town.process();
@@ -172,7 +172,7 @@ async fn bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume(fr
     assert_eq!(run(&town, Request::default()).await.mails.sent, 20);
 
     let now = Request {
-        timing: Timing::Now,
+        now: true,
         ..Request::default()
     };
 
@@ -275,7 +275,7 @@ async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
     }]);
     let (one, other) = (town.process(), town.process());
     let now = Request {
-        timing: Timing::Now,
+        now: true,
         ..Request::default()
     };
     town.clock.set(monday(0));
@@ -301,7 +301,7 @@ async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fr
         let names: Vec<&str> = hour.iter().map(String::as_str).collect();
         town.happens(&["a1"], to(&names)).await;
         let now = Request {
-            timing: Timing::Now,
+            now: true,
             ..Request::default()
         };
         ended.push(run(&town, now).await);
@@ -327,7 +327,7 @@ async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
     town.digests_at(monday(0)).await;
     town.happens(&["a2"], to(&["ben"])).await;
     let now = Request {
-        timing: Timing::Now,
+        now: true,
         ..Request::default()
     };
     let send_by_another = async |at| {
@@ -358,7 +358,7 @@ async fn a_clock_a_day_ahead_does_not_delay_other_processes(fresh: Fresh) {
     run(
         &town,
         Request {
-            timing: Timing::Now,
+            now: true,
             ..Request::default()
         },
     )

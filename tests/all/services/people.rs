@@ -270,23 +270,13 @@ async fn an_export_contains_all_follows(fresh: Fresh) {
         user: user("ada"),
         key: format!("tag:{n}").parse().unwrap(),
     };
-    let before = town
-        .process()
-        .personal_data()
-        .export(&user("ada"))
-        .await
-        .unwrap();
+    let before = town.process().people().export(&user("ada")).await.unwrap();
     let before = before.unwrap().follows.len();
 
     // More than two pages.
     let follows = (0..2_500).map(follow).collect();
     town.process().people().follow(follows).await.unwrap();
-    let export = town
-        .process()
-        .personal_data()
-        .export(&user("ada"))
-        .await
-        .unwrap();
+    let export = town.process().people().export(&user("ada")).await.unwrap();
 
     let mut follows = export.unwrap().follows;
     assert!(follows.is_sorted());

@@ -38,7 +38,7 @@ types.ArtworkPublished.window = "5m"
 pub(super) async fn retract(app: &App, objects: &[&str]) -> RemovedEvents {
     let objects: Vec<ObjectId> = objects.iter().map(ObjectId::stored).collect();
     let kind = kind("ArtworkPublished");
-    app.retract().events(&kind, &objects).await.unwrap().out
+    app.objects().retract(&kind, &objects).await.unwrap().out
 }
 
 pub(super) fn shown(page: &Page) -> Vec<&str> {
@@ -212,14 +212,14 @@ async fn a_retraction_can_be_repeated_after_any_store_call_fails(fresh: Fresh) {
             let app = town.process_on(&store);
             let (kind, object) = (kind("ArtworkPublished"), [ObjectId::stored(work)]);
 
-            let first = app.retract().events(&kind, &object).await;
+            let first = app.objects().retract(&kind, &object).await;
 
             if failing.struck().is_none() {
                 assert!(first.is_ok() && nth > 1);
                 break;
             }
             assert!(first.is_err(), "{nth} {fault:?}");
-            app.retract().events(&kind, &object).await.unwrap();
+            app.objects().retract(&kind, &object).await.unwrap();
             assert_eq!(shown(&town.feed("ada").await), [""; 0], "{nth} {fault:?}");
             let open = BatchFilter {
                 state: Some(BatchState::Open),

@@ -11,7 +11,7 @@ use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, User};
 use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
-use tidings::engine::digest::{Effect, Request};
+use tidings::engine::digest::Request;
 use tidings::store::Store;
 use tidings::wire::run_report::Report;
 
@@ -273,7 +273,7 @@ async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
     let ids: Vec<String> = people.iter().map(|person| person.id.to_string()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let rehearsal = Request {
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..Request::default()
     };
     let start = "2014-03-28T23:00:00Z".parse::<DateTime<Utc>>().unwrap();

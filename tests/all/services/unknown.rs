@@ -118,8 +118,8 @@ async fn an_id_with_and_without_its_model_is_the_same_object(fresh: Fresh) {
     let by_id = explained.user(&ada, Some("n1")).await.unwrap();
     let kind = crate::support::kind("ArtworkPublished");
     let retracted = app
-        .retract()
-        .events(&kind, &["Artwork:n2".parse().unwrap()])
+        .objects()
+        .retract(&kind, &["Artwork:n2".parse().unwrap()])
         .await;
     town.digests_at(monday(0)).await;
 

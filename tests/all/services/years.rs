@@ -331,7 +331,7 @@ impl Year {
         let people = self.app.people();
         if self.fay.1 {
             let id = user("fay");
-            assert!(people.personal.erase(&id).await.unwrap());
+            assert!(people.erase(&id).await.unwrap());
             self.fay.1 = false;
             let hers = self.events.iter_mut().filter(|event| event.reader == "fay");
             hers.for_each(|event| event.excused |= event.mailed == 0 && !event.expired);

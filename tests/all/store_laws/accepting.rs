@@ -36,7 +36,10 @@ pub async fn an_accepted_fan_out_is_read_back_with_every_field(store: Fresh) {
 pub async fn batch_keys_are_read_back_unchanged(store: Fresh) {
     let longest = "ü".repeat(128);
     let keys = ["0", "false", "null", "a.b", "$ne", " a ", "A", &longest];
-    let keyed = |n: usize, key: &str| fanout(n as u32 + 2).with_batch_key(key.parse().ok());
+    let keyed = |n: usize, key: &str| Fanout {
+        batch_key: key.parse().ok(),
+        ..fanout(n as u32 + 2)
+    };
     let keyed = keys.iter().enumerate().map(|(n, key)| keyed(n, key));
     let all: Vec<_> = std::iter::once(fanout(1)).chain(keyed).collect();
     assert!(all[1..].iter().all(|fanout| fanout.batch_key.is_some()));

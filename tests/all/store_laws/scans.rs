@@ -1,6 +1,7 @@
 //! Contract tests of `Stacks::scan` and `Stacks::windows`: each user occurs once, in order, with
 //! all days of the window.
 
+use chrono::TimeDelta;
 use tidings::domain::{Day, StackId, UserId};
 
 use crate::support::*;
@@ -113,7 +114,8 @@ pub async fn a_scan_continues_after_any_user(store: Fresh) {
 
 pub async fn a_scan_excludes_days_outside_the_window(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
-    for day in [today().back(8), today().back(7), today(), today().ahead(1)] {
+    let tomorrow = Day::of(today().start() + TimeDelta::days(1));
+    for day in [today().back(8), today().back(7), today(), tomorrow] {
         store
             .push(day, LARGE_CAP, &push_to(&ada, events(1, 1)))
             .await

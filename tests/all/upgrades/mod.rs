@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tidings::domain::DeliveryState;
 use tidings::email::Certainty;
 use tidings::engine::Silent;
-use tidings::engine::digest::{Effect, Request};
+use tidings::engine::digest::Request;
 use tidings::store::Store;
 
 use crate::support::town::{Town, monday};
@@ -83,7 +83,7 @@ async fn assert_readable(town: &Town, story: &Story) {
     };
     assert_eq!(shown, expected);
     let dry_run = Request {
-        effect: Effect::Rehearse,
+        dry_run: true,
         ..Request::default()
     };
     let due = app.digests().run(&dry_run, &Silent).await.unwrap();

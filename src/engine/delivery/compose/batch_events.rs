@@ -10,8 +10,8 @@ use std::collections::{BTreeSet, HashMap};
 use super::{BatchEvents, Compose, Selection, batch_of, newest_first};
 use crate::domain::batch::Item;
 use crate::domain::{
-    Batch, BatchState, Content, Day, Delivery, Event, Facts, Id, Mutes, PersonStacks, Purpose,
-    User, UserId, Window, classify,
+    Batch, BatchState, Content, Day, Delivery, Event, Facts, Id, PersonStacks, Purpose, User,
+    UserId, Window, classify,
 };
 use crate::engine::Result;
 use crate::engine::eligibility;
@@ -112,20 +112,19 @@ impl Compose {
         recipients: &Recipients<'_>,
         catalog: &mut Catalog,
     ) -> Result<()> {
-        let mut events: Vec<(&Mutes, Event)> = Vec::new();
+        let (policies, mut events) = (&self.context.policies, Vec::<Event>::new());
         for (batch, items) in items {
             let (user, selection) = recipients[&batch];
             if has_mutes(user, selection) {
-                let items = items.iter().cloned();
-                events.extend(items.map(|item| (&user.mutes, item.into())));
+                for item in items {
+                    let (at, event) = (item.i.time(), Event::from(item.clone()));
+                    if eligibility::may_be_muted(&user.mutes, &event, at, policies) {
+                        events.push(event);
+                    }
+                }
             }
         }
-        let events = events.iter().filter_map(|(mutes, event)| {
-            let at = event.i?.time();
-            Some((*mutes, event, at))
-        });
-        let muted = eligibility::possibly_muted(events, &self.context.policies);
-        Ok(eligibility::load_mute_facts(muted, catalog).await?)
+        Ok(eligibility::load_mute_facts(events, catalog).await?)
     }
 
     /// Returns the batches of this user that would become an email if they closed now, each with
@@ -141,7 +140,7 @@ impl Compose {
         };
         let recipient = |batch: &Batch| (batch.id, (user, Selection::Wanted(scope)));
         let recipients: Recipients = batches.iter().map(recipient).collect();
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         let events = self.select(batches.clone(), &recipients, &mut catalog);
         let events = events.await?;
         let newest = newest_first(&events);
@@ -175,7 +174,7 @@ fn kept(batches: &[Batch]) -> Vec<Event> {
 }
 
 /// Returns the stacks of these batches' users, for the days on which events joined.
-pub(in crate::engine::delivery) async fn stacks_of(
+async fn stacks_of(
     stacks: &dyn Stacks,
     batches: &[Batch],
 ) -> Result<HashMap<UserId, PersonStacks>> {

@@ -1,22 +1,19 @@
 //! What emails are made of: renderings that users share, and the reasons why they get an email.
 //!
 //! An email that does not mention its recipient is rendered once for all users with the same
-//! content, time zone and language. Contents are compared in full, not by hash. A followed key such
-//! as `artist:7` is a reason if it is also the key of a notifiable object with a title.
+//! content, time zone and language. A followed key such as `artist:7` is a reason if it is also the
+//! key of a notifiable object with a title.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use chrono_tz::Tz;
 
 use crate::domain::content::{Followed, Item};
-use crate::domain::{
-    Cadence, Content, Details, Event, FollowKey, Object, ObjectKey, Occasion, UserId,
-};
+use crate::domain::{Cadence, Content, Details, Event, FollowKey, Object, ObjectKey, UserId};
 use crate::email;
 use crate::engine::Result;
-use crate::engine::eligibility::catalog::{Catalog, CatalogSource};
+use crate::engine::eligibility::catalog::Catalog;
 
 /// A build is full when its contents have this many bytes.
 const BYTES: usize = 16 << 20;
@@ -28,44 +25,17 @@ const REMEMBERED: usize = 256;
 #[derive(Default)]
 pub(super) struct Contents {
     bytes: usize,
-    rendered: HashMap<u64, Vec<(Rendering, Arc<email::Content>)>>,
-    remembered: usize,
+    rendered: Vec<(Rendering, Arc<email::Content>)>,
 }
 
 /// The input of a rendering.
 #[derive(PartialEq)]
 pub(super) struct Rendering {
     /// The cadence and the period of a digest; `None` for a batch.
-    digest: Option<(Cadence, String)>,
-    tz: Tz,
-    locale: String,
-    pub(super) content: Content,
-}
-
-impl Rendering {
-    pub(super) fn new(occasion: &Occasion, tz: Tz, locale: &str, content: Content) -> Self {
-        let digest = match occasion {
-            Occasion::Digest { cadence, period } => Some((*cadence, period.clone())),
-            Occasion::Batch { .. } => None,
-        };
-        Self {
-            digest,
-            tz,
-            locale: locale.to_owned(),
-            content,
-        }
-    }
-
-    /// Hashes the parts that usually differ between different contents.
-    fn hash(&self) -> u64 {
-        let (mut hasher, content) = (DefaultHasher::new(), &self.content);
-        (&self.digest, self.tz, &self.locale).hash(&mut hasher);
-        (content.total, content.oldest, content.newest).hash(&mut hasher);
-        for (kind, item) in content.items() {
-            (kind, &item.id, item.at).hash(&mut hasher);
-        }
-        hasher.finish()
-    }
+    pub digest: Option<(Cadence, String)>,
+    pub tz: Tz,
+    pub locale: String,
+    pub content: Content,
 }
 
 impl Contents {
@@ -76,9 +46,13 @@ impl Contents {
 
     /// Returns the content for another user with the same input.
     pub(super) fn rendered(&self, rendering: &Rendering) -> Option<Arc<email::Content>> {
-        let mut known = self.rendered.get(&rendering.hash())?.iter();
-        let same = known.find(|(known, _)| known == rendering)?;
-        Some(Arc::clone(&same.1))
+        // Different contents usually differ in these, which are compared fast.
+        let numbers = |of: &Rendering| (of.content.total, of.content.oldest, of.content.newest);
+        let mut known = self.rendered.iter();
+        let is_same =
+            |known: &Rendering| numbers(known) == numbers(rendering) && known == rendering;
+        let (_, content) = known.find(|(known, _)| is_same(known))?;
+        Some(Arc::clone(content))
     }
 
     /// Counts a new content. Keeps it if it does not mention its recipient.
@@ -89,10 +63,8 @@ impl Contents {
         is_personal: bool,
     ) {
         self.bytes += content.bytes();
-        if !is_personal && self.remembered < REMEMBERED {
-            self.remembered += 1;
-            let same_hash = self.rendered.entry(rendering.hash()).or_default();
-            same_hash.push((rendering, content.clone()));
+        if !is_personal && self.rendered.len() < REMEMBERED {
+            self.rendered.push((rendering, content.clone()));
         }
     }
 }
@@ -113,11 +85,7 @@ pub(crate) struct Reasons {
 impl Reasons {
     /// Loads the follows of these users that concern their events. The details of the events must
     /// be in the catalog.
-    pub(super) async fn of(
-        shown: &[(&UserId, Vec<&Event>)],
-        catalog: &Catalog,
-        source: &CatalogSource,
-    ) -> Result<Self> {
+    pub(super) async fn of(shown: &[(&UserId, Vec<&Event>)], catalog: &Catalog) -> Result<Self> {
         let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
         for (user, events) in shown {
             let events = events.iter().take(READ);
@@ -128,17 +96,14 @@ impl Reasons {
         let keys: BTreeSet<&FollowKey> = pairs.iter().map(|(key, _)| key).collect();
         let objects = keys.iter().map(|key| ObjectKey::stored(key.as_str()));
         let objects: Vec<ObjectKey> = objects.collect();
-        let found = source.records(&objects).await?;
+        let found = catalog.records(&objects).await?;
         let named = keys.into_iter().zip(found);
         let named = named.filter_map(|(key, object)| Some((key.clone(), named_by(key, object?)?)));
         let named: HashMap<FollowKey, Followed> = named.collect();
         let pairs = pairs.into_iter().filter(|(key, _)| named.contains_key(key));
         let pairs = pairs.map(|(key, user)| (key, user.clone()));
         let pairs: Vec<(FollowKey, UserId)> = pairs.collect();
-        let follows = match pairs.is_empty() {
-            true => Vec::new(),
-            false => source.context.store.following(&pairs).await?,
-        };
+        let follows = catalog.context().store.following(&pairs).await?;
         let following = pairs.into_iter().zip(follows);
         let following = following.filter_map(|(pair, follows)| follows.then_some(pair));
         Ok(Self {

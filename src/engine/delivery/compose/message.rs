@@ -15,7 +15,7 @@ use crate::engine::access::links::LinkMaker;
 use crate::render;
 
 /// A rendered email, without its recipient.
-pub struct Written {
+pub(crate) struct Written {
     pub content: email::Content,
     /// Whether it mentions its recipient.
     pub is_personal: bool,
@@ -24,7 +24,7 @@ pub struct Written {
 impl Compose {
     /// Renders an email, with placeholders for its links if there are public pages. So users with
     /// the same content can share it.
-    pub fn rendered(
+    pub(crate) fn rendered(
         &self,
         user: &User,
         content: &Content,
@@ -89,12 +89,20 @@ impl Compose {
             .start
             .map_or(row.created, |start| start.valid_from(row.created));
         let personal = maker.map(|maker| {
-            let maker = maker.to(&to);
-            maker.personal(&row.user, stop.as_ref(), mute.as_ref(), issued)
+            let (stop, mute) = (stop.as_ref(), mute.as_ref());
+            maker.personal(&row.user, Some(&to), stop, mute, issued)
         });
         let further = self.identity.headers.of(row, &content, policies);
         let locale = self.identity.renderer.locale_of(user);
-        let rendering = Rendering::new(occasion, self.tz_of(user), locale, content);
+        let rendering = Rendering {
+            digest: match occasion {
+                Occasion::Digest { cadence, period } => Some((*cadence, period.clone())),
+                Occasion::Batch { .. } => None,
+            },
+            tz: self.tz_of(user),
+            locale: locale.to_owned(),
+            content,
+        };
         let content = match contents.rendered(&rendering) {
             Some(content) => content,
             None => {

@@ -14,7 +14,7 @@ use crate::domain::{BrandName, Content, Delivery, DeliveryState, Event, Mutes, O
 use crate::email::Place;
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::StackEvents;
+use crate::engine::eligibility::catalog::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
@@ -116,28 +116,26 @@ impl Compose {
             user.mutes.as_of(row.built_at());
         }
         let sent = u64::from(row.outcome.items);
-        let mut whole = Err(String::new());
+        let mut likely = Err(String::new());
         for (selection, seen) in [
             (WANTED, Seen::Included),
             (WANTED, Seen::Skipped),
             (MANDATORY, Seen::Included),
             (MANDATORY, Seen::Skipped),
-            (Selection::All, Seen::Skipped),
             (Selection::All, Seen::Included),
+            (Selection::All, Seen::Skipped),
         ] {
             let email = self.select_covered(row, &users, selection, seen).await?;
             let is_exact = email.as_ref().is_ok_and(|of| of.content.total == sent);
             if is_exact || sent == 0 {
                 return Ok(SentEmail { email, is_exact });
             }
-            let is_better = selection == WANTED && seen == Seen::Included
-                || selection == Selection::All && seen == Seen::Included && whole.is_err();
-            if is_better {
-                whole = email;
+            if likely.is_err() {
+                likely = email;
             }
         }
         Ok(SentEmail {
-            email: whole,
+            email: likely,
             is_exact: false,
         })
     }
@@ -158,7 +156,7 @@ impl Compose {
             return none(NO_RECORD);
         };
         let rows = std::slice::from_ref(row);
-        let mut catalog = self.catalog.of_mails();
+        let mut catalog = Catalog::of_mails(&self.context);
         if row.state.flushes() {
             catalog = catalog.for_mail_of(self.date_of(row));
         }

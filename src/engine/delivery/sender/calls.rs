@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::compose::{Mail, Room};
-use super::super::retry::{Attempt, Decisions, RowDecision};
+use super::super::retry::{Attempt, Decisions};
 use super::super::throttle::{FRESH, ThrottleState};
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
@@ -54,7 +54,9 @@ impl Sender {
                 ..Decisions::default()
             };
             let concluded = self.ledger.conclude(portion, decisions).await?;
-            self.throttle.watch(&concluded).await?;
+            self.throttle
+                .watch(&concluded.settlements, concluded.excused)
+                .await?;
             let (mails, mut unbuilt) = (built.mails, rest.split_off(built.rows));
             let all = mails.len();
             let calls = self.make_calls(mails, (at, checked), &mut slot);
@@ -64,7 +66,7 @@ impl Sender {
             rest.append(&mut unbuilt);
         }
         drop(slot);
-        self.throttle.share_all().await
+        self.throttle.share(None).await
     }
 
     /// Makes the calls for emails that were built `at` that time, after they were `checked`.
@@ -196,7 +198,9 @@ impl Sender {
             .boxed()
             .await?;
         let alone = self.recall(mails, &concluded.alone).await?;
-        self.throttle.watch(&concluded).await?;
+        self.throttle
+            .watch(&concluded.settlements, concluded.excused)
+            .await?;
         Ok(alone)
     }
 
@@ -287,11 +291,9 @@ impl Sender {
     ) -> Result<()> {
         let (reason, until) = state.deferral();
         let not_before = until.unwrap_or(self.context.clock.now());
-        let wait = |row| RowDecision::defer(row, DeliveryState::Pending, not_before, &reason);
-        self.ledger
-            .conclude([], rows.map(wait).collect())
-            .await
-            .map(drop)
+        let mut decisions = Decisions::default();
+        rows.for_each(|row| decisions.defer(row, DeliveryState::Pending, not_before, &reason));
+        self.ledger.conclude([], decisions).await.map(drop)
     }
 
     /// Returns the reference of a call: the account's prefix and a hash of its deliveries and their

@@ -11,10 +11,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 
 use super::super::compose::Room;
-use super::super::retry::{Attempt, Decisions, RowDecision};
+use super::super::retry::{Attempt, Decisions};
 use super::super::throttle::ThrottleState;
 use super::Sender;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
+use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::email::{Certainty, Permit, QueryAnswer, Silence};
 use crate::engine::{Result, crash};
 use crate::store::{Claim, Release};
@@ -40,7 +40,9 @@ impl Sender {
                 // The row does not name its call.
                 None => self.give_up(&rows).await?,
             };
-            self.throttle.watch(&concluded).await?;
+            self.throttle
+                .watch(&concluded.settlements, concluded.excused)
+                .await?;
         }
         Ok(())
     }
@@ -48,10 +50,7 @@ impl Sender {
     async fn resolve_call(&self, call: &str, claimed: Vec<Delivery>) -> Result<Decisions> {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let name = format!("call:{call}");
-        let lease = Lease {
-            owner: self.context.owner.clone(),
-            until: now + self.ledger.lease(),
-        };
+        let lease = self.context.lease_until(now + self.ledger.lease());
         let permit = self.throttle.send_permit(now);
         if !store.lease(&name, &lease, now).await? {
             // Another worker resolves the call and takes over these rows.
@@ -121,21 +120,23 @@ impl Sender {
         // the excluded users.
         let mut settled = concluded.settlements.iter();
         let accepted_whole = settled.any(|end| end.provider_id.as_deref() == Some(call));
-        let decide = |row: &Delivery| {
-            let end = excluded.iter().find(|end| end.id == row.id)?;
+        let mut decisions = Decisions::default();
+        for row in &rows {
+            let Some(end) = excluded.iter().find(|end| end.id == row.id) else {
+                continue;
+            };
             let items = row.outcome.items;
             let why = end.reason.as_deref().unwrap_or_default();
             let reason = format!("it may have been mailed before it was found that {why}");
-            Some(if accepted_whole {
-                RowDecision::sent(row, items, call.to_owned())
+            if accepted_whole {
+                decisions.sent(row, items, call.to_owned());
             } else if still_unknown {
                 let next = self.retry.next_check(tried, now);
-                RowDecision::defer(row, DeliveryState::Sending, next, &reason)
+                decisions.defer(row, DeliveryState::Sending, next, &reason);
             } else {
-                RowDecision::settle(row, DeliveryState::Unknown, items, &reason)
-            })
-        };
-        let decisions = rows.iter().filter_map(decide).collect();
+                decisions.settle(row, DeliveryState::Unknown, items, &reason);
+            }
+        }
         let others = self.ledger.conclude(&rows, decisions).await?;
         concluded.settlements.extend(others.settlements);
         concluded.deferrals.extend(others.deferrals);
@@ -167,28 +168,29 @@ impl Sender {
         let silence = std::iter::repeat_with(|| {
             QueryAnswer::Silent("the provider said nothing of it".into())
         });
-        let decide = |(row, answer): (&Delivery, QueryAnswer)| match answer {
-            QueryAnswer::Accepted { provider_id } => {
-                RowDecision::sent(row, row.outcome.items, provider_id)
+        let mut decisions = Decisions::default();
+        for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
+            match answer {
+                QueryAnswer::Accepted { provider_id } => {
+                    decisions.sent(row, row.outcome.items, provider_id);
+                }
+                QueryAnswer::NotAccepted if now >= self.retry.believed(tried) => {
+                    let reason = "the provider does not know it";
+                    decisions.defer(row, DeliveryState::Pending, now, reason);
+                }
+                QueryAnswer::NotAccepted => {
+                    let reason = "the provider does not know it yet";
+                    decisions.defer(row, DeliveryState::Sending, next, reason);
+                }
+                QueryAnswer::Silent(Silence { reason, after }) => {
+                    let after = after.and_then(|after| TimeDelta::from_std(after).ok());
+                    let until = after.map(|after| answered + after);
+                    wait = wait.max(until);
+                    let next = until.map_or(next, |until| next.max(until));
+                    decisions.defer(row, DeliveryState::Sending, next, &reason);
+                }
             }
-            QueryAnswer::NotAccepted if now >= self.retry.believed(tried) => {
-                let reason = "the provider does not know it";
-                RowDecision::defer(row, DeliveryState::Pending, now, reason)
-            }
-            QueryAnswer::NotAccepted => {
-                let reason = "the provider does not know it yet";
-                RowDecision::defer(row, DeliveryState::Sending, next, reason)
-            }
-            QueryAnswer::Silent(Silence { reason, after }) => {
-                let after = after.and_then(|after| TimeDelta::from_std(after).ok());
-                let until = after.map(|after| answered + after);
-                wait = wait.max(until);
-                let next = until.map_or(next, |until| next.max(until));
-                RowDecision::defer(row, DeliveryState::Sending, next, &reason)
-            }
-        };
-        let answers = answers.into_iter().chain(silence);
-        let decisions = rows.iter().zip(answers).map(decide).collect();
+        }
         if let Some(until) = wait {
             self.throttle.close(until).await?;
         }
@@ -197,20 +199,20 @@ impl Sender {
 
     /// Ends rows whose outcome cannot be found out.
     async fn give_up(&self, rows: &[Delivery]) -> Result<Decisions> {
-        let end = |row: &Delivery| {
+        let mut decisions = Decisions::default();
+        for row in rows {
             let items = row.outcome.items;
-            RowDecision::settle(row, DeliveryState::Unknown, items, reason(row))
-        };
-        let decisions = rows.iter().map(end).collect();
+            decisions.settle(row, DeliveryState::Unknown, items, reason(row));
+        }
         self.ledger.conclude(rows, decisions).await
     }
 
     /// Defers rows until `at`, without other changes.
     async fn check_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Decisions> {
-        let wait =
-            |row: &Delivery| RowDecision::defer(row, DeliveryState::Sending, at, reason(row));
-        self.ledger
-            .conclude([], rows.iter().map(wait).collect())
-            .await
+        let mut decisions = Decisions::default();
+        for row in rows {
+            decisions.defer(row, DeliveryState::Sending, at, reason(row));
+        }
+        self.ledger.conclude([], decisions).await
     }
 }
