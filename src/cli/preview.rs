@@ -150,7 +150,7 @@ impl SendTestArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let kinds = kinds(Some(&self.kind));
         let preview = preview(session, &self.subject, kinds).await?;
-        let (sheets, notes) = preview.sheets(None, preview.locale.as_deref()).await?;
+        let (sheets, notes) = preview.sheets(None).await?;
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {
             let why = notes.join("; ");

@@ -4,6 +4,7 @@
 //! A preview writes nothing. Templates are read again for each, so it shows the latest saved
 //! version. Links that stop emails lead nowhere, as in a dry run. Start with [`Preview::sheets`].
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -102,13 +103,11 @@ fn note(kind: Kind, user: &UserId) -> String {
 }
 
 impl Preview {
-    /// Renders the emails and pages with the latest templates, in this locale, or in each user's
-    /// own. Also explains which kinds are missing. `pictures` is the base URL of the pictures of
-    /// fictional objects.
+    /// Renders the emails and pages with the latest templates. Also explains which kinds are
+    /// missing. `pictures` is the base URL of the pictures of fictional objects.
     pub async fn sheets(
         &self,
         pictures: Option<&str>,
-        locale: Option<&str>,
     ) -> anyhow::Result<(Vec<Sheet>, Vec<String>)> {
         let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
         let (mut drafts, reader) = match &self.person {
@@ -120,7 +119,7 @@ impl Preview {
         };
         drafts.retain(|draft| has(draft.kind()));
         let reader = reader.filter(|_| has(Kind::Page));
-        let sheets = self.render(&drafts, reader.as_ref(), locale, now)?;
+        let sheets = self.render(&drafts, reader.as_ref(), now)?;
         let mut notes = Vec::new();
         if let Some((_, user)) = &self.person {
             let is_shown = |kind: Kind| sheets.iter().any(|sheet| sheet.kind == kind);
@@ -144,18 +143,17 @@ impl Preview {
         drafts
     }
 
-    /// Renders these emails and the pages of this user. `locale` replaces each user's own.
+    /// Renders these emails and the pages of this user.
     fn render(
         &self,
         drafts: &[Draft],
         reader: Option<&User>,
-        locale: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
         let (site, templates) = (Site::from(&self.config), &self.config.mail.templates);
         let renderer = Renderer::new(site.clone(), templates.clone())?;
         let in_locale = |user: &User| User {
-            locale: locale.map(str::to_owned).or_else(|| user.locale.clone()),
+            locale: self.locale.clone().or_else(|| user.locale.clone()),
             ..user.clone()
         };
         let mails = drafts
@@ -213,6 +211,18 @@ impl Preview {
             text: Some(rendered.text),
         })
     }
+}
+
+/// Returns the files in a folder and its subfolders, sorted. Skips unreadable folders.
+pub fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.flat_map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => files_of(&entry.path()),
+        _ => vec![entry.path()],
+    });
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    files
 }
 
 /// The most open batches of a user that are shown, and the most closing ones.

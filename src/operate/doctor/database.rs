@@ -11,7 +11,7 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
-use super::{Doctor, Finding};
+use super::{Doctor, Finding, LANGUAGES};
 use crate::domain::text::error_chain;
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::feedback::suppressions::unreported;
@@ -80,7 +80,7 @@ impl Doctor {
             self.ask("reports", self.reports(store)).boxed(),
             self.ask(UNKNOWN, unknown(store)).boxed(),
             self.ask("brands", self.missing_brands(store)).boxed(),
-            self.ask("languages", self.untranslated(store)).boxed(),
+            self.ask(LANGUAGES, self.untranslated(store)).boxed(),
             self.ask("days", self.days_to_archive(store)).boxed(),
             self.ask("users", users(store)).boxed(),
         ];

@@ -68,18 +68,22 @@ pub struct Doctor {
 }
 
 const PROVIDER: &str = "provider";
+const LANGUAGES: &str = "languages";
 /// The finding for checks that `--offline` skips.
 const LEFT: &str = "skipped because of --offline";
 
 impl Doctor {
     /// Returns all findings, in the order in which they are shown.
     pub async fn run(&self) -> Vec<Finding> {
-        let (database, mail, public) =
-            futures::join!(self.database(), self.mail(), self.public_pages());
+        let (database, mail, public, templates) = futures::join!(
+            self.database(),
+            self.mail(),
+            self.public_pages(),
+            self.templates()
+        );
         let mut findings = self.configuration();
         findings.extend(self.files());
         findings.extend(self.secret_files());
-        let templates = self.templates();
         let brands = self.brands.iter();
         let brands = brands.map(|(name, own)| {
             let shares = own.config.mail.templates == self.config.mail.templates;
@@ -92,9 +96,10 @@ impl Doctor {
     /// Checks a brand: its sender, provider, pages and templates. Omits findings about shared
     /// templates that the default has too.
     async fn of_brand(&self, name: &BrandName, of_default: &[Finding]) -> Vec<Finding> {
-        let (mail, public) = futures::join!(self.mail(), self.public_pages());
+        let (mail, public, templates) =
+            futures::join!(self.mail(), self.public_pages(), self.templates());
         let mut findings = [self.brand_configuration(), mail, public].concat();
-        let templates = self.templates().into_iter();
+        let templates = templates.into_iter();
         findings.extend(templates.filter(|finding| !of_default.contains(finding)));
         for finding in &mut findings {
             finding.brand = Some(name.clone());

@@ -1,16 +1,48 @@
-//! Checks that the templates can be rendered, and that no user's language lacks configured words.
+//! Checks that the templates can be rendered, and that neither they nor the catalogs lack a part.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
-use super::{Component, Doctor, Finding};
+use super::{Component, Doctor, Finding, LANGUAGES};
+use crate::domain::nearest;
 use crate::domain::text::list_first;
-use crate::render::Renderer;
+use crate::operate::preview::{Kind, Preview, Sheet, files_of};
+use crate::render::{Renderer, template_names};
 use crate::store::{self, Store, UserField};
 
+const TEMPLATES: &str = "templates";
+
 impl Doctor {
-    pub(super) fn templates(&self) -> Vec<Finding> {
-        vec![judge(&self.renderer).of("templates")]
+    pub(super) async fn templates(&self) -> Vec<Finding> {
+        let mut findings = vec![judge(&self.renderer).of(TEMPLATES)];
+        let (Some(folder), Ok(renderer)) = (&self.config.mail.templates, &self.renderer) else {
+            return findings;
+        };
+        let preview = Preview {
+            config: self.config.clone(),
+            brand: None,
+            person: None,
+            kinds: vec![Kind::Digest, Kind::Batch],
+            locale: None,
+            clock: self.clock.clone(),
+        };
+        let sheets = preview.sheets(None).await;
+        let sheets = sheets.map_or_else(|_| Vec::new(), |(sheets, _)| sheets);
+        let empty: BTreeSet<String> = sheets.iter().filter_map(empty_part).collect();
+        findings.extend(empty.iter().map(|file| judge_empty(file).of(TEMPLATES)));
+        let files = unknown_files(folder);
+        findings.extend(files.iter().map(|file| judge_unknown(file).of(TEMPLATES)));
+        let incomplete = renderer.catalogs().incomplete();
+        findings.extend(incomplete.map(|(tag, missing)| {
+            let found = format!(
+                "the catalog {tag} lacks {} messages, which are in English: {}",
+                missing.len(),
+                list_first(missing, 3)
+            );
+            Finding::warning(found, "add them, with the variables that English has").of(LANGUAGES)
+        }));
+        findings
     }
 
     /// Warns about configured headings and phrases that lack a translation into a user's language.
@@ -53,6 +85,54 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
         Ok(_) => Finding::ok("they make a subject, a text and an HTML part"),
         Err(why) => Finding::error(why, "fix the file, or remove it to use the built-in one"),
     }
+}
+
+/// Returns the file that makes an empty part of a sample email, if there is one.
+fn empty_part(sheet: &Sheet) -> Option<String> {
+    let texts = sheet
+        .html
+        .split('<')
+        .filter_map(|tag| tag.rsplit('>').next());
+    let text_of_html: String = texts.collect();
+    let parts = [
+        ("subject.txt", sheet.subject.as_deref()),
+        ("body.txt", sheet.text.as_deref()),
+        ("body.html", Some(&*text_of_html)),
+    ];
+    let is_empty = |part: Option<&str>| part.is_none_or(|part| part.trim().is_empty());
+    let (name, _) = parts.into_iter().find(|(_, part)| is_empty(*part))?;
+    Some(format!("{}/{name}", sheet.kind.as_str()))
+}
+
+fn judge_empty(file: &str) -> Finding {
+    Finding::warning(
+        format!("{file} makes an empty part, which spam filters count against an email"),
+        format!("add text to {file}, or remove it"),
+    )
+}
+
+/// Returns the files of the templates folder that are neither templates nor catalogs. Ignores
+/// hidden files and the copies of editors.
+fn unknown_files(folder: &Path) -> Vec<String> {
+    let files = files_of(folder).into_iter();
+    let paths = files.filter_map(|file| file.strip_prefix(folder).ok().map(Path::to_owned));
+    let names = paths.map(|path| path.to_string_lossy().replace('\\', "/"));
+    let is_unknown = |name: &String| {
+        let is_hidden = name.split('/').any(|part| part.starts_with('.'));
+        let is_copy = name.ends_with('~') || name.ends_with(".bak");
+        let is_catalog = name.starts_with("locales/") && name.ends_with(".ftl");
+        !(is_hidden || is_copy || is_catalog || template_names().any(|known| known == name))
+    };
+    names.filter(is_unknown).collect()
+}
+
+fn judge_unknown(file: &str) -> Finding {
+    let advice = match nearest(file, template_names()) {
+        Some(nearest) => format!("rename it to {nearest} if you meant that"),
+        None => "docs/operations.md lists the names of templates; move it elsewhere".to_owned(),
+    };
+    let found = format!("{file} is not the name of a template, so it is not used");
+    Finding::warning(found, advice)
 }
 
 #[cfg(test)]
