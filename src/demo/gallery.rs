@@ -237,16 +237,17 @@ fn name(user: &User) -> String {
     user.name.clone().unwrap_or_else(|| user.id.to_string())
 }
 
-/// Describes when a user gets a digest.
+/// Describes when a user gets a digest, such as `Mon 9:00, New York`.
 fn when_mailed(app: &App, user: &User) -> String {
     let schedule = user.schedule(&app.config.digest.schedule);
-    let (hour, day, tz) = (schedule.hour, schedule.weekday, schedule.tz);
+    let (hour, day, zone) = (schedule.hour, schedule.weekday, schedule.tz.name());
+    let city = zone.rsplit('/').next().unwrap_or(zone).replace('_', " ");
     match schedule.cadence {
         _ if user.unsubscribed.is_some() => "unsubscribed".to_owned(),
         _ if !user.confirmed => "address not confirmed".to_owned(),
         Cadence::Never => "feed only".to_owned(),
-        Cadence::Daily => format!("daily {hour}:00, {tz}"),
-        Cadence::Weekly => format!("{day} {hour}:00, {tz}"),
+        Cadence::Daily => format!("daily {hour}:00, {city}"),
+        Cadence::Weekly => format!("{day} {hour}:00, {city}"),
     }
 }
 
