@@ -11,11 +11,10 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use clap::Args as Arguments;
-use futures::future::LocalBoxFuture;
 
 use super::exit::Exit;
 use super::screen::Screen;
-use super::session::Session;
+use super::session::{Run, Session};
 use crate::app::{Access, App};
 use crate::clock::{Clock, Ids, ManualClock, SystemClock};
 use crate::config::{Config, LogFormat, Sources};
@@ -36,11 +35,11 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, session: &mut Session<'_>, run: Run) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         session.refuse_store(OWN_STORE)?;
         session.start_log(LogFormat::Text);
         enter(&self.dir, None, "tidings demo")?;
-        tell(session.screen, run, &self.dir, SystemClock.now()).await?;
+        tell(session.screen, session.run, &self.dir, SystemClock.now()).await?;
         Ok(Exit::Done)
     }
 }
@@ -71,10 +70,6 @@ pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow
     let ids = Arc::new(Ids::random());
     Ok(App::assemble(config, store, mailer, clock, ids)?)
 }
-
-/// Runs a command line of tidings with this app.
-pub(super) type Run =
-    for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> LocalBoxFuture<'a, anyhow::Result<Exit>>;
 
 const SCRIPT: &str = include_str!("../demo/data/story.txt");
 /// The number of lines of an email that the story shows.

@@ -119,7 +119,7 @@ const TOKEN_HELP: &str = r#"Example:
   curl -H "Authorization: Bearer $(tidings token mara)" http://127.0.0.1:8080/v1/users/mara/feed"#;
 
 impl TokenArgs {
-    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let config = session.load()?;
         let tokens = Tokens::new(&config.tokens.audience, config.tokens.keys);
         let (now, lasts) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));

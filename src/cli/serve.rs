@@ -36,13 +36,9 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(
-        &self,
-        session: &mut Session<'_>,
-        run: demo::Run,
-    ) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         if self.demo {
-            return self.run_demo(session, run).await;
+            return self.run_demo(session).await;
         }
         session.set("server.listen", self.listen.as_ref());
         let (app, stop) = session.open_to_send(Access::Create).await?;
@@ -58,7 +54,7 @@ impl Args {
     }
 
     /// Plays the demo's story, so that there is something to see, and serves the result.
-    async fn run_demo(&self, session: &mut Session<'_>, run: demo::Run) -> anyhow::Result<Exit> {
+    async fn run_demo(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         session.refuse_store(demo::OWN_STORE)?;
         session.start_log(LogFormat::Text);
         let listen = self.listen.iter().cloned();
@@ -82,7 +78,7 @@ impl Args {
             secret: made_up()?,
         };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
-        let app = demo::tell_unseen(dir, &served, run).await?;
+        let app = demo::tell_unseen(dir, &served, session.run).await?;
         let stop = stop_on_signal()?;
         app.end_with(&stop);
         let gallery = Gallery::new(served.url());

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use futures::future::LocalBoxFuture;
 use tokio::sync::watch;
 use tracing::subscriber::set_global_default;
 use tracing_subscriber::EnvFilter;
@@ -61,6 +62,10 @@ pub(super) enum Level {
     Trace,
 }
 
+/// Runs a command line of tidings with this app.
+pub(super) type Run =
+    for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> LocalBoxFuture<'a, anyhow::Result<Exit>>;
+
 /// The default configuration file.
 const FILE: &str = "tidings.toml";
 
@@ -70,6 +75,8 @@ pub(super) struct Session<'a> {
     pub screen: &'a mut Screen,
     /// The app of the demo whose story runs this command.
     pub demo: Option<&'a App>,
+    /// Runs the commands of a demo's story.
+    pub run: Run,
     /// The log level without `--log`.
     pub usual_level: Level,
     /// The configuration options that the command's own flags set.
@@ -238,7 +245,7 @@ pub(super) struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         if self.defaults {
             session.screen.text(DEFAULTS)?;
             return Ok(Exit::Done);

@@ -44,7 +44,7 @@ Example:
   tidings simulate policies.toml events.ndjson.zst"#;
 
 impl Args {
-    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         session.refuse_store("a simulation opens no store")?;
         let screen = &mut *session.screen;
         let candidates = Candidates::load(&self.policies)?;
