@@ -15,7 +15,9 @@ use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
 use crate::wire::delivery::SuppressionView;
-use crate::wire::explanation::{By, DigestView, Explanation, Fate, InDelivery, Place, Why};
+use crate::wire::explanation::{
+    BrandView, By, DigestView, Explanation, Fate, InDelivery, Place, Why,
+};
 
 /// Explain why a user does or does not get something
 ///
@@ -32,7 +34,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let (app, screen) = (session.open(Access::Read).await?, &mut *session.screen);
+        let app = session.open(Access::Read).await?;
         let event = self.event.last().map(String::as_str);
         let user = users::find(&app, self.user.as_str()).await?;
         let mut explained = app.explain().user(&user, event).await?;
@@ -43,10 +45,10 @@ impl Args {
             true => Exit::Done,
             false => Exit::Failed,
         };
-        if screen.answer(&explained)? {
+        if session.screen.answer(&explained)? {
             return Ok(exit);
         }
-        let now = app.context.clock.now();
+        let (screen, now) = (&mut session.screen.page(), app.context.clock.now());
         person(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
@@ -61,19 +63,14 @@ impl Args {
             screen.line("")?;
             screen.paragraph(&format!("{date}: {lost}"))?;
         }
-        if !explained.batches.is_empty() && event.is_none() {
+        if event.is_none() {
             let mut batches = Table::facts();
             for batch in &explained.batches {
                 batches.fact("  batch", of_batch(batch));
             }
-            screen.line("")?;
-            screen.page(&batches)?;
-        }
-        if !explained.deliveries.is_empty() && event.is_none() {
-            screen.line("")?;
-            screen.page(&deliveries::table(
-                explained.deliveries.iter().map(|row| (row, None)),
-            ))?;
+            screen.section(&batches)?;
+            let rows = explained.deliveries.iter().map(|row| (row, None));
+            screen.section(&deliveries::table(rows))?;
         }
         Ok(exit)
     }
@@ -101,34 +98,35 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
         let line = format!("{field} of their record cannot be read, so the default is used: {why}");
         screen.line(format!("  {line}"))?;
     }
-    let (digest, locale) = (explained.digest.as_ref(), explained.locale.as_ref());
     let off = explained.turned_off.iter();
     let off = words::list(off.map(|kind| Some(kind.to_string())));
-    let off = (!off.is_empty()).then(|| format!("{off}, as they chose"));
-    let brand = explained.brand.as_ref();
-    let known = brand.filter(|brand| brand.configured);
-    let mut facts = Table::facts();
+    let (digest, locale) = (explained.digest.as_ref(), explained.locale.as_ref());
+    let (mut facts, mut obstacles) = (Table::facts(), Vec::new());
     facts.fact("  digest", digest.map(|digest| when(digest, now)));
     facts.fact("  locale", locale.map(ToString::to_string));
-    facts.fact("  off", off);
-    facts.fact("  brand", known.map(|brand| brand.name.to_string()));
-    screen.page(&facts)?;
-    let missing = brand.filter(|brand| !brand.configured).map(|brand| {
-        let name = &brand.name;
-        format!("no mail leaves: the brand {name} is not configured, so they wait")
-    });
-    let unsubscribed = explained.unsubscribed.map(|when| {
-        let when = words::minute(when);
-        format!("unsubscribed from everything on {when} UTC")
-    });
-    let unmailable = explained.unmailable.as_ref();
-    let unmailable = unmailable.map(|why| format!("no mail leaves: {why}"));
-    let suppression = explained.suppression.as_ref().map(since);
-    let obstacles = [missing, unsubscribed, unmailable, suppression];
-    for obstacle in obstacles.into_iter().flatten() {
-        screen.paragraph(&obstacle)?;
+    facts.fact(
+        "  off",
+        (!off.is_empty()).then(|| format!("{off}, as they chose")),
+    );
+    match &explained.brand {
+        None => {}
+        Some(BrandView { name, configured }) if *configured => {
+            facts.fact("  brand", name.to_string())
+        }
+        Some(BrandView { name, .. }) => obstacles.push(format!(
+            "no mail leaves: the brand {name} is not configured, so they wait"
+        )),
     }
-    Ok(())
+    screen.table(&facts)?;
+    obstacles.extend(explained.unsubscribed.map(|at| {
+        let at = words::minute(at);
+        format!("unsubscribed from everything on {at} UTC")
+    }));
+    let unmailable = explained.unmailable.iter();
+    obstacles.extend(unmailable.map(|why| format!("no mail leaves: {why}")));
+    obstacles.extend(explained.suppression.as_ref().map(since));
+    let mut obstacles = obstacles.iter();
+    Ok(obstacles.try_for_each(|obstacle| screen.paragraph(obstacle))?)
 }
 
 /// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
@@ -290,8 +288,6 @@ fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::R
         Column("", Cut, |fate| fate.kind.clone()),
         Column("", Full, |fate| fate.position.to_string()),
     ];
-    let head = Table::new([fate], columns);
-    screen.line("")?;
-    screen.page(&head)?;
+    screen.section(&Table::new([fate], columns))?;
     Ok(screen.paragraph(&sentence(fate, now))?)
 }

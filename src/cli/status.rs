@@ -58,8 +58,7 @@ impl Args {
         let settle = "tidings deliveries settle ID sent|failed, once you know what became of one";
         for (rows, next) in [(&status.failed, retry), (&status.unknown, settle)] {
             if !rows.is_empty() {
-                screen.line("")?;
-                screen.table(&deliveries::table(rows.iter().map(|row| (row, None))))?;
+                screen.section(&deliveries::table(rows.iter().map(|row| (row, None))))?;
                 screen.line(format!("  {next}"))?;
             }
         }
