@@ -12,12 +12,11 @@ use chrono::{DateTime, Utc};
 use super::open::{Access, Refusal, open_store};
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
-use crate::context::Context;
 use crate::domain::{Address, BatchState, BrandName, DeliveryId, Occasion, Stop, User, UserId};
 use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
+use crate::engine::delivery::Headers;
 use crate::engine::delivery::identity::mailer;
-use crate::engine::delivery::{Compose, Headers};
 use crate::engine::digest::{Digests, Request, Timing};
 use crate::engine::{self, Silent};
 use crate::render::{self, Links, Pages, Renderer, Samples, Site, reader};
@@ -234,15 +233,13 @@ pub struct OfPerson {
     pub digests: Digests,
     /// Finds the user's batches.
     pub batches: BatchService,
-    /// Builds the emails of batches.
-    pub compose: Compose,
-    pub(crate) context: Arc<Context>,
 }
 
 impl OfPerson {
     /// Returns the user's record, if there is one.
     pub async fn reader(&self, user: &UserId) -> engine::Result<Option<User>> {
-        let found = self.context.store.users(std::slice::from_ref(user)).await?;
+        let store = &self.digests.context.store;
+        let found = store.users(std::slice::from_ref(user)).await?;
         Ok(found.into_iter().next().flatten())
     }
 
@@ -285,7 +282,8 @@ impl OfPerson {
         // A batch that closed between the two reads is in both.
         batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
         batches.dedup_by_key(|batch| batch.id);
-        let emails = self.compose.prospects(batches, &user).await?;
+        let compose = &self.digests.sender.compose;
+        let emails = compose.prospects(batches, &user).await?;
         let drafts = emails.into_iter().map(|(batch, content)| Draft {
             name: format!("{} {}", batch.key, batch.id),
             user: user.clone(),
@@ -315,21 +313,15 @@ pub async fn send_test(
     sheet: &Sheet,
 ) -> anyhow::Result<Outcome> {
     let mailer = mailer(config)?;
-    let suppressed = match open_store(config, Access::Read).await {
-        Ok(store) => store
-            .address_states(&[to.folded()])
-            .await
-            .map_err(engine::Error::from)?,
+    let states = match open_store(config, Access::Read).await {
+        Ok(store) => store.address_states(&[to.folded()]).await,
         Err(error) => match error.downcast_ref::<Refusal>() {
-            Some(refusal) if refusal.is_missing => Vec::new(),
+            Some(refusal) if refusal.is_missing => Ok(Vec::new()),
             _ => return Err(error),
         },
     };
-    if let Some(suppression) = suppressed
-        .into_iter()
-        .next()
-        .and_then(|state| state.suppression)
-    {
+    let mut states = states.map_err(engine::Error::from)?.into_iter();
+    if let Some(suppression) = states.find_map(|state| state.suppression) {
         let why = suppression.reason.as_str();
         return Err(engine::Error::Conflict(format!(
             "no mail goes to this address: {why} (tidings suppressions lift ends it)"

@@ -52,13 +52,13 @@ impl Doctor {
     pub(super) async fn database(&self) -> Vec<Finding> {
         let store = match &self.store {
             Ok(store) => store,
-            Err(finding) => return unreached(finding.clone()),
+            Err(finding) => return unreached(finding),
         };
         let before = self.clock.now();
         let condition = async { store.condition().await.map_err(|error| error_chain(&error)) };
         let condition = match self.within(condition, Err).await {
             Ok(condition) => condition,
-            Err(why) => return unreached(Finding::error(why, UNREACHED).of(DATABASE)),
+            Err(why) => return unreached(&Finding::error(why, UNREACHED).of(DATABASE)),
         };
         let after = before.max(self.clock.now() - condition.age);
         let clock = match (condition.time, &condition.engine) {
@@ -68,29 +68,34 @@ impl Doctor {
             )),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let mut findings = judge_engine(&condition.engine);
-        let checks: [BoxFuture<'_, Option<Finding>>; 11] = [
-            self.ask(SCHEMA, ready(condition.schema.map(judge_schema)))
-                .boxed(),
-            self.ask(INDEXES, ready(condition.missing_indexes.map(judge_indexes)))
-                .boxed(),
-            async { clock.map(|clock| clock.of("clock")) }.boxed(),
-            self.ask(WRITING, writing(store)).boxed(),
-            self.ask(SENDING, sending(store)).boxed(),
-            self.ask("reports", self.reports(store)).boxed(),
-            self.ask(UNKNOWN, unknown(store)).boxed(),
-            self.ask("brands", self.missing_brands(store)).boxed(),
-            self.ask(LANGUAGES, self.untranslated(store)).boxed(),
-            self.ask("days", self.days_to_archive(store)).boxed(),
-            self.ask("users", users(store)).boxed(),
+        let schema = condition.schema.map(|schema| Some(judge_schema(&schema)));
+        let checks: [(&'static str, BoxFuture<'_, Judged>); 11] = [
+            (SCHEMA, ready(schema).boxed()),
+            (
+                INDEXES,
+                ready(condition.missing_indexes.map(judge_indexes)).boxed(),
+            ),
+            ("clock", ready(Ok(clock)).boxed()),
+            (WRITING, writing(store).boxed()),
+            (SENDING, sending(store).boxed()),
+            ("reports", self.reports(store).boxed()),
+            (UNKNOWN, unknown(store).boxed()),
+            ("brands", self.missing_brands(store).boxed()),
+            (LANGUAGES, self.untranslated(store).boxed()),
+            ("days", self.days_to_archive(store).boxed()),
+            ("users", users(store).boxed()),
         ];
-        findings.extend(join_all(checks).await.into_iter().flatten());
-        findings
+        let checks = checks.map(|(check, judged)| self.ask(check, judged));
+        let found = join_all(checks).await.into_iter().flatten();
+        judge_engine(&condition.engine)
+            .into_iter()
+            .chain(found)
+            .collect()
     }
 
     /// Reports emails and batches that wait for brands that are not configured. Users with such a
     /// brand are only found by their pending emails, because there is no index by brand.
-    async fn missing_brands(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    async fn missing_brands(&self, store: &Arc<dyn Store>) -> Judged {
         let mut missing: BTreeMap<BrandName, (u64, u64)> = BTreeMap::new();
         let pending = DeliveryFilter::State(DeliveryState::Pending, Span::default(), None);
         for row in store.find_deliveries(&pending, DELIVERIES).await? {
@@ -122,7 +127,7 @@ impl Doctor {
     }
 
     /// Reports days older than `archive.keep`, which `archive` would drop.
-    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Judged {
         let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
@@ -142,7 +147,7 @@ impl Doctor {
 
     /// Warns if emails have no reports, or if any were refused in the last day. Only if a key is
     /// configured to verify the reports.
-    async fn reports(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    async fn reports(&self, store: &Arc<dyn Store>) -> Judged {
         let Some(provider) = self.config.reporter() else {
             return Ok(None);
         };
@@ -156,51 +161,43 @@ impl Doctor {
     async fn ask(
         &self,
         check: &'static str,
-        judged: impl Future<Output = Result<Option<Finding>, Error>>,
+        judged: impl Future<Output = Judged>,
     ) -> Option<Finding> {
-        let failed = |why: String| {
-            let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
-            Some(Finding::error(why, advice))
-        };
-        let judged = async {
-            judged
-                .await
-                .unwrap_or_else(|error| failed(error_chain(&error)))
-        };
-        Some(self.within(judged, failed).await?.of(check))
+        let judged =
+            judged.map(|judged| judged.unwrap_or_else(|error| unread(error_chain(&error))));
+        Some(self.within(judged, unread).await?.of(check))
     }
 }
 
+/// The finding of a check on the store, if there is one.
+type Judged = Result<Option<Finding>, Error>;
+
+fn unread(why: String) -> Option<Finding> {
+    let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
+    Some(Finding::error(why, advice))
+}
+
 /// Without a database, its other checks are `unchecked`.
-fn unreached(finding: Finding) -> Vec<Finding> {
+fn unreached(finding: &Finding) -> Vec<Finding> {
     let others = [SCHEMA, INDEXES, WRITING, SENDING, UNKNOWN];
     let others = others.into_iter().filter(|check| *check != finding.check);
     let why = "the database was not opened, or holds nothing yet";
-    let others: Vec<Finding> = others
-        .map(|check| Finding::unchecked(why).of(check))
-        .collect();
-    [vec![finding], others].concat()
+    let others = others.map(|check| Finding::unchecked(why).of(check));
+    std::iter::once(finding.clone()).chain(others).collect()
 }
 
-fn judge_schema(schema: Schema) -> Option<Finding> {
-    Some(match schema.is_old() {
-        false => Finding::ok(format!("number {}", schema.version)),
-        true => judge_upgrade(&schema),
-    })
-}
-
-/// The finding for a store that must be upgraded.
-pub(super) fn upgrade(schema: &Schema) -> Finding {
-    judge_upgrade(schema).of(SCHEMA)
-}
-
-fn judge_upgrade(schema: &Schema) -> Finding {
+/// Warns about a store that must be upgraded.
+pub(super) fn judge_schema(schema: &Schema) -> Finding {
     let Schema { version, known } = schema;
-    Finding::warning(
-        format!("number {version}, which this version upgrades to {known}"),
-        "stop the processes of older versions, and make a copy if you may want to go back; the next \
+    let finding = match schema.is_old() {
+        false => Finding::ok(format!("number {version}")),
+        true => Finding::warning(
+            format!("number {version}, which this version upgrades to {known}"),
+            "stop the processes of older versions, and make a copy if you may want to go back; the next \
             command that works with the store upgrades it",
-    )
+        ),
+    };
+    finding.of(SCHEMA)
 }
 
 fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
@@ -213,7 +210,7 @@ fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
     })
 }
 
-async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn writing(store: &Arc<dyn Store>) -> Judged {
     // Also removes the note of a check that was interrupted.
     let left = store.note(NOTE).await?;
     let text = Some("may be forgotten");
@@ -228,7 +225,7 @@ async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     }))
 }
 
-async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn sending(store: &Arc<dyn Store>) -> Judged {
     let pause = match Pause::current(store.as_ref()).await {
         Ok(pause) => pause,
         Err(crate::engine::Error::Store(error)) => return Err(error),
@@ -247,7 +244,7 @@ async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     }))
 }
 
-async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn unknown(store: &Arc<dyn Store>) -> Judged {
     let unknown = Counted::Deliveries(DeliveryState::Unknown);
     Ok(Some(
         match store.count(&[unknown]).await?.iter().sum::<u64>() {
@@ -265,7 +262,7 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 /// Reports records with fields that this version cannot read.
-async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn users(store: &Arc<dyn Store>) -> Judged {
     let found = find_unreadable(store.as_ref(), RECORDS).await?;
     Ok((!found.is_empty()).then(|| {
         Finding::warning(found.sentence(),
