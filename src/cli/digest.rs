@@ -85,16 +85,16 @@ impl Args {
         let request = self.request(app);
         self.report.as_deref().map_or(Ok(()), check_page)?;
         if self.resume {
-            match app.deliveries().resume().await? {
-                Some(pause) => screen.warning(format!("resumed; it was {}", paused(&pause)))?,
-                None => screen.warning("nothing was paused")?,
-            }
+            let pause = app.deliveries().resume().await?;
+            let was = pause.map(|pause| format!("resumed; it was {}", paused(&pause)));
+            screen.warning(was.unwrap_or_else(|| "nothing was paused".to_owned()))?;
         }
-        let mut fanned_out = FanOutEnd::default();
-        if !self.dry_run {
-            let bar = screen.bar("people reached").until(stop.clone());
-            fanned_out = FanOutEnd::all(app, &bar).await;
-        }
+        let bar = screen.bar("people reached").until(stop.clone());
+        let mut fanned_out = match self.dry_run {
+            true => FanOutEnd::default(),
+            false => FanOutEnd::all(app, &bar).await,
+        };
+        drop(bar);
         let bar = screen.bar("people looked at").until(stop.clone());
         let (mut report, found) = match self.report {
             None => (app.digests().run(&request, &bar).await?, None),
@@ -273,20 +273,12 @@ fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String
         Effect::Rehearse => would_be_sent(report),
         Effect::Send => words::list([
             Some(due(report)),
-            sent(&report.mails, outbox),
+            Some(sent(&report.mails, outbox)),
             words::some(report.due.held, "not begun"),
             report.limited.then(|| "stopped at the limit".to_owned()),
         ]),
     };
-    followed_by(done, left(report, request))
-}
-
-/// Appends a clause, unless it is empty.
-fn followed_by(done: String, rest: String) -> String {
-    match rest.as_str() {
-        "" => done,
-        rest => format!("{done}; {rest}"),
-    }
+    words::clauses([done, left(report, request)])
 }
 
 fn due(report: &Report) -> String {
@@ -299,33 +291,29 @@ fn due(report: &Report) -> String {
 
 fn would_be_sent(report: &Report) -> String {
     let (due, events) = (due(report), words::events(report.due.events));
-    let limit = report.limited.then_some(", up to the limit");
     match (report.due.users, report.dry_run.no_brand) {
         (0, _) => format!("{due} (dry run)"),
-        (_, 0) => {
-            let limit = limit.unwrap_or_default();
-            format!("{due}, would be mailed {events} (dry run{limit})")
+        (_, 0) if report.limited => {
+            format!("{due}, would be mailed {events} (dry run, up to the limit)")
         }
+        (_, 0) => format!("{due}, would be mailed {events} (dry run)"),
         (_, waiting) => {
             let mails = match report.emails_ahead() {
                 0 => "none".to_owned(),
                 mails => words::number(mails),
             };
-            let waiting = no_brand(waiting);
-            format!("{due} with {events}: {mails} would be mailed, {waiting} (dry run)")
+            let wait = words::count(waiting, "waits", "wait");
+            format!(
+                "{due} with {events}: {mails} would be mailed, {wait} for a brand that is not \
+                 configured (dry run)"
+            )
         }
     }
 }
 
-/// Describes waiting emails: `2 wait for a brand that is not configured`.
-fn no_brand(mails: u64) -> String {
-    let wait = words::count(mails, "waits", "wait");
-    format!("{wait} for a brand that is not configured")
-}
-
-/// Returns the outcomes of emails, with the folder if they were written to files. Returns `None` if
-/// there were no emails.
-pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
+/// Returns the outcomes of emails, with the folder if they were written to files; empty if there
+/// were no emails.
+pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> String {
     let sent = words::some(mails.sent, "sent").map(|sent| {
         let events = words::events(mails.events);
         match outbox {
@@ -333,67 +321,52 @@ pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
             None => format!("{sent} ({events})"),
         }
     });
-    let parts = words::list([
-        sent,
-        words::some(mails.failed, "failed"),
-        words::some(mails.unknown, "unknown"),
-        words::some(mails.canceled, "canceled"),
-        words::some(mails.deferred, "not settled yet"),
-    ]);
-    (!parts.is_empty()).then_some(parts)
+    let others = [
+        (mails.failed, "failed"),
+        (mails.unknown, "unknown"),
+        (mails.canceled, "canceled"),
+        (mails.deferred, "not settled yet"),
+    ];
+    let others = others.map(|(count, what)| words::some(count, what));
+    words::list(std::iter::once(sent).chain(others))
 }
 
 /// Returns who gets no email now, and why.
 fn left(report: &Report, request: &Request) -> String {
     let users = &report.users;
-    let waiting = words::some(users.waiting, "waiting").map(|waiting| match users.next_due {
-        Some(next) => {
-            let hint = match report.due.users == 0 && request.timing == Timing::WhenDue {
-                true => "; --now does not wait",
-                false => "",
-            };
-            format!("{waiting} (next due {}{hint})", words::minute(next))
-        }
-        None => waiting,
+    let hint = match report.due.users == 0 && request.timing == Timing::WhenDue {
+        true => "; --now does not wait",
+        false => "",
+    };
+    let next = users
+        .next_due
+        .map(|next| format!(" (next due {}{hint})", words::minute(next)));
+    let waiting = words::some(users.waiting, "waiting");
+    let waiting = waiting.map(|waiting| waiting + &next.unwrap_or_default());
+    let unmailable = users.unmailable.iter().map(|(why, count)| match *why {
+        "unknown" => words::some(*count, "without a record"),
+        why => words::some(*count, why),
     });
-    words::list(
-        [
-            waiting,
-            words::some(users.mailed_already, "mailed this period already"),
-            failed(report),
-            words::some(users.withdrawn, "with nothing left that applies"),
-            words::some(
-                report.due.busy,
-                "with a mail that waits, or that another worker handles",
-            ),
-        ]
-        .into_iter()
-        .chain(unmailable(&users.unmailable)),
-    )
-}
-
-/// Returns the numbers of users who may not be emailed, by reason.
-fn unmailable(by_reason: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = Option<String>> {
-    by_reason.iter().map(|(why, count)| {
-        words::some(
-            *count,
-            match *why {
-                "unknown" => "without a record",
-                why => why,
-            },
-        )
-    })
+    let busy = "with a mail that waits, or that another worker handles";
+    let others = [
+        waiting,
+        words::some(users.mailed_already, "mailed this period already"),
+        failed(report),
+        words::some(users.withdrawn, "with nothing left that applies"),
+        words::some(report.due.busy, busy),
+    ];
+    words::list(others.into_iter().chain(unmailable))
 }
 
 /// Describes failed digests: `2 failed this period (tried again from 2014-04-21 11:00; tidings
 /// deliveries retry does it now)`.
 fn failed(report: &Report) -> Option<String> {
     let failed = words::some(report.users.failed_already, "failed this period")?;
-    let hint = "tidings deliveries retry does it now";
-    Some(match report.users.tried_again {
-        Some(at) => format!("{failed} (tried again from {}; {hint})", words::minute(at)),
-        None => failed,
-    })
+    let again = report.users.tried_again.map(|at| {
+        let at = words::minute(at);
+        format!(" (tried again from {at}; tidings deliveries retry does it now)")
+    });
+    Some(failed + &again.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -49,9 +49,16 @@ pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     at.format(form).to_string()
 }
 
-/// Joins the parts with commas, without those that are `None`.
+/// Joins the parts with commas, without those that are `None` or empty.
 pub(super) fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Joins the clauses with semicolons, without empty ones.
+pub(super) fn clauses(parts: impl IntoIterator<Item = String>) -> String {
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// Formats a count such as `1,234 what`. Returns `None` for zero.

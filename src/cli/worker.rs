@@ -235,16 +235,17 @@ fn mails(round: &Round) -> Tally {
 /// Summarizes a round. Returns `None` if it did nothing.
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let (fanouts, forgotten) = (&round.fanouts, &round.forgotten);
-    let fanned_out = words::list([
-        // A user who gets several entries counts several times.
-        (fanouts.done > 0).then(|| {
-            let done = words::count(fanouts.done, "fan-out", "fan-outs");
-            let stored = words::count(fanouts.counts.pushed, "entry", "entries");
-            format!("{done} done, {stored} added to stacks")
-        }),
-        words::some(fanouts.counts.capped, "entries did not fit into full days")
-            .filter(|_| fanouts.done > 0),
-    ]);
+    // A user who gets several entries counts several times.
+    let fanned_out = (fanouts.done > 0).then(|| {
+        let done = words::count(fanouts.done, "fan-out", "fan-outs");
+        let stored = words::count(fanouts.counts.pushed, "entry", "entries");
+        let capped = "entries did not fit into full days";
+        let capped = words::some(fanouts.counts.capped, capped);
+        words::list([
+            Some(format!("{done} done, {stored} added to stacks")),
+            capped,
+        ])
+    });
     let ended = words::list([
         words::some(round.batches.ended, "ended"),
         words::some(round.batches.canceled, "canceled"),
@@ -254,17 +255,17 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
         count(forgotten.deliveries, "mail", "mails"),
         count(forgotten.batches, "batch", "batches"),
     ]);
-    let mailed = sent(&mails(round), outbox).unwrap_or_default();
-    let parts = [
-        ("", fanned_out, ""),
-        ("batches: ", ended, ""),
-        ("mails: ", mailed, ""),
-        ("forgot ", settled, " settled long ago"),
-    ];
-    let parts = parts.into_iter().filter(|(_, what, _)| !what.is_empty());
-    let parts = parts.map(|(head, what, tail)| format!("{head}{what}{tail}"));
-    let parts: Vec<String> = parts.collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
+    let about = |head: &str, what: String, tail: &str| match what.as_str() {
+        "" => what,
+        what => format!("{head}{what}{tail}"),
+    };
+    let done = words::clauses([
+        fanned_out.unwrap_or_default(),
+        about("batches: ", ended, ""),
+        about("mails: ", sent(&mails(round), outbox), ""),
+        about("forgot ", settled, " settled long ago"),
+    ]);
+    (!done.is_empty()).then_some(done)
 }
 
 #[cfg(test)]
