@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args as Arguments;
 
-use super::exit::{Exit, explain_failure};
-use super::session::Session;
-use super::words;
-use crate::app::Access;
+use super::exit::explain_failure;
+use super::session::{Access, Exit, Session, words};
 use crate::engine::archive::{Request, part_of};
 use crate::wire::transfer::{DayFate, DayReport};
 

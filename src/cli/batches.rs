@@ -2,17 +2,12 @@
 
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full, Number};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App};
+use super::session::Fit::{Cut, Full, Number};
+use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, words};
 use crate::domain::batch::RemovedEvents;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
-use crate::operate::open::Refusal;
 use crate::wire::batch::BatchView;
 
 /// List, show, close and cancel batches

@@ -3,16 +3,13 @@
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full, Number};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App, TemplateUse};
+use super::session::Fit::{Cut, Full, Number};
+use super::session::{
+    Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, words,
+};
 use crate::domain::delivery::OperatorDecision;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::deliveries::Only;
-use crate::operate::open::Refusal;
 use crate::store::Span;
 use crate::wire::delivery::{DeliveryRow, Listed, Story};
 

@@ -12,16 +12,13 @@ use anyhow::{Context, ensure};
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::screen::Screen;
-use super::session::{Run, Session};
-use crate::app::{Access, App};
+use super::session::{Access, App, Exit, Refusal, Run, Screen, Session};
 use crate::clock::{Clock, Ids, ManualClock, SystemClock};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::folder::{self, Foreign, Served};
 use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::identity::outbox;
-use crate::operate::open::{Refusal, open_store};
+use crate::operate::open::open_store;
 
 /// See the whole story in a minute: import, notify, feed, digest, batch
 ///

@@ -9,14 +9,11 @@ use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
-use super::exit::{Exit, causes};
-use super::session::Session;
-use super::words;
+use super::exit::causes;
+use super::session::{Access, App, Exit, Refusal, Session, words};
 use super::work_report::{FanOutEnd, backlog_lines, read_waits, show_rest};
-use crate::app::{Access, App};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::{Effect, Request, Timing};
-use crate::operate::open::Refusal;
 use crate::private;
 use crate::render::Site;
 use crate::render::report::DryRunPage;

@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::screen::Fit::{Full, Wrap};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::words;
+use super::session::Fit::{Full, Wrap};
+use super::session::{Column, Exit, Screen, Session, Table, words};
 use crate::clock::SystemClock;
 use crate::config::Problems;
 use crate::operate::doctor::{DoctorOptions, doctor};

@@ -5,11 +5,9 @@ use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_not_kept;
-use super::exit::{Exit, WithoutKeys, causes};
-use super::session::Session;
-use super::words;
+use super::exit::{WithoutKeys, causes};
+use super::session::{Access, Exit, Session, words};
 use super::work_report::{FanOut, FanOutEnd};
-use crate::app::Access;
 use crate::domain::details::Actor;
 use crate::domain::text::list_first;
 use crate::domain::{

@@ -5,12 +5,9 @@ use chrono::{DateTime, NaiveDate, Utc, Weekday};
 use clap::Args as Arguments;
 
 use super::deliveries;
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::{users, words};
-use crate::app::Access;
+use super::session::Fit::{Cut, Full};
+use super::session::{Access, Column, Exit, Screen, Session, Table, words};
+use super::users;
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;

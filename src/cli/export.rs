@@ -5,11 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::screen::Screen;
-use super::session::Session;
-use super::words;
-use crate::app::Access;
+use super::session::{Access, Exit, Screen, Session, words};
 use crate::config::Config;
 use crate::operate::open::{open_store, transfer};
 use crate::operate::transfer::{After, Verified, reopen};

@@ -2,12 +2,8 @@
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full};
-use super::screen::{Column, Table};
-use super::session::Session;
-use super::words;
-use crate::app::Access;
+use super::session::Fit::{Cut, Full};
+use super::session::{Access, Column, Exit, Session, Table, words};
 use crate::domain::feed_marks::StateFilter;
 use crate::domain::feed_page::{Kinds, Query};
 use crate::domain::{EventType, Position, UserId};

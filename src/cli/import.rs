@@ -4,16 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, ValueEnum};
 
-use super::exit::{Exit, WithoutKeys};
+use super::exit::WithoutKeys;
 use super::export::import_store;
-use super::screen::Screen;
-use super::session::Session;
-use super::words;
+use super::session::{Access, Exit, Refusal, Screen, Session, words};
 use super::work_report::{FanOut, FanOutEnd};
-use crate::app::Access;
 use crate::domain::ModelName;
 use crate::engine::users::import::{Kind, SHOWN};
-use crate::operate::open::Refusal;
 use crate::wire::transfer::{ImportReport, Imported};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store

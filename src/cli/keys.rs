@@ -7,16 +7,11 @@
 use chrono::TimeDelta;
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App};
+use super::session::Fit::{Cut, Full};
+use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, words};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::tokens::Tokens;
-use crate::operate::open::Refusal;
 use crate::wire::user::{KeyView, NewKeyView};
 
 /// List, create and revoke server keys

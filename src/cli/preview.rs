@@ -6,15 +6,12 @@ use std::sync::Arc;
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::session::{Session, stop_on_signal};
-use crate::app::{Access, App, TemplateUse};
+use super::session::{Access, App, Exit, Refusal, Session, TemplateUse, stop_on_signal};
 use crate::clock::SystemClock;
 use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::http::api;
-use crate::operate::open::Refusal;
 use crate::operate::preview::{Kind, Preview, send_test};
 use crate::render::Catalogs;
 

@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args as Arguments;
 use futures::FutureExt;
 
-use super::exit::Exit;
-use super::screen::{Screen, Table};
-use super::session::{Session, Stop, stop_on_signal};
+use super::session::{Access, App, Exit, Refusal, Screen, Session, Stop, Table, stop_on_signal};
 use super::{demo, worker};
-use crate::app::{Access, App};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::Gallery;
 use crate::demo::folder::Served;
 use crate::http::api::{self, Bound};
-use crate::operate::open::Refusal;
 
 /// Run the HTTP API and the background worker
 ///

@@ -1,8 +1,8 @@
 //! What a command runs with: the flags of every command, the output, the configuration, the store,
 //! and the signals that ask it to stop; and `tidings config`.
 //!
-//! A command opens the store itself, so it names its access where it uses it. Start with
-//! [`Session::open`].
+//! Commands import from here what most of them use. A command opens the store itself, so it names
+//! its access where it uses it. Start with [`Session::open`].
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,16 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-use super::exit::Exit;
 use super::harmless;
-use super::screen::Screen;
-use crate::app::{Access, App, TemplateUse};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
-use crate::operate::open::{Refusal, is_missing};
+use crate::operate::open::is_missing;
+
+pub(super) use super::exit::Exit;
+pub(super) use super::screen::{Column, Fit, Screen, Table};
+pub(super) use super::words;
+pub(super) use crate::app::{Access, App, TemplateUse};
+pub(super) use crate::operate::open::Refusal;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "For every command")]

@@ -7,11 +7,8 @@ use std::time::Duration;
 use clap::Args as Arguments;
 use indicatif::FormattedDuration;
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Number};
-use super::screen::{Column, Table};
-use super::session::Session;
-use super::words;
+use super::session::Fit::{Cut, Number};
+use super::session::{Column, Exit, Session, Table, words};
 use crate::config::Candidates;
 use crate::operate::simulate::{read_events, simulate};
 use crate::wire::batch::{Comparison, PolicyFigures};

@@ -7,12 +7,8 @@ use clap::Args as Arguments;
 
 use super::deliveries;
 use super::digest;
-use super::exit::Exit;
-use super::screen::Table;
-use super::session::Session;
-use super::words;
+use super::session::{Access, App, Exit, Session, Table, TemplateUse, words};
 use super::work_report::{expired, waits};
-use crate::app::{Access, App, TemplateUse};
 use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, ReportCounts};
 use crate::operate::open::upgrade_ahead;
 use crate::store::Schema;

@@ -6,12 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
 use super::import::{import_line, show_bad_lines};
-use super::screen::Screen;
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App};
+use super::session::{Access, App, Exit, Screen, Session, words};
 use crate::domain::{Address, Reason, UserId};
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::users::import::Kind;

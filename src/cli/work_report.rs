@@ -11,9 +11,7 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 
 use super::exit::causes;
-use super::screen::Screen;
-use super::words;
-use crate::app::App;
+use super::session::{App, Screen, words};
 use crate::config::StoreUrl;
 use crate::domain::{Day, PendingCounts, UserId};
 use crate::engine::Watcher;

@@ -14,12 +14,9 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
 use super::digest::{exit_of, paused, sent};
-use super::exit::{Exit, explain_failure};
-use super::screen::Screen;
-use super::session::{Session, Stop};
-use super::words;
+use super::exit::explain_failure;
+use super::session::{Access, App, Exit, Screen, Session, Stop, words};
 use super::work_report::{FanOutEnd, backlog_lines, read_waits, show_rest};
-use crate::app::{Access, App};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{BEAT, Part};
