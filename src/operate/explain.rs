@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::domain::{
-    Cadence, EmailScope, EventType, Mutes, ObjectKey, Occasion, Route, Stack, User, UserId,
+    Cadence, EmailScope, Event, EventType, Mutes, ObjectKey, Occasion, Route, Stack, User, UserId,
 };
 use crate::engine::Result;
-use crate::engine::batches::{BatchFilter, BatchService};
+use crate::engine::batches::{BatchService, quiet_until};
 use crate::engine::delivery::Compose;
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
@@ -92,14 +92,17 @@ impl Explain {
         let theirs = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
-        let theirs = BatchFilter {
-            user: Some(user.clone()),
-            ..BatchFilter::default()
-        };
-        let batches = Batches::of(&self.batches, &theirs).await?;
+        let batches = Batches::of(&self.batches, user).await?;
         let mut catalog = self.catalog.of_mails();
-        catalog.load(batches.kept().iter()).await?;
+        let kept = batches
+            .all
+            .iter()
+            .flat_map(|batch| batch.contents.items.clone());
+        let kept: Vec<Event> = kept.map(Event::from).collect();
+        catalog.load(kept.iter()).await?;
         let suppressed = Suppressed::among(store, record).await?;
+        let mut inboxes = eligibility::load_inboxes(&self.context, users).await?;
+        let held = quiet_until(&self.context, batches.all.iter().cloned(), now).await?;
         let none = Mutes::default();
         let mut loaded = Loaded {
             policies: &self.context.policies,
@@ -107,16 +110,13 @@ impl Explain {
             reach,
             record,
             mutes: record.map_or(&none, |user| &user.mutes),
-            inbox: eligibility::load_inboxes(&self.context, users)
-                .await?
-                .pop()
-                .flatten(),
+            inbox: inboxes.pop().flatten(),
             digests: record.and_then(|user| suppressed.digests(user, default)),
             wish: record.and_then(|user| {
                 let (schedule, wish) = user.digests(default);
                 (schedule.cadence != Cadence::Never).then_some(wish)
             }),
-            held: batches.held(&self.batches, now).await?,
+            held,
             deliveries: &deliveries,
             batches: &batches,
             muted: eligibility::MutedPositions::new(),
