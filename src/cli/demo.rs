@@ -91,6 +91,7 @@ async fn tell(
     let store = open_store(&config, Access::Create).await?;
     let (mailer, ids) = (Arc::new(outbox(&config)), Arc::new(Ids::random()));
     let app = App::assemble(config, store, mailer, clock.clone(), ids)?;
+    screen.text("tidings  feeds and digests\n\n")?;
     let mut story = Story {
         screen,
         run,
@@ -99,13 +100,9 @@ async fn tell(
         now,
         chapter: 0,
     };
-    story.screen.line("tidings  feeds and digests")?;
-    story.screen.line("")?;
     for line in SCRIPT.lines() {
-        story
-            .step(line, dir)
-            .await
-            .with_context(|| format!("the demo's step {line:?}"))?;
+        let told = story.step(line, dir).await;
+        told.with_context(|| format!("the demo's step {line:?}"))?;
     }
     Ok(story.app)
 }
@@ -142,10 +139,9 @@ impl Story<'_> {
                 Ok(())
             }
             Some((">", user)) => self.show_latest_email(user).await,
-            _ => {
-                let line = line.replace("{dir}", &dir.display().to_string());
-                Ok(self.screen.line(line)?)
-            }
+            _ => Ok(self
+                .screen
+                .line(line.replace("{dir}", &dir.display().to_string()))?),
         }
     }
 

@@ -62,13 +62,9 @@ impl Args {
             Err(problems) => unreadable(&problems),
         };
         let worst = findings.iter().map(|finding| finding.severity).max();
-        let severity = worst.unwrap_or(Severity::Ok);
-        let diagnosis = Diagnosis {
-            severity,
-            findings: &findings,
-        };
-        if !session.screen.answer(&diagnosis)? {
-            show(&findings, session.screen)?;
+        let (severity, findings) = (worst.unwrap_or(Severity::Ok), &*findings);
+        if !session.screen.answer(&Diagnosis { severity, findings })? {
+            show(findings, session.screen)?;
         }
         Ok(match severity {
             // There is neither a configuration nor a database here.
@@ -81,15 +77,14 @@ impl Args {
 
 /// Returns the problems of the configuration as findings.
 fn unreadable(problems: &Problems) -> Vec<Finding> {
-    let problem = |problem: &crate::config::Problem| {
-        Finding::error(
-            format!("{}: {}", problem.option, problem.what),
-            "fix it; `tidings config --defaults` shows every option",
-        )
-        .of("configuration")
-    };
+    let advice = "fix it; `tidings config --defaults` shows every option";
+    let found = problems
+        .0
+        .iter()
+        .map(|of| format!("{}: {}", of.option, of.what));
+    let found = found.map(|found| Finding::error(found, advice).of("configuration"));
     let rest = Finding::unchecked("needs a configuration that can be read").of("everything else");
-    problems.0.iter().map(problem).chain([rest]).collect()
+    found.chain([rest]).collect()
 }
 
 /// The severities in the order of the summary: the words for one and for several.
@@ -116,9 +111,8 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     let table = Table::new(rows, columns);
     screen.table(&table)?;
     let counts = SEVERITIES.map(|(severity, one, many)| {
-        let of = findings.iter().filter(|of| of.severity == severity);
-        let n = of.count() as u64;
-        (n > 0).then(|| words::count(n, one, many))
+        let n = findings.iter().filter(|of| of.severity == severity).count();
+        (n > 0).then(|| words::count(n as u64, one, many))
     });
     screen.line("")?;
     screen.line(words::list(counts))

@@ -84,10 +84,8 @@ struct Near {
 }
 
 fn near(text: &str) -> Result<Near, String> {
-    let numbers: Option<Vec<f64>> = text
-        .split(',')
-        .map(|part| part.trim().parse().ok())
-        .collect();
+    let numbers = text.split(',').map(|part| part.trim().parse().ok());
+    let numbers: Option<Vec<f64>> = numbers.collect();
     let Some([lng, lat, km]) = numbers.as_deref() else {
         return Err("not longitude, latitude and kilometers, such as -9.14,38.72,25".into());
     };
@@ -129,9 +127,8 @@ impl NotifyArgs {
         let warnings = app.known().warnings(&request).await;
         let warnings = warnings.map_err(|error| failed("who will not see it", error));
         let mut warnings = warnings.unwrap_or_default();
-        let mut exit = Exit::Done.if_whole(fanned_out.is_whole());
+        let exit = Exit::Done.if_whole(fanned_out.is_whole() && failures.is_empty());
         if !failures.is_empty() {
-            exit = Exit::Partly;
             warnings.append(&mut failures);
             warnings.push("the event is accepted; it need not be handed in again".into());
         }
@@ -182,16 +179,15 @@ fn sentence(receipt: Receipt, reached: Option<(FanoutState, Counts)>) -> String 
         true => "accepted before under this key",
         false => "accepted",
     };
-    let id = format!("fan-out {}", receipt.id);
     let what = match reached {
-        None => return format!("{accepted}  {id}"),
-        Some((FanoutState::Pending, _)) => "a worker fans it out (tidings worker --once)".into(),
+        None => String::new(),
+        Some((FanoutState::Pending, _)) => ": a worker fans it out (tidings worker --once)".into(),
         Some((FanoutState::Done, counts)) => words::list([
-            Some(format!("reached {}", words::people(counts.people))),
+            Some(format!(": reached {}", words::people(counts.people))),
             words::some(counts.capped, "entries did not fit into full days"),
         ]),
     };
-    format!("{accepted}: {what}  {id}")
+    format!("{accepted}{what}  fan-out {}", receipt.id)
 }
 
 /// Retract events: remove them from feeds and unsent emails
@@ -249,13 +245,13 @@ impl FlushArgs {
         if screen.answer(&Flushed { user, flushed })? {
             return Ok(Exit::Done);
         }
+        let (events, of) = (
+            words::events(flushed),
+            if flushed == 1 { "it" } else { "them" },
+        );
         screen.line(match flushed {
             0 => format!("nothing is pending for {user}"),
-            1 => format!("flushed 1 event pending for {user}: no digest tells of it"),
-            n => {
-                let events = words::events(n);
-                format!("flushed {events} pending for {user}: no digest tells of them")
-            }
+            _ => format!("flushed {events} pending for {user}: no digest tells of {of}"),
         })?;
         Ok(Exit::Done)
     }

@@ -72,10 +72,8 @@ pub(super) fn show_bad_lines(
     for bad in &report.bad_lines {
         screen.note(format!("{}, {bad}", words::file(file)))?;
     }
-    match words::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines") {
-        Some(more) => screen.note(format!("and {more}")),
-        None => Ok(()),
-    }
+    let more = words::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines");
+    more.map_or(Ok(()), |more| screen.note(format!("and {more}")))
 }
 
 /// Summarizes an import: `import: 8 users, 1 bad line left out`. Ends in `rest`.
@@ -104,24 +102,26 @@ impl Args {
         })?;
         drop(bar);
         let are_events = kind == Kind::Events && report.accepted > 0;
-        let fanned_out = match are_events && self.fan_out.wanted(&app) {
+        let end = match are_events && self.fan_out.wanted(&app) {
             true => Some(FanOutEnd::all(&app, &screen.bar("people reached")).await),
             false => None,
         };
-        let done = fanned_out.as_ref().filter(|end| end.failure.is_none());
-        let done = done.map(|end| &end.done);
+        let done = end.as_ref().filter(|end| end.failure.is_none());
+        let fanned_out = done.map(|end| &end.done);
         show_bad_lines(&self.file, &report, screen)?;
         let imported = Imported {
             report: &report,
-            fanned_out: done,
+            fanned_out,
         };
         if !screen.answer(&imported)? {
-            let rest = match done {
-                Some(done) => Some(format!(
-                    "{} reached {}",
-                    words::count(done.done, "fan-out", "fan-outs"),
-                    words::people(done.counts.people)
-                )),
+            let rest = match fanned_out {
+                Some(done) => {
+                    let fanouts = words::count(done.done, "fan-out", "fan-outs");
+                    Some(format!(
+                        "{fanouts} reached {}",
+                        words::people(done.counts.people)
+                    ))
+                }
                 None if are_events => Some("a worker fans them out (tidings worker --once)".into()),
                 None => None,
             };
@@ -133,12 +133,9 @@ impl Args {
             };
             screen.line(import_line(&report, nouns, rest))?;
         }
-        let exit = Exit::of(report.accepted, report.bad);
-        let Some(fanned_out) = fanned_out else {
-            return Ok(exit);
-        };
-        fanned_out.show(screen)?;
-        Ok(exit.if_whole(fanned_out.is_whole()))
+        let end = end.unwrap_or_default();
+        end.show(screen)?;
+        Ok(Exit::of(report.accepted, report.bad).if_whole(end.is_whole()))
     }
 
     /// Returns the kind of the lines; `None` if a whole store is imported.

@@ -63,18 +63,16 @@ impl Args {
                 if !screen.answer(&NewKeyView { name, scope, key })? {
                     screen.line(key)?;
                 }
-                screen.note(format!(
-                    "{name:?} has the scope {scope}; the key is not shown again"
-                ))?;
+                let once = "the key is not shown again";
+                screen.note(format!("{name:?} has the scope {scope}; {once}"))?;
             }
             Some(Verb::Revoke { name }) => {
                 if !app.keys().revoke(name).await? {
                     let what = format!("no server key is called {name:?}");
                     return Err(Refusal::new(what, "tidings keys, which lists them").into());
                 }
-                screen.line(format!(
-                    "{name:?} is revoked; running servers refuse it within ten seconds"
-                ))?;
+                let soon = "running servers refuse it within ten seconds";
+                screen.line(format!("{name:?} is revoked; {soon}"))?;
             }
         }
         Ok(Exit::Done)
