@@ -13,7 +13,6 @@ use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::http::api;
 use crate::operate::preview::{Kind, Preview, send_test};
-use crate::render::Catalogs;
 
 /// Preview emails and pages
 ///
@@ -48,24 +47,24 @@ struct Subject {
 
 /// Returns the kinds of this name, or all.
 fn kinds(name: Option<&str>) -> Vec<Kind> {
-    let kinds = Kind::ALL.into_iter();
+    let mut kinds = Kind::ALL.to_vec();
+    kinds.retain(|kind| name.is_none_or(|name| name == kind.as_str()));
     kinds
-        .filter(|kind| name.is_none_or(|name| name == kind.as_str()))
-        .collect()
 }
 
 /// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
 /// templates do not prevent it.
 async fn preview(
     session: &Session<'_>,
-    Subject {
-        user,
-        brand,
-        locale,
-    }: &Subject,
+    subject: &Subject,
     kinds: Vec<Kind>,
 ) -> anyhow::Result<Preview> {
     let config = session.load()?;
+    let Subject {
+        user,
+        brand,
+        locale,
+    } = subject;
     let (mut brand, mut person) = (brand.clone(), None);
     if let Some(user) = user {
         let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
@@ -87,20 +86,14 @@ async fn preview(
         locale: locale.clone(),
         clock: Arc::new(SystemClock),
     };
-    if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs()) {
-        there(locale, &catalogs)?;
+    if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs())
+        && catalogs.nearest(locale).is_none()
+    {
+        let tags: Vec<&str> = catalogs.tags().collect();
+        let why = format!("there is no catalog for the locale {locale:?}");
+        return Err(Refusal::new(why, format!("one of {}", tags.join(", "))).into());
     }
     Ok(preview)
-}
-
-/// Returns an error if no catalog fits this locale.
-fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Refusal> {
-    if catalogs.nearest(locale).is_some() {
-        return Ok(());
-    }
-    let tags: Vec<&str> = catalogs.tags().collect();
-    let why = format!("there is no catalog for the locale {locale:?}");
-    Err(Refusal::new(why, format!("one of {}", tags.join(", "))))
 }
 
 impl Args {
@@ -158,7 +151,7 @@ impl SendTestArgs {
         let outcome = send_test(config, preview.brand.as_ref(), to, sheet).await?;
         let to = &self.address;
         let screen = &mut *session.screen;
-        let (result, exit) = match outcome {
+        let failure = match outcome {
             Outcome::Accepted { provider_id } => {
                 screen.line(match config.mail.transport {
                     Transport::Outbox => format!("the outbox took the mail: {provider_id}"),
@@ -166,26 +159,25 @@ impl SendTestArgs {
                 })?;
                 return Ok(Exit::Done);
             }
-            Outcome::Unknown { reason } => (
-                format!("it is unknown whether it was accepted: {reason}; look whether it arrives"),
-                Exit::Partly,
-            ),
-            Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => (
-                format!("it was not taken now, and may be later: {reason}"),
-                Exit::Failed,
-            ),
-            Outcome::Unreachable { reason } => (
-                format!("the provider could not be reached: {reason}"),
-                Exit::Failed,
-            ),
+            Outcome::Unknown { reason } => {
+                let what = "it is unknown whether it was accepted";
+                screen.warning(format!("{what}: {reason}; look whether it arrives"))?;
+                return Ok(Exit::Partly);
+            }
+            Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => {
+                format!("it was not taken now, and may be later: {reason}")
+            }
+            Outcome::Unreachable { reason } => {
+                format!("the provider could not be reached: {reason}")
+            }
             Outcome::Refused { reason }
             | Outcome::Unsendable { reason }
             | Outcome::RefusedTogether { reason }
             | Outcome::Undeliverable { reason }
             | Outcome::Withheld { reason }
-            | Outcome::Stop { reason } => (format!("it was refused: {reason}"), Exit::Failed),
+            | Outcome::Stop { reason } => format!("it was refused: {reason}"),
         };
-        screen.warning(result)?;
-        Ok(exit)
+        screen.warning(failure)?;
+        Ok(Exit::Failed)
     }
 }

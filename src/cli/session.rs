@@ -116,15 +116,14 @@ impl Session<'_> {
     pub(super) fn load(&self) -> Result<Config, Problems> {
         let store = self.global.store.clone();
         let store = store.map(|store| ("store".to_owned(), store));
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok();
+            let name = name.filter(|name| name.starts_with("TIDINGS_"))?;
+            Some((name, value.to_string_lossy().into_owned()))
+        });
         let config = Config::load(&Sources {
             file: self.file(),
-            environment: std::env::vars_os()
-                .filter_map(|(name, value)| {
-                    let name = name.into_string().ok()?;
-                    Some((name, value.to_string_lossy().into_owned()))
-                })
-                .filter(|(name, _)| name.starts_with("TIDINGS_"))
-                .collect(),
+            environment: environment.collect(),
             flags: self.options.iter().cloned().chain(store).collect(),
         })?;
         self.start_log(config.watch.log);
@@ -256,10 +255,9 @@ impl ConfigArgs {
         let config = session.load()?;
         let file = session.file();
         let file = file.map_or("no file".to_owned(), |file| file.display().to_string());
+        let from = format!("# From the defaults, {file}, the environment and flags.");
         let screen = &mut session.screen;
-        screen.line(format!(
-            "# From the defaults, {file}, the environment and flags."
-        ))?;
+        screen.line(from)?;
         screen.text(config.redacted.trim_end())?;
         screen.warnings(&config.warnings)?;
         Ok(Exit::Done)

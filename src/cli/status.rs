@@ -8,7 +8,7 @@ use clap::Args as Arguments;
 use super::deliveries;
 use super::digest;
 use super::session::{Access, App, Exit, Session, Table, TemplateUse, words};
-use super::work_report::{expired, waits};
+use super::work_report::{emails, expired, waits};
 use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, ReportCounts};
 use crate::operate::open::upgrade_ahead;
 use crate::store::Schema;
@@ -102,11 +102,11 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.fact("digest", last_digest(status.digest));
     let reported = (status.reports.sent > 0).then(|| reports(&status.reports));
     table.fact("last 7 days", reported);
-    if status.unreported > 0 {
-        let emails = words::count(status.unreported, "email", "emails");
-        let silent = format!("none since {emails} left more than a day ago; see `tidings doctor`");
-        table.fact("reports", silent);
-    }
+    let silent = (status.unreported > 0).then(|| {
+        let emails = emails(status.unreported);
+        format!("none since {emails} left more than a day ago; see `tidings doctor`")
+    });
+    table.fact("reports", silent);
     let older = &status.older;
     table.fact("backlog", events(older.events, "of days before the window"));
     let blocked = "for people who cannot be emailed; they expire after digest.max_age";
@@ -139,15 +139,13 @@ fn or_none(text: String, none: &str) -> String {
 
 /// Describes the latest worker, such as `running, last heartbeat 09:00:12 UTC`.
 fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
-    match worker {
-        None => "none has run yet".into(),
-        Some(WorkerActivity { running, seen }) => {
-            let seen = words::moment(seen, now);
-            match running {
-                true => format!("running, last heartbeat {seen}"),
-                false => format!("not running; last active {seen}"),
-            }
-        }
+    let Some(WorkerActivity { running, seen }) = worker else {
+        return "none has run yet".into();
+    };
+    let seen = words::moment(seen, now);
+    match running {
+        true => format!("running, last heartbeat {seen}"),
+        false => format!("not running; last active {seen}"),
     }
 }
 

@@ -16,13 +16,12 @@ use tokio::sync::watch;
 use super::digest::{exit_of, paused, sent};
 use super::exit::explain_failure;
 use super::session::{Access, App, Exit, Screen, Session, Stop, words};
-use super::work_report::{FanOutEnd, backlog_lines, read_waits, show_rest};
+use super::work_report::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{BEAT, Part};
 use crate::http::api::Watched;
-use crate::wire::run_report::Round;
-use crate::wire::run_report::Tally;
+use crate::wire::run_report::{Round, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Fan out events, and send batches and digests when they are due
@@ -144,9 +143,8 @@ async fn beat(app: &App, mut stop: Stop, seen: &Mutex<Seen>) {
             return;
         }
         // An error means that the sender is gone. That is a reason to stop as well.
-        stopping = tokio::time::timeout(every, stop.wait_for(|stop| *stop))
-            .await
-            .is_ok();
+        let stopped = tokio::time::timeout(every, stop.wait_for(|stop| *stop));
+        stopping = stopped.await.is_ok();
     }
 }
 
@@ -215,8 +213,7 @@ impl Seen {
             }
         }
         for (reason, times) in mails(&round).reasons {
-            let emails = words::count(times, "email", "emails");
-            tracing::warn!("worker: {emails}: {reason}");
+            tracing::warn!("worker: {}: {reason}", emails(times));
         }
     }
 }
