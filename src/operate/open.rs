@@ -142,7 +142,7 @@ pub(crate) async fn open_with(
 ) -> anyhow::Result<Arc<dyn Store>> {
     let place = format!("{:?}", config.store);
     let opening = || format!("opening {place}");
-    match &config.store {
+    let (store, refused) = match &config.store {
         StoreUrl::Sqlite(path) => {
             if !access.creates() && !holds(path) {
                 return Err(Refusal::missing(config).into());
@@ -154,10 +154,8 @@ pub(crate) async fn open_with(
                 return Err(Refusal::new(what, format!("mkdir -p {folder}")).into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
-            match refusal(config, &file, access).await.with_context(opening)? {
-                None => Ok(Arc::new(file)),
-                Some(refusal) => Err(refusal.into()),
-            }
+            let refused = refusal(config, &file, access).await;
+            (Arc::new(file) as Arc<dyn Store>, refused)
         }
         StoreUrl::Mongo(url) => {
             let options = MongoOptions {
@@ -165,21 +163,20 @@ pub(crate) async fn open_with(
                 ..options
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
-            let prepared = {
-                let mut preparing = pin!(prepare(config, &mongo, access));
-                match timeout(SILENCE, &mut preparing).await {
-                    Ok(prepared) => prepared,
-                    Err(_) => {
-                        tracing::warn!(store = place, "MongoDB does not answer yet; waiting");
-                        preparing.await
-                    }
+            let mut preparing = pin!(prepare(config, &mongo, access));
+            let refused = match timeout(SILENCE, &mut preparing).await {
+                Ok(prepared) => prepared,
+                Err(_) => {
+                    tracing::warn!(store = place, "MongoDB does not answer yet; waiting");
+                    preparing.await
                 }
             };
-            match prepared.with_context(opening)? {
-                None => Ok(Arc::new(mongo)),
-                Some(refusal) => Err(refusal.into()),
-            }
+            (Arc::new(mongo.clone()) as Arc<dyn Store>, refused)
         }
+    };
+    match refused.with_context(opening)? {
+        None => Ok(store),
+        Some(refusal) => Err(refusal.into()),
     }
 }
 

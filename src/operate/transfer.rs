@@ -60,10 +60,10 @@ pub async fn reopen(store: &dyn Store, force: bool) -> Result<bool> {
         return Ok(false);
     };
     if !force && Path::new(folder).join(MANIFEST).exists() {
-        return Err(Error::Conflict(format!(
+        return conflict(format!(
             "the export to {folder} is complete: a store that imported it may have sent emails, \
              and this one would send them again; if none has, add --force"
-        )));
+        ));
     }
     swap(store, mark.as_ref(), None).await.map(|()| true)
 }
@@ -82,12 +82,8 @@ impl Transfer {
             let folder = self.folder.display().to_string();
             let mark = self.store.mark().await?;
             let closed = mark.filter(|mark| matches!(mark, Mark::Closed { .. }));
-            swap(
-                &*self.store,
-                closed.as_ref(),
-                Some(&Mark::Closed { folder }),
-            )
-            .await?;
+            let mark = Mark::Closed { folder };
+            swap(&*self.store, closed.as_ref(), Some(&mark)).await?;
         }
         self.repair_days().await?;
         self.store.catch_up().await?;
@@ -107,10 +103,10 @@ impl Transfer {
         }
         if !changed.is_empty() {
             let changed = changed.join(", ");
-            return Err(Error::Conflict(format!(
+            return conflict(format!(
                 "the store changed while it was exported ({changed}): stop serve, worker and cron \
                  lines, and repeat the command"
-            )));
+            ));
         }
         point("export-compared");
         let manifest = Manifest {
@@ -128,7 +124,7 @@ impl Transfer {
         let folder = self.folder.display();
         if self.folder.join(MANIFEST).exists() {
             let why = "holds a complete export already: name another folder";
-            return Err(Error::Conflict(format!("{folder} {why}")));
+            return conflict(format!("{folder} {why}"));
         }
         private::folder(&self.folder).map_err(failed("making", &self.folder))?;
         let mark = self.folder.join(UNFINISHED);
@@ -138,7 +134,7 @@ impl Transfer {
         let mut files = fs::read_dir(&self.folder).map_err(failed("reading", &self.folder))?;
         if files.next().is_some() {
             let why = "holds files, and no unfinished export: name a new or empty folder";
-            return Err(Error::Conflict(format!("{folder} {why}")));
+            return conflict(format!("{folder} {why}"));
         }
         private::write(&mark, "").map_err(failed("writing", &mark))
     }
@@ -168,21 +164,17 @@ impl Transfer {
         // An export that continues a killed one owns its lease.
         let owner = format!("export {}", self.folder.display());
         for day in self.store.days().await? {
-            let (name, now) = (lease_of(day), self.clock.now());
+            let (name, now) = (&lease_of(day), self.clock.now());
             let lease = Lease {
                 owner: owner.clone(),
                 until: now + LEASE,
             };
-            if !self.store.lease(&name, &lease, now).await? {
-                let why = format!("another process archives or restores {day}");
-                return Err(Error::Conflict(why));
+            if !self.store.lease(name, &lease, now).await? {
+                return conflict(format!("another process archives or restores {day}"));
             }
             let fixed = self.store.fix_day(day).await;
-            let lease = Release::Lease {
-                name: &name,
-                owner: &owner,
-            };
-            self.store.release(&lease).await?;
+            let owner = &owner;
+            self.store.release(&Release::Lease { name, owner }).await?;
             fixed?;
         }
         Ok(())
@@ -249,21 +241,16 @@ impl Transfer {
     /// Marks the store as half imported, unless an earlier run has.
     async fn begin(&self, manifest: &str) -> Result<Importing> {
         let store = &*self.store;
-        let import = match store.mark().await? {
+        let mut import = match store.mark().await? {
             Some(Mark::Importing(import)) if import.manifest == manifest => import,
             Some(Mark::Importing(Importing { folder, .. })) => {
-                return Err(Error::Conflict(format!(
-                    "an import of {folder} has not ended: continue that one, or empty the database"
-                )));
+                let next = "continue that one, or empty the database";
+                return conflict(format!("an import of {folder} has not ended: {next}"));
             }
             Some(Mark::Closed { folder }) => {
-                return Err(Error::Conflict(format!(
-                    "the store is closed: it was exported to {folder}"
-                )));
+                return conflict(format!("the store is closed: it was exported to {folder}"));
             }
-            Some(Mark::Moving) => {
-                return Err(Error::Conflict("the store is being moved".to_owned()));
-            }
+            Some(Mark::Moving) => return conflict("the store is being moved"),
             None => {
                 self.refuse_records().await?;
                 point("import-checked");
@@ -287,8 +274,7 @@ impl Transfer {
             swap(store, Some(&mark), None).await?;
             return Err(error);
         }
-        let checked = true;
-        let import = Importing { checked, ..import };
+        import.checked = true;
         swap(store, Some(&mark), Some(&Mark::Importing(import.clone()))).await?;
         Ok(import)
     }
@@ -302,8 +288,7 @@ impl Transfer {
                 if !(page.lines.is_empty() && page.bad.is_empty()) {
                     let why = "import into an empty database";
                     let name = part.name();
-                    let why = format!("the store is not empty, it holds {name}: {why}");
-                    return Err(Error::Conflict(why));
+                    return conflict(format!("the store is not empty, it holds {name}: {why}"));
                 }
             }
         }
@@ -325,8 +310,7 @@ impl Transfer {
                 let chunk = chunk.map_err(failed("reading", &path))?;
                 // A suspended import writes nothing after another process has ended it.
                 if self.store.mark().await? != Some(Mark::Importing(import.clone())) {
-                    let why = "another process has continued this import";
-                    return Err(Error::Conflict(why.to_owned()));
+                    return conflict("another process has continued this import");
                 }
                 let errors = part.put(&*self.store, done + 1, &chunk).await?;
                 rejected.add(errors.iter().map(ToString::to_string));
@@ -343,15 +327,10 @@ impl Transfer {
 
     /// Moves the mark.
     async fn note(&self, import: &mut Importing, files: usize, lines: u64) -> Result<()> {
-        let next = Importing {
-            files,
-            lines,
-            ..import.clone()
-        };
-        let marks = [&*import, &next].map(|import| Mark::Importing(import.clone()));
-        swap(&*self.store, Some(&marks[0]), Some(&marks[1])).await?;
-        *import = next;
-        Ok(())
+        let read = Mark::Importing(import.clone());
+        (import.files, import.lines) = (files, lines);
+        let mark = Mark::Importing(import.clone());
+        swap(&*self.store, Some(&read), Some(&mark)).await
     }
 
     /// Compares all parts of the store, those without a file as well.
@@ -400,19 +379,18 @@ impl Transfer {
 
     async fn parts(&self) -> Result<Vec<Export>> {
         let days = self.store.days().await?.into_iter().map(Export::Day);
-        Ok(Kind::ALL
-            .map(Export::Records)
-            .into_iter()
-            .chain(days)
-            .collect())
+        let records = Kind::ALL.map(Export::Records).into_iter();
+        Ok(records.chain(days).collect())
     }
 }
 
 async fn swap(store: &dyn Store, read: Option<&Mark>, mark: Option<&Mark>) -> Result<()> {
     match store.swap_mark(read, mark).await? {
         true => Ok(()),
-        false => Err(Error::Conflict(
-            "another process exports or imports this store at the same time".to_owned(),
-        )),
+        false => conflict("another process exports or imports this store at the same time"),
     }
+}
+
+fn conflict<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Conflict(why.into()))
 }
