@@ -85,12 +85,8 @@ impl Args {
 }
 
 fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
-    let mut head = explained.user.to_string();
     let about = words::list([explained.name.clone(), explained.email.clone()]);
-    if !about.is_empty() {
-        head = format!("{head}  {about}");
-    }
-    screen.line(head)?;
+    screen.line(format!("{}  {about}", explained.user).trim_end())?;
     for UnreadableField { field, why } in &explained.unreadable {
         let line = format!("{field} of their record cannot be read, so the default is used: {why}");
         screen.line(format!("  {line}"))?;
@@ -195,43 +191,34 @@ fn dealt_with(by: &By) -> String {
             format!("{place} {delivery}, {} {at}{why}", state.as_str())
         }
         By::Flush { at } => format!("was flushed on {}", words::minute(*at)),
-        By::OlderWriter { at: Some(at) } => {
-            format!(
-                "is covered by a marker of an older writer, of {}",
-                words::minute(*at)
-            )
+        By::OlderWriter { at } => {
+            let of = at.map(|at| format!(", of {}", words::minute(at)));
+            let of = of.unwrap_or_default();
+            format!("is covered by a marker of an older writer{of}")
         }
-        By::OlderWriter { at: None } => "is covered by a marker of an older writer".to_owned(),
     }
 }
 
 /// Describes an event's outcome with its exceptions: `will be in the next digest; mandatory, so
 /// their choices do not count; not in the feed`.
 fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
-    let mut text = becomes(fate, now);
-    if fate.mandatory {
-        text.push_str("; mandatory, so their choices do not count");
-    }
-    if !fate.in_feed {
-        text.push_str("; not in the feed");
-    }
-    text
+    let exceptions = [
+        (fate.mandatory, "mandatory, so their choices do not count"),
+        (!fate.in_feed, "not in the feed"),
+    ];
+    let exceptions = exceptions.into_iter().filter(|(applies, _)| *applies);
+    let exceptions = exceptions.map(|(_, what)| what.to_owned());
+    words::clauses(std::iter::once(becomes(fate, now)).chain(exceptions))
 }
 
 /// Describes a delivery: `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt
 /// 09:08:14 UTC`.
 fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
-    let InDelivery {
-        id, state, reason, ..
-    } = delivery;
-    let next = match (&delivery.held_by, delivery.next_attempt) {
-        (Some(worker), Some(until)) => {
-            format!(
-                "worker {worker} holds it until {}",
-                words::moment(until, now)
-            )
-        }
-        (_, Some(at)) => format!("next attempt {}", words::moment(at, now)),
+    let (id, state, reason) = (&delivery.id, delivery.state, &delivery.reason);
+    let at = delivery.next_attempt.map(|at| words::moment(at, now));
+    let next = match (&delivery.held_by, at) {
+        (Some(worker), Some(until)) => format!("worker {worker} holds it until {until}"),
+        (_, Some(at)) => format!("next attempt {at}"),
         (_, None) if state.settled() => return format!("{id} {}: {reason}", state.as_str()),
         (_, None) => "next attempt with the next run or by a worker".to_owned(),
     };
@@ -247,16 +234,17 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
         (Why::Mailed, _, Some(batch)) => {
             let when = batch
                 .settled
-                .map_or(String::new(), |at| format!(", sent {}", words::minute(at)));
-            format!("was emailed in batch:{}{when}", batch.id)
+                .map(|at| format!(", sent {}", words::minute(at)));
+            format!(
+                "was emailed in batch:{}{}",
+                batch.id,
+                when.unwrap_or_default()
+            )
         }
         (Why::Gathering, _, Some(batch)) => {
-            let closes = words::minute(batch.closes_at);
+            let (id, closes) = (batch.id, words::minute(batch.closes_at));
             let why = batch.held_until.map_or("", |_| ", when quiet hours end");
-            format!(
-                "is in the open batch {}, which closes {closes}{why}",
-                batch.id
-            )
+            format!("is in the open batch {id}, which closes {closes}{why}")
         }
         (Why::NextDigest, Some(failed), _) => {
             format!("{}; {}", fate.why.sentence(), waits(failed, now))
@@ -277,10 +265,9 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
 fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
     let columns: &[Column<&Fate>] = &[
         Column("", Full, |fate| format!("{} UTC", words::minute(fate.at))),
-        Column("", Cut, |fate| {
-            fate.title
-                .clone()
-                .unwrap_or_else(|| fate.object.to_string())
+        Column("", Cut, |fate| match &fate.title {
+            Some(title) => title.clone(),
+            None => fate.object.to_string(),
         }),
         Column("", Cut, |fate| fate.kind.clone()),
         Column("", Full, |fate| fate.position.to_string()),

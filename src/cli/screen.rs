@@ -72,13 +72,10 @@ impl Screen {
         if self.is_closed || !self.is_shown {
             return Ok(());
         }
-        match writeln!(io::stdout(), "{text}") {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.is_closed = true;
-                Ok(())
-            }
-            written => written,
-        }
+        let written = writeln!(io::stdout(), "{text}");
+        let kind = written.as_ref().map_err(io::Error::kind);
+        self.is_closed = kind == Err(io::ErrorKind::BrokenPipe);
+        if self.is_closed { Ok(()) } else { written }
     }
 
     /// Returns this screen with a width of 80 columns if standard output is no terminal.
@@ -146,10 +143,10 @@ impl Screen {
 
     /// Writes a line to standard error.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
-        match self.is_shown {
-            true => writeln!(io::stderr(), "{}", harmless::line(&text.to_string())),
-            false => Ok(()),
+        if !self.is_shown {
+            return Ok(());
         }
+        writeln!(io::stderr(), "{}", harmless::line(&text.to_string()))
     }
 
     /// Writes a warning to standard error.
@@ -196,12 +193,8 @@ const GAP: u16 = 2;
 impl Table {
     /// Creates a table with one line per row.
     pub(super) fn new<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<T>]) -> Self {
-        let cells = |row: T| {
-            let cells = columns.iter().map(|Column(_, _, text)| text(&row));
-            cells
-                .map(|text| harmless::line(&text).into_owned())
-                .collect()
-        };
+        let cell = |text: String| harmless::line(&text).into_owned();
+        let cells = |row: T| columns.iter().map(|of| cell((of.2)(&row))).collect();
         Self {
             rows: rows.into_iter().map(cells).collect(),
             columns: columns.iter().map(|column| (column.0, column.1)).collect(),
@@ -253,15 +246,14 @@ impl Table {
         }
         for (index, (column, (_, fit))) in table.column_iter_mut().zip(&self.columns).enumerate() {
             column.set_padding((0, GAP));
-            match fit {
-                _ if self.rows.iter().all(|row| row[index].is_empty()) => {
-                    column.set_constraint(ColumnConstraint::Hidden)
-                }
-                Fit::Cut | Fit::Wrap => column,
-                Fit::Full | Fit::Number => column.set_constraint(ColumnConstraint::ContentWidth),
-            };
             if *fit == Fit::Number {
                 column.set_cell_alignment(CellAlignment::Right);
+            }
+            if matches!(fit, Fit::Full | Fit::Number) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+            if self.rows.iter().all(|row| row[index].is_empty()) {
+                column.set_constraint(ColumnConstraint::Hidden);
             }
         }
         let lines = table.lines();

@@ -119,12 +119,12 @@ impl Preview {
         drafts.retain(|draft| has(draft.kind()));
         let reader = reader.filter(|_| has(Kind::Page));
         let sheets = self.render(&drafts, reader.as_ref(), now)?;
-        let mut notes = Vec::new();
-        if let Some((_, user)) = &self.person {
-            let is_shown = |kind: Kind| sheets.iter().any(|sheet| sheet.kind == kind);
-            let missing = self.kinds.iter().filter(|kind| !is_shown(**kind));
-            notes.extend(missing.map(|kind| note(*kind, user)));
-        }
+        let is_missing = |kind: &&Kind| !sheets.iter().any(|sheet| sheet.kind == **kind);
+        let missing = self.kinds.iter().filter(is_missing);
+        let user = self.person.as_ref().map(|(_, user)| user);
+        let notes = missing
+            .filter_map(|kind| Some(note(*kind, user?)))
+            .collect();
         Ok((sheets, notes))
     }
 
@@ -132,9 +132,10 @@ impl Preview {
     /// pictures; without it there are none.
     fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
         let policies = &self.config.policies;
+        let first = 0;
         let samples = Samples {
             pictures,
-            first: 0,
+            first,
             now,
         };
         let mut drafts = samples.digests(policies, self.config.digest.caps);
@@ -155,10 +156,8 @@ impl Preview {
             locale: self.locale.clone().or_else(|| user.locale.clone()),
             ..user.clone()
         };
-        let mails = drafts
-            .iter()
-            .map(|draft| self.mail(&renderer, draft, &in_locale(&draft.user), now));
-        let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
+        let mail = |draft: &Draft| self.mail(&renderer, draft, &in_locale(&draft.user), now);
+        let mut sheets: Vec<Sheet> = drafts.iter().map(mail).collect::<Result<_, _>>()?;
         if let Some(reader) = reader {
             let (pages, user) = (Pages::new(&site, templates.clone())?, in_locale(reader));
             let (default, policies) = (&self.config.digest.schedule, &self.config.policies);
@@ -258,23 +257,16 @@ impl OfPerson {
         let mut drafts = Vec::new();
         let mut add = |draft| drafts.push(draft);
         self.digests.rehearse(&request, &mut add, &Silent).await?;
-        if let Some(user) = self.reader(user).await? {
-            drafts.extend(self.of_batches(user, brand).await?);
-        }
-        Ok(drafts)
-    }
-
-    async fn of_batches(
-        &self,
-        user: User,
-        brand: Option<&BrandName>,
-    ) -> engine::Result<Vec<Draft>> {
+        let Some(user) = self.reader(user).await? else {
+            return Ok(drafts);
+        };
         let mut batches = Vec::new();
         for state in [BatchState::Closing, BatchState::Open] {
+            let (user, state) = (Some(user.id.clone()), Some(state));
             let theirs = BatchFilter {
-                user: Some(user.id.clone()),
-                state: Some(state),
-                ..BatchFilter::default()
+                user,
+                state,
+                key: None,
             };
             batches.extend(self.batches.list(&theirs, None, BATCHES).await?);
         }
@@ -284,7 +276,7 @@ impl OfPerson {
         batches.dedup_by_key(|batch| batch.id);
         let compose = &self.digests.sender.compose;
         let emails = compose.prospects(batches, &user).await?;
-        let drafts = emails.into_iter().map(|(batch, content)| Draft {
+        drafts.extend(emails.into_iter().map(|(batch, content)| Draft {
             name: format!("{} {}", batch.key, batch.id),
             user: user.clone(),
             content,
@@ -292,8 +284,8 @@ impl OfPerson {
                 batch: batch.id,
                 queue_position: batch.opened_at,
             },
-        });
-        Ok(drafts.collect())
+        }));
+        Ok(drafts)
     }
 }
 
@@ -323,10 +315,9 @@ pub async fn send_test(
     let mut states = states.map_err(engine::Error::from)?.into_iter();
     if let Some(suppression) = states.find_map(|state| state.suppression) {
         let why = suppression.reason.as_str();
-        return Err(engine::Error::Conflict(format!(
-            "no mail goes to this address: {why} (tidings suppressions lift ends it)"
-        ))
-        .into());
+        let what = "no mail goes to this address";
+        let why = format!("{what}: {why} (tidings suppressions lift ends it)");
+        return Err(engine::Error::Conflict(why).into());
     }
     let now = SystemClock.now();
     let id = Ids::random().next(now);

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
 use super::{Doctor, Finding, LANGUAGES};
-use crate::domain::text::error_chain;
+use crate::domain::text::{error_chain, list_first};
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::users::find_unreadable;
@@ -117,13 +117,13 @@ impl Doctor {
         let waits = missing.iter().map(|(brand, (emails, batches))| {
             format!("the brand {brand} (pending emails: {emails}, open batches: {batches})")
         });
-        let waits: Vec<String> = waits.collect();
-        Ok((!waits.is_empty()).then(|| {
-            Finding::error(
-                format!("not configured, so emails wait: {}", waits.join(", ")),
-                "put [brands.NAME] back; digests also leave once their people are of another brand",
-            )
-        }))
+        let found = format!(
+            "not configured, so emails wait: {}",
+            list_first(waits, usize::MAX)
+        );
+        let advice =
+            "put [brands.NAME] back; digests also leave once their people are of another brand";
+        Ok((!missing.is_empty()).then(|| Finding::error(found, advice)))
     }
 
     /// Reports days older than `archive.keep`, which `archive` would drop.
@@ -131,18 +131,16 @@ impl Doctor {
         let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
-        let Some(oldest) = days.first() else {
-            return Ok(None);
+        let keep = time::show_duration(self.config.archive_keep);
+        let warning = |oldest: &Day| {
+            let oldest = oldest.start().date_naive();
+            let days = count(days.len() as u64, "day is", "days are");
+            Finding::warning(
+                format!("{days} older than archive.keep ({keep}), the oldest {oldest}"),
+                "tidings archive --export FOLDER, which exports and drops them; run it once a day",
+            )
         };
-        let days = count(days.len() as u64, "day is", "days are");
-        let (keep, oldest) = (
-            time::show_duration(self.config.archive_keep),
-            oldest.start().date_naive(),
-        );
-        Ok(Some(Finding::warning(
-            format!("{days} older than archive.keep ({keep}), the oldest {oldest}"),
-            "tidings archive --export FOLDER, which exports and drops them; run it once a day",
-        )))
+        Ok(days.first().map(warning))
     }
 
     /// Warns if emails have no reports, or if any were refused in the last day. Only if a key is
@@ -233,12 +231,8 @@ async fn sending(store: &Arc<dyn Store>) -> Judged {
     };
     Ok(Some(match pause {
         None => Finding::ok("not paused"),
-        Some(pause) => Finding::error(
-            format!(
-                "paused since {} UTC: {}",
-                pause.at.format("%Y-%m-%d %H:%M"),
-                pause.reason
-            ),
+        Some(Pause { at, reason, .. }) => Finding::error(
+            format!("paused since {} UTC: {reason}", at.format("%Y-%m-%d %H:%M")),
             "fix that, then `tidings digest --resume`",
         ),
     }))
@@ -246,19 +240,15 @@ async fn sending(store: &Arc<dyn Store>) -> Judged {
 
 async fn unknown(store: &Arc<dyn Store>) -> Judged {
     let unknown = Counted::Deliveries(DeliveryState::Unknown);
-    Ok(Some(
-        match store.count(&[unknown]).await?.iter().sum::<u64>() {
-            0 => Finding::ok("none"),
-            unknown => Finding::warning(
-                count(
-                    unknown,
-                    "email has an unknown outcome",
-                    "emails have an unknown outcome",
-                ),
-                "look at `tidings deliveries --state unknown`, then settle what is there",
-            ),
-        },
-    ))
+    let unknown: u64 = store.count(&[unknown]).await?.iter().sum();
+    let have = count(unknown, "email has", "emails have");
+    Ok(Some(match unknown {
+        0 => Finding::ok("none"),
+        _ => Finding::warning(
+            format!("{have} an unknown outcome"),
+            "look at `tidings deliveries --state unknown`, then settle what is there",
+        ),
+    }))
 }
 
 /// Reports records with fields that this version cannot read.
@@ -341,26 +331,20 @@ fn judge_clock(before: DateTime<Utc>, time: DateTime<Utc>, after: DateTime<Utc>)
 }
 
 fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<Finding> {
-    let emails = |n| count(n, "email", "emails");
-    if silent > 0 {
-        return Some(Finding::warning(
+    let [left, sent] = [silent, counts.sent].map(|n| count(n, "email", "emails"));
+    match (silent, counts.refused) {
+        (0, 0) => None,
+        (0, refused) => Some(Finding::warning(
             format!(
-                "{} left more than a day ago, and {provider} has reported nothing since",
-                emails(silent)
-            ),
-            "let the provider post to /hooks, also when it delivers (docs/operations.md, \"Bounces and complaints\")",
-        ));
-    }
-    (counts.refused > 0).then(|| {
-        Finding::warning(
-            format!(
-                "receivers refused the sender or the content of {} of {} of the last day",
-                counts.refused,
-                emails(counts.sent)
+                "receivers refused the sender or the content of {refused} of {sent} of the last day"
             ),
             "look at the status in the log; check SPF, DKIM, DMARC and the domain's reputation",
-        )
-    })
+        )),
+        _ => Some(Finding::warning(
+            format!("{left} left more than a day ago, and {provider} has reported nothing since"),
+            "let the provider post to /hooks, also when it delivers (docs/operations.md, \"Bounces and complaints\")",
+        )),
+    }
 }
 
 #[cfg(test)]
