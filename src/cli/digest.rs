@@ -72,10 +72,8 @@ impl Args {
         let (app, screen) = (&app, &mut *session.screen);
         let now = app.context.clock.now();
         if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
-            let what = format!(
-                "--at {} UTC lies ahead, and a mail cannot leave before its time",
-                words::minute(at)
-            );
+            let why = "lies ahead, and a mail cannot leave before its time";
+            let what = format!("--at {} UTC {why}", words::minute(at));
             let next = "--dry-run, which says what would be sent then; or leaving --at out";
             return Err(Refusal::new(what, next).into());
         }
@@ -106,10 +104,8 @@ impl Args {
         // The emails are sent. Report later failures beside the result instead of ending here.
         let mut notes = Vec::new();
         if stopped && let Err(error) = app.worker().release().await {
-            notes.push(format!(
-                "other processes can send its emails once its leases expire: {}",
-                causes(&error.into())
-            ));
+            let then = "other processes can send its emails once its leases expire";
+            notes.push(format!("{then}: {}", causes(&error.into())));
         }
         let mut waits = Ok(Waiting::default());
         if self.dry_run {
@@ -164,12 +160,10 @@ impl Args {
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
         if stopped {
-            screen.warning(
-                "stopped before all users were checked; the next run goes on from there",
-            )?;
-            if self.report.is_some() {
-                screen.warning("no report was written, as it would be of a part of the people")?;
-            }
+            let next = "the next run goes on from there";
+            screen.warning(format!("stopped before all users were checked; {next}"))?;
+            let part = "no report was written, as it would be of a part of the people";
+            screen.warnings(self.report.as_ref().map(|_| part))?;
             return Ok(Exit::Partly);
         }
         let is_whole = fanned_out.is_whole() && waits.is_ok_and(|waits| waits.is_empty());
@@ -183,20 +177,17 @@ impl Args {
         let pending = app.status().not_fanned_out().await?;
         let pending = (pending > 0).then(|| {
             let events = words::count(pending, "accepted event", "accepted events");
-            format!(
-                "{events} not fanned out yet and missing here; `tidings worker --once` fans them out"
-            )
+            let next = "`tidings worker --once` fans them out";
+            format!("{events} not fanned out yet and missing here; {next}")
         });
         Ok(pause.into_iter().chain(pending).collect())
     }
 
     fn request(&self, app: &App) -> Request {
+        let cadence = self.cadence.as_ref();
         Request {
             at: self.at,
-            cadence: self
-                .cadence
-                .as_ref()
-                .and_then(|cadence| cadence.parse().ok()),
+            cadence: cadence.and_then(|cadence| cadence.parse().ok()),
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
             patience: (!self.no_wait).then_some(app.config.delivery.patience),
@@ -250,13 +241,14 @@ pub(super) fn paused(pause: &Pause) -> String {
 
 fn why_ended(ended: &Ended) -> String {
     match ended {
-        Ended::Paused(pause) => format!(
-            "{}
-  try: fix that, then `tidings digest --resume`; until then no process sends anything",
-            paused(pause)
-        ),
+        Ended::Paused(pause) => {
+            let next =
+                "fix that, then `tidings digest --resume`; until then no process sends anything";
+            format!("{}\n  try: {next}", paused(pause))
+        }
         Ended::Patience => {
-            "some mails still wait, and nothing moved for delivery.patience; the next run goes on with them".into()
+            let next = "the next run goes on with them";
+            format!("some mails still wait, and nothing moved for delivery.patience; {next}")
         }
         Ended::Stopped => "stopped while some mails wait; the next run goes on with them".into(),
         Ended::Settled => String::new(),

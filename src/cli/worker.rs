@@ -52,9 +52,8 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
     let worker = app.worker();
     let round = worker.round(&mut None, stop).await;
     let released = worker.release().await;
-    let mut round = round?;
-    let digests = round.digests.as_ref();
-    let digests = digests.map(|report| DigestActivity::of(report, app.context.clock.now()));
+    let (mut round, now) = (round?, app.context.clock.now());
+    let digests = round.digests.as_ref().map(|of| DigestActivity::of(of, now));
     let recorded = record(app, digests, true).await;
     let fanned_out = FanOutEnd {
         done: round.fanouts.clone(),
@@ -75,9 +74,8 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
     released?;
     recorded?;
     if *stop.borrow() {
-        screen.warning(
-            "stopped before everything was done; the next run or a worker goes on from there",
-        )?;
+        let next = "the next run or a worker goes on from there";
+        screen.warning(format!("stopped before everything was done; {next}"))?;
         return Ok(Exit::Partly);
     }
     let exit = exit_of(&mails, u64::from(round.paused.is_some()));
@@ -96,24 +94,20 @@ pub(super) async fn run_together<'a>(
     let mut tasks = tasks(halted.clone());
     if let Some(watched) = Watched::bind(app)? {
         tracing::info!("metrics: http://{}/metrics", watched.addr);
-        tasks.push(watched.run(halted.clone()).boxed_local());
+        tasks.push(watched.run(halted).boxed_local());
     }
-    let (mut signal, mut ended) = (stop.clone(), halted);
-    let signaled = async move {
-        tokio::select! {
-            _ = signal.wait_for(|stop| *stop) => {}
-            _ = ended.wait_for(|ended| *ended) => {}
-        }
-        Ok(())
-    };
-    tasks.push(signaled.boxed_local());
     let mut running = FuturesUnordered::from_iter(tasks);
-    let mut result = Ok(());
-    while let Some(ended) = running.next().await {
+    let (mut signal, mut result) = (stop.clone(), Ok(()));
+    loop {
+        tokio::select! {
+            _ = signal.wait_for(|stop| *stop), if !*halt.borrow() => {}
+            ended = running.next() => match ended {
+                Some(ended) => result = result.and(ended),
+                None => return result,
+            },
+        }
         halt.send_replace(true);
-        result = result.and(ended);
     }
-    result
 }
 
 /// A part of the work of a long-running command.
@@ -220,9 +214,8 @@ impl Seen {
 
 fn mails(round: &Round) -> Tally {
     let mut mails = round.mails.clone();
-    if let Some(report) = &round.digests {
-        mails += report.mails.clone();
-    }
+    let digests = round.digests.iter();
+    digests.for_each(|report| mails += report.mails.clone());
     mails
 }
 

@@ -30,9 +30,19 @@ impl Doctor {
         let sheets = preview.sheets(None).await;
         let sheets = sheets.map_or_else(|_| Vec::new(), |(sheets, _)| sheets);
         let empty: BTreeSet<String> = sheets.iter().filter_map(empty_part).collect();
-        findings.extend(empty.iter().map(|file| judge_empty(file).of(TEMPLATES)));
-        let files = unknown_files(folder);
-        findings.extend(files.iter().map(|file| judge_unknown(file).of(TEMPLATES)));
+        findings.extend(empty.iter().map(|file| {
+            let found = "makes an empty part, which spam filters count against an email";
+            let advice = format!("add text to {file}, or remove it");
+            Finding::warning(format!("{file} {found}"), advice).of(TEMPLATES)
+        }));
+        findings.extend(unknown_files(folder).iter().map(|file| {
+            let found = format!("{file} is not the name of a template, so it is not used");
+            let advice = match nearest(file, template_names()) {
+                Some(nearest) => format!("rename it to {nearest} if you meant that"),
+                None => "move it elsewhere; docs/operations.md lists the names".to_owned(),
+            };
+            Finding::warning(found, advice).of(TEMPLATES)
+        }));
         let incomplete = renderer.catalogs().incomplete();
         findings.extend(incomplete.map(|(tag, missing)| {
             let found = format!(
@@ -63,20 +73,15 @@ impl Doctor {
             let lacking = worded
                 .flat_map(|(kind, of)| catalogs.lacking(Some(language), kind, of.phrase.is_some()));
             let lacking: BTreeSet<String> = lacking.collect();
-            (!lacking.is_empty()).then(|| format!("emails in {language}: {}", describe(&lacking)))
+            let rest = "have no translation; they show English headings, and no sentence that \
+                        needs a phrase";
+            let names = list_first(&lacking, 3);
+            (!lacking.is_empty()).then(|| format!("emails in {language}: {names} {rest}"))
         });
         let lacks: Vec<String> = lacks.collect();
         let advice = "add the messages to locales/TAG.ftl in the folder of mail.templates";
         Ok((!lacks.is_empty()).then(|| Finding::warning(lacks.join(". "), advice)))
     }
-}
-
-/// Returns a clause that names messages a language lacks, and describes what emails show instead.
-fn describe(messages: &BTreeSet<String>) -> String {
-    format!(
-        "{} have no translation; they show English headings, and no sentence that needs a phrase",
-        list_first(messages, 3)
-    )
 }
 
 /// Checks that the templates can be rendered.
@@ -89,26 +94,16 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
 
 /// Returns the file that makes an empty part of a sample email, if there is one.
 fn empty_part(sheet: &Sheet) -> Option<String> {
-    let texts = sheet
-        .html
-        .split('<')
-        .filter_map(|tag| tag.rsplit('>').next());
-    let text_of_html: String = texts.collect();
-    let parts = [
+    let elements = sheet.html.split('<');
+    let html: String = elements.filter_map(|of| of.rsplit('>').next()).collect();
+    let mut parts = [
         ("subject.txt", sheet.subject.as_deref()),
         ("body.txt", sheet.text.as_deref()),
-        ("body.html", Some(&*text_of_html)),
-    ];
-    let is_empty = |part: Option<&str>| part.is_none_or(|part| part.trim().is_empty());
-    let (name, _) = parts.into_iter().find(|(_, part)| is_empty(*part))?;
+        ("body.html", Some(&*html)),
+    ]
+    .into_iter();
+    let (name, _) = parts.find(|(_, part)| part.is_none_or(|part| part.trim().is_empty()))?;
     Some(format!("{}/{name}", sheet.kind.as_str()))
-}
-
-fn judge_empty(file: &str) -> Finding {
-    Finding::warning(
-        format!("{file} makes an empty part, which spam filters count against an email"),
-        format!("add text to {file}, or remove it"),
-    )
 }
 
 /// Returns the files of the templates folder that are neither templates nor catalogs. Ignores
@@ -124,15 +119,6 @@ fn unknown_files(folder: &Path) -> Vec<String> {
         !(is_hidden || is_copy || is_catalog || template_names().any(|known| known == name))
     };
     names.filter(is_unknown).collect()
-}
-
-fn judge_unknown(file: &str) -> Finding {
-    let advice = match nearest(file, template_names()) {
-        Some(nearest) => format!("rename it to {nearest} if you meant that"),
-        None => "docs/operations.md lists the names of templates; move it elsewhere".to_owned(),
-    };
-    let found = format!("{file} is not the name of a template, so it is not used");
-    Finding::warning(found, advice)
 }
 
 #[cfg(test)]

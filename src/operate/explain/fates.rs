@@ -96,11 +96,9 @@ impl Loaded<'_> {
                     }
                     _ => None,
                 };
-                let place = match &covered {
-                    Some(By::Mail { place, .. }) => Some(*place),
-                    _ => None,
-                };
-                if why != Why::Covered && place == Some(Place::LeftOut) {
+                let excludes =
+                    |by: &By| matches!(by, By::Mail { place, .. } if *place == Place::LeftOut);
+                if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
                     why = Why::LeftOut;
                 }
                 fates.push(self.fate(&case, why, covered, catalog));
@@ -242,15 +240,10 @@ impl Loaded<'_> {
                 |(kind, item): (&EventType, &content::Item)| *kind == event.t && item.id == event.o;
             let is_kept = |batch: &Batch| batch.contents.items.iter().any(|of| is_event(of, event));
             if email.included.contains(event) {
-                let is_shown = email.content.items().any(is_it);
-                return (
-                    if is_shown {
-                        Place::Shown
-                    } else {
-                        Place::Counted
-                    },
-                    None,
-                );
+                return match email.content.items().any(is_it) {
+                    true => (Place::Shown, None),
+                    false => (Place::Counted, None),
+                };
             } else if email.counts_others && !case.batch.is_some_and(is_kept) {
                 return (Place::Counted, None);
             }
@@ -258,21 +251,19 @@ impl Loaded<'_> {
         let is_same = |other: &Event| other.t == event.t && other.o == event.o;
         let is_repeated = email.is_some_and(|email| email.included.iter().any(is_same));
         let muted = self.muted.get(&case.position);
-        let why = if catalog.was_retracted(event, built) {
-            Why::Retracted
-        } else if catalog.recorded(event).is_none() {
-            Why::UnknownObject
-        } else if catalog.mailable(event).is_none() {
-            Why::Withdrawn
-        } else if muted.is_some_and(|since| *since <= built) {
-            Why::Muted
-        } else if is_repeated {
-            Why::Repeated
-        } else if self.has_seen(case.position) && case.batch.is_none() {
-            Why::Seen
-        } else {
-            Why::NotForDigest
-        };
+        let reasons = [
+            (catalog.was_retracted(event, built), Why::Retracted),
+            (catalog.recorded(event).is_none(), Why::UnknownObject),
+            (catalog.mailable(event).is_none(), Why::Withdrawn),
+            (muted.is_some_and(|since| *since <= built), Why::Muted),
+            (is_repeated, Why::Repeated),
+            (
+                self.has_seen(case.position) && case.batch.is_none(),
+                Why::Seen,
+            ),
+        ];
+        let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies);
+        let why = reasons.next().map_or(Why::NotForDigest, |(_, why)| why);
         match sent.is_exact || matches!(why, Why::Retracted | Why::UnknownObject) {
             true => (Place::LeftOut, Some(why)),
             false => (Place::Unknown, None),
