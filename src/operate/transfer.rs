@@ -19,7 +19,7 @@ use crate::engine::crash::point;
 use crate::engine::{Error, Result, Watcher};
 use crate::private;
 use crate::store::{DaySum, Export, Importing, Kind, Mark, Release, Store, Summing};
-use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
+use crate::wire::transfer::{BadRecords, ImportedFile, ImportedStore, Manifest};
 
 mod files;
 
@@ -87,20 +87,23 @@ impl Transfer {
         }
         self.repair_days().await?;
         self.store.catch_up().await?;
-        let parts = self.parts().await?;
         let mut files = Vec::new();
-        for part in &parts {
+        for part in self.parts().await? {
             let path = part.path(&self.folder);
             if !path.exists() {
-                self.write(*part, &path, watcher).await?;
+                self.write(part, &path, watcher).await?;
                 point("export-written");
             }
-            files.push(part.file(part.read(&path)?.0));
+            files.push((part, part.read(&path)?.0));
         }
-        let (unreadable, mut changed) = self.compare(&parts, &files, watcher).await?;
-        if self.parts().await? != parts {
-            changed.push("the list of days".to_owned());
+        let (compared, unreadable) = self.compare(&files, watcher).await?;
+        let changed = files.iter().zip(&compared).filter(|(_, file)| !file.same);
+        for ((part, _), _) in changed {
+            let path = part.path(&self.folder);
+            fs::remove_file(&path).map_err(failed("removing", &path))?;
         }
+        let changed = compared.iter().filter(|file| !file.same);
+        let changed: Vec<&str> = changed.map(|file| &*file.name).collect();
         if !changed.is_empty() {
             let changed = changed.join(", ");
             return conflict(format!(
@@ -109,10 +112,11 @@ impl Transfer {
             ));
         }
         point("export-compared");
+        let files = files.into_iter().map(|(part, sum)| part.file(sum));
         let manifest = Manifest {
             format: FORMAT,
             at: self.clock.now(),
-            files,
+            files: files.collect(),
             unreadable,
         };
         self.publish(&manifest)?;
@@ -137,26 +141,6 @@ impl Transfer {
             return conflict(format!("{folder} {why}"));
         }
         private::write(&mark, "").map_err(failed("writing", &mark))
-    }
-
-    /// Reads the store again. Returns the unreadable records and the names of changed files, which
-    /// it removes.
-    async fn compare(
-        &self,
-        parts: &[Export],
-        files: &[FileSum],
-        watcher: &dyn Watcher,
-    ) -> Result<(BadRecords, Vec<String>)> {
-        let (mut unreadable, mut changed) = (BadRecords::default(), Vec::new());
-        self.store.catch_up().await?;
-        for (part, file) in parts.iter().zip(files) {
-            if part.file(self.sum(*part, &mut unreadable, watcher).await?) != *file {
-                let path = part.path(&self.folder);
-                fs::remove_file(&path).map_err(failed("removing", &path))?;
-                changed.push(file.name.clone());
-            }
-        }
-        Ok((unreadable, changed))
     }
 
     /// Completes days that a killed `archive` left half dropped: they are read by their names.
@@ -220,9 +204,9 @@ impl Transfer {
         let mut import = self.begin(&export.sha256).await?;
         point("import-marked");
         let rejected = self.put(&export.files, &mut import, watcher).await?;
-        let files = self.compare_all(&export.files, watcher).await?;
+        let (files, bad) = self.compare(&export.files, watcher).await?;
         point("import-compared");
-        let same = files.iter().all(|file| file.same);
+        let same = bad.count == 0 && files.iter().all(|file| file.same);
         if same {
             let mark = Mark::Importing(import);
             swap(&*self.store, Some(&mark), None).await?;
@@ -333,48 +317,36 @@ impl Transfer {
         swap(&*self.store, Some(&read), Some(&mark)).await
     }
 
-    /// Compares all parts of the store, those without a file as well.
-    async fn compare_all(
+    /// Reads the store again, and compares all its parts with these files, those without a file as
+    /// well. Also returns the unreadable records.
+    async fn compare(
         &self,
         files: &[(Export, DaySum)],
         watcher: &dyn Watcher,
-    ) -> Result<Vec<ImportedFile>> {
+    ) -> Result<(Vec<ImportedFile>, BadRecords)> {
         self.store.catch_up().await?;
-        let nothing = Summing::default().end();
-        let mut all: Vec<(Export, &DaySum)> =
-            files.iter().map(|(part, sum)| (*part, sum)).collect();
+        let mut all = files.to_vec();
         let others = self.parts().await?.into_iter();
         let others = others.filter(|part| files.iter().all(|(file, _)| file != part));
-        all.extend(others.map(|part| (part, &nothing)));
-        let mut compared = Vec::new();
+        all.extend(others.map(|part| (part, Summing::default().end())));
+        let (mut compared, mut bad) = (Vec::new(), BadRecords::default());
         for (part, expected) in all {
-            let mut bad = BadRecords::default();
-            let stored = self.sum(part, &mut bad, watcher).await?;
+            let mut summing = Summing::default();
+            let mut pages = self.store.export(part);
+            while let Some(page) = pages.try_next().await? {
+                page.lines.iter().for_each(|line| summing.add(line));
+                watcher.advance(page.lines.len() as u64);
+                bad.add(page.bad);
+            }
+            let stored = summing.end();
             compared.push(ImportedFile {
                 name: part.name(),
                 records: expected.stacks,
                 stored: stored.stacks,
-                same: stored == *expected && bad.count == 0,
+                same: stored == expected,
             });
         }
-        Ok(compared)
-    }
-
-    /// Returns the sum of a part of the store. Adds its unreadable records to `bad`.
-    async fn sum(
-        &self,
-        part: Export,
-        bad: &mut BadRecords,
-        watcher: &dyn Watcher,
-    ) -> Result<DaySum> {
-        let mut summing = Summing::default();
-        let mut pages = self.store.export(part);
-        while let Some(page) = pages.try_next().await? {
-            page.lines.iter().for_each(|line| summing.add(line));
-            watcher.advance(page.lines.len() as u64);
-            bad.add(page.bad);
-        }
-        Ok(summing.end())
+        Ok((compared, bad))
     }
 
     async fn parts(&self) -> Result<Vec<Export>> {
