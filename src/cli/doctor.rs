@@ -78,11 +78,10 @@ impl Args {
 /// Returns the problems of the configuration as findings.
 fn unreadable(problems: &Problems) -> Vec<Finding> {
     let advice = "fix it; `tidings config --defaults` shows every option";
-    let found = problems
-        .0
-        .iter()
-        .map(|of| format!("{}: {}", of.option, of.what));
-    let found = found.map(|found| Finding::error(found, advice).of("configuration"));
+    let found = problems.0.iter().map(|of| {
+        let found = format!("{}: {}", of.option, of.what);
+        Finding::error(found, advice).of("configuration")
+    });
     let rest = Finding::unchecked("needs a configuration that can be read").of("everything else");
     found.chain([rest]).collect()
 }
@@ -95,21 +94,17 @@ static SEVERITIES: [(Severity, &str, &str); 4] = [
     (Severity::Unchecked, "unchecked", "unchecked"),
 ];
 
-/// A finding, with the words for its severity.
-type Row<'a> = (&'a (Severity, &'a str, &'a str), &'a Finding);
-
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
-    let of = |finding: &Finding| SEVERITIES.iter().find(|of| of.0 == finding.severity);
-    let rows = findings
-        .iter()
-        .filter_map(|finding| Some((of(finding)?, finding)));
-    let columns: &[Column<Row<'_>>] = &[
-        Column("", Full, |((_, word, _), _)| (*word).to_owned()),
-        Column("", Full, |(_, finding)| check(finding)),
-        Column("", Wrap, |(_, finding)| text_of(finding)),
+    fn severity(finding: &Finding) -> &'static str {
+        let found = SEVERITIES.iter().find(|of| of.0 == finding.severity);
+        found.map_or("", |of| of.1)
+    }
+    let columns: &[Column<&Finding>] = &[
+        Column("", Full, |finding| severity(finding).to_owned()),
+        Column("", Full, |finding| check(finding)),
+        Column("", Wrap, |finding| text_of(finding)),
     ];
-    let table = Table::new(rows, columns);
-    screen.table(&table)?;
+    screen.table(&Table::new(findings, columns))?;
     let counts = SEVERITIES.map(|(severity, one, many)| {
         let n = findings.iter().filter(|of| of.severity == severity).count();
         (n > 0).then(|| words::count(n as u64, one, many))

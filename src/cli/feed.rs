@@ -55,8 +55,7 @@ impl Args {
         } else {
             screen.table(&table(&page))?;
             let (unseen, unread) = (page.counts.unseen, page.counts.unread);
-            let counts = format!("{unseen} unseen, {unread} unread");
-            screen.line(counts)?;
+            screen.line(format!("{unseen} unseen, {unread} unread"))?;
             if let Some(before) = page.next {
                 screen.line(format!("older: --before {before}"))?;
             }

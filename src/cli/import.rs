@@ -90,8 +90,18 @@ pub(super) fn import_line(
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let Some(kind) = self.kind()? else {
-            return import_store(&self.file, &session.load()?, session.screen).await;
+        if self.what != What::Objects && self.model.is_some() {
+            let next = "leaving it out; every other line says itself what it is about";
+            return Err(Refusal::new("--model is for objects", next).into());
+        }
+        let (kind, nouns) = match self.what {
+            What::Users => (Kind::Users, ("user", "users")),
+            What::Follows => (Kind::Follows, ("follow", "follows")),
+            What::Objects => (Kind::Objects(self.model.clone()), ("object", "objects")),
+            What::Events => (Kind::Events, ("event", "events")),
+            What::Store => {
+                return import_store(&self.file, &session.load()?, session.screen).await;
+            }
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let bar = screen.bar("lines");
@@ -117,41 +127,16 @@ impl Args {
             let rest = match fanned_out {
                 Some(done) => {
                     let fanouts = words::count(done.done, "fan-out", "fan-outs");
-                    Some(format!(
-                        "{fanouts} reached {}",
-                        words::people(done.counts.people)
-                    ))
+                    let people = words::people(done.counts.people);
+                    Some(format!("{fanouts} reached {people}"))
                 }
                 None if are_events => Some("a worker fans them out (tidings worker --once)".into()),
                 None => None,
-            };
-            let nouns = match self.what {
-                What::Users => ("user", "users"),
-                What::Follows => ("follow", "follows"),
-                What::Objects => ("object", "objects"),
-                What::Events | What::Store => ("event", "events"),
             };
             screen.line(import_line(&report, nouns, rest))?;
         }
         let end = end.unwrap_or_default();
         end.show(screen)?;
         Ok(Exit::of(report.accepted, report.bad).if_whole(end.is_whole()))
-    }
-
-    /// Returns the kind of the lines; `None` if a whole store is imported.
-    fn kind(&self) -> Result<Option<Kind>, Refusal> {
-        if self.what != What::Objects && self.model.is_some() {
-            return Err(Refusal::new(
-                "--model is for objects",
-                "leaving it out; every other line says itself what it is about",
-            ));
-        }
-        Ok(Some(match self.what {
-            What::Users => Kind::Users,
-            What::Follows => Kind::Follows,
-            What::Objects => Kind::Objects(self.model.clone()),
-            What::Events => Kind::Events,
-            What::Store => return Ok(None),
-        }))
     }
 }

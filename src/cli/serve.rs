@@ -60,9 +60,8 @@ impl Args {
         })?;
         let wanted = wanted.server.listen;
         if !wanted.ip().is_loopback() {
-            let why = format!(
-                "--demo gives every visitor a token of any user, and {wanted} is open to others"
-            );
+            let token = "--demo gives every visitor a token of any user";
+            let why = format!("{token}, and {wanted} is open to others");
             let next = format!("--listen 127.0.0.1:{}, or leaving it out", wanted.port());
             return Err(Refusal::new(why, next).into());
         }
@@ -102,12 +101,10 @@ impl Args {
             true => "none here: tidings worker",
             false => "inside; --no-worker leaves it out",
         };
+        let made_up = format!("{key}, made up for this run; server.key keeps one");
         let (key, about_key) = match config.server.key {
             Some(_) => ("$KEY", "the configured one (server.key)".to_owned()),
-            None => (
-                key,
-                format!("{key}, made up for this run; server.key keeps one"),
-            ),
+            None => (key, made_up),
         };
         let mut facts = Table::facts();
         facts.fact("  store", format!("{:?}", config.store));
@@ -149,7 +146,7 @@ fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Resul
 /// Generates a key from 24 random bytes of the operating system, as hexadecimal digits.
 fn made_up() -> anyhow::Result<String> {
     let mut bytes = [0; 24];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| anyhow::anyhow!("making up a server key: {error}"))?;
+    let filled = getrandom::fill(&mut bytes);
+    filled.map_err(|error| anyhow::anyhow!("making up a server key: {error}"))?;
     Ok(hex::encode(bytes))
 }

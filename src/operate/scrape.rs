@@ -60,7 +60,7 @@ impl Scrape {
 
     async fn gauges(&self) -> Gauges {
         let querying = &self.cache.querying;
-        if !self.is_fresh()
+        if !self.is_younger(FRESH)
             && let Ok(guard) = querying.clone().try_lock_owned()
         {
             let scrape = self.clone();
@@ -79,9 +79,8 @@ impl Scrape {
         let ended = tokio::time::timeout(PATIENCE, querying.lock()).await;
         let in_time = ended.is_ok();
         let LastAnswer { state, answered } = *self.last();
+        let up = answered && (in_time || self.is_younger(STALE));
         let now = self.context.clock.now();
-        let is_recent = |state: StoreState| (now - state.at).abs() < STALE;
-        let up = answered && (in_time || state.is_some_and(is_recent));
         Gauges { up, now, state }
     }
 
@@ -90,12 +89,11 @@ impl Scrape {
         last.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the values are recent. After the clock was set back, values from the future
-    /// are not.
-    fn is_fresh(&self) -> bool {
-        let now = self.context.clock.now();
-        let state = self.last().state;
-        state.is_some_and(|state| (now - state.at).abs() < FRESH)
+    /// Returns whether the last values are younger than this. After the clock was set back, values
+    /// from the future are not.
+    fn is_younger(&self, age: TimeDelta) -> bool {
+        let (now, state) = (self.context.clock.now(), self.last().state);
+        state.is_some_and(|state| (now - state.at).abs() < age)
     }
 
     async fn query(&self) -> Result<()> {
