@@ -72,21 +72,22 @@ impl Args {
     /// Returns the line for a day. Days that are too young or in the window are only counted.
     fn fate(&self, report: &DayReport) -> Option<String> {
         let stacks = words::count(report.stacks, "stack", "stacks");
+        let kept = |why: &str| format!("kept: {why}");
         Some(match &report.fate {
             DayFate::InWindow | DayFate::Young => return None,
             DayFate::Busy => {
-                "kept: a fan-out still writes to it (tidings worker --once finishes it)".to_owned()
+                kept("a fan-out still writes to it (tidings worker --once finishes it)")
             }
-            DayFate::Unmailed { people, events } => format!(
-                "kept: {} should have been mailed {} (--force drops it all the same)",
-                words::people(*people),
-                words::events(*events)
-            ),
-            DayFate::Held => "kept: another process archives or restores it".to_owned(),
-            DayFate::Changed => {
-                "kept: it was written to meanwhile; it goes the next time".to_owned()
+            DayFate::Unmailed { people, events } => {
+                let (people, events) = (words::people(*people), words::events(*events));
+                let force = "(--force drops it all the same)";
+                kept(&format!(
+                    "{people} should have been mailed {events} {force}"
+                ))
             }
-            DayFate::Failed { why } => format!("kept: it could not be archived: {why}"),
+            DayFate::Held => kept("another process archives or restores it"),
+            DayFate::Changed => kept("it was written to meanwhile; it goes the next time"),
+            DayFate::Failed { why } => kept(&format!("it could not be archived: {why}")),
             DayFate::Dropped { file } => {
                 let (dropped, to) = match self.dry_run {
                     true => ("would go", "to"),
@@ -100,9 +101,8 @@ impl Args {
 
     fn summary(&self, days: &[DayReport]) -> String {
         let dropped = days.iter().filter(|day| group_of(day) == DROPPED);
-        let stacks = dropped.clone().map(|day| day.stacks).sum();
-        let stacks = words::count(stacks, "stack", "stacks");
-        let dropped = words::count(dropped.count() as u64, "day", "days");
+        let stacks = words::count(dropped.map(|day| day.stacks).sum(), "stack", "stacks");
+        let dropped = words::count(count(days, DROPPED), "day", "days");
         let head = match (count(days, DROPPED), self.dry_run) {
             (0, _) => "nothing to drop".to_owned(),
             (_, true) => format!("{dropped} with {stacks} would go"),

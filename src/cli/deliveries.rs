@@ -277,12 +277,14 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
         return Ok(());
     };
     screen.line("The mail, with objects as they are now:")?;
-    screen.line(format!("  {}", mail.subject))?;
-    for line in mail.text.trim_end().lines() {
+    for line in [&*mail.subject]
+        .into_iter()
+        .chain(mail.text.trim_end().lines())
+    {
         screen.line(format!("  {line}").trim_end())?;
     }
-    let (sent, now) = (u64::from(row.items), mail.events());
-    if row.state == DeliveryState::Sent && sent != now {
+    let sent = u64::from(row.items);
+    if row.state == DeliveryState::Sent && sent != mail.events() {
         let events = words::events(sent);
         screen.warning(format!("it was sent with {events}: objects have changed"))?;
     }

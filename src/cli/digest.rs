@@ -141,9 +141,9 @@ impl Args {
                 found,
             };
             let page = page.render(&Site::from(&*app.config))?;
-            private::replace(path, page)
-                .with_context(|| format!("writing the report {}", path.display()))?;
-            lines.push(format!("report: {}", path.display()));
+            let (written, path) = (private::replace(path, page), path.display());
+            written.with_context(|| format!("writing the report {path}"))?;
+            lines.push(format!("report: {path}"));
         }
         let run = DigestRun {
             at,
@@ -205,19 +205,17 @@ impl Args {
 
 /// Checks before the run that a page can be written to this path, as far as this is known then.
 fn check_page(path: &Path) -> Result<(), Refusal> {
-    let shown = path.display();
     if path.is_dir() || path.file_name().is_none() {
-        let what = format!("--report: {shown} is a folder");
+        let what = format!("--report: {} is a folder", path.display());
         return Err(Refusal::new(what, "name a file in it, such as report.html"));
     }
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            let folder = folder.display();
-            let what = format!("--report: the folder {folder} does not exist");
-            Err(Refusal::new(what, format!("mkdir -p {folder}")))
-        }
-        _ => Ok(()),
-    }
+    let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
+    let Some(folder) = folder.filter(|folder| !folder.is_dir()) else {
+        return Ok(());
+    };
+    let folder = folder.display();
+    let what = format!("--report: the folder {folder} does not exist");
+    Err(Refusal::new(what, format!("mkdir -p {folder}")))
 }
 
 /// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.

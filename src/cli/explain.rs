@@ -124,11 +124,14 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
 
 /// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
 fn of_batch(batch: &BatchView) -> String {
-    let events = words::events(batch.contents.count);
-    let (state, closes) = (batch.state.as_str(), words::minute(batch.closes_at));
+    let BatchView { id, key, state, .. } = batch;
+    let (events, closes) = (
+        words::events(batch.contents.count),
+        words::minute(batch.closes_at),
+    );
     format!(
-        "{} {state}, {events}, closes {closes} UTC, key {}",
-        batch.id, batch.key
+        "{id} {}, {events}, closes {closes} UTC, key {key}",
+        state.as_str()
     )
 }
 
@@ -140,9 +143,8 @@ fn since(suppression: &SuppressionView) -> String {
     let at = words::minute(suppression.at);
     let detail = suppression.detail.as_ref();
     let detail = detail.map_or(String::new(), |detail| format!(" ({detail})"));
-    format!(
-        "their address: {reason} since {at} UTC, from {source}{detail}; tidings suppressions lift ends it"
-    )
+    let since = format!("their address: {reason} since {at} UTC, from {source}{detail}");
+    format!("{since}; tidings suppressions lift ends it")
 }
 
 /// Describes a schedule: `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.
@@ -153,14 +155,13 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
         Cadence::Daily => "daily".to_owned(),
         Cadence::Weekly => format!("weekly, {}s", weekday(digest.schedule.weekday)),
     };
-    let next = match digest.next_due {
-        Some(due) if due <= now => {
-            let since = words::minute(due);
-            format!("; due since {since} UTC, and mailed by the next run")
-        }
-        Some(next) => format!("; next {} UTC", words::minute(next)),
-        None => String::new(),
-    };
+    let next = digest
+        .next_due
+        .map(|due| match (due <= now, words::minute(due)) {
+            (true, since) => format!("; due since {since} UTC, and mailed by the next run"),
+            (false, next) => format!("; next {next} UTC"),
+        });
+    let next = next.unwrap_or_default();
     format!("{day} at {hour:02}:00 {tz}{next}")
 }
 

@@ -66,23 +66,19 @@ impl Refusal {
 
     /// There is no store. It may be the wrong one, so the error names its configuration.
     fn missing(config: &Config) -> Self {
-        let (from, next) = match &config.file {
-            Some(file) => (
-                format!("the configuration is {}", file.display()),
-                "check the option `store`",
-            ),
-            None => (
-                "no configuration file was read: this folder has no tidings.toml".into(),
-                "name the configuration with --config FILE",
-            ),
+        let none = "no configuration file was read: this folder has no tidings.toml";
+        let read = |file: &PathBuf| format!("the configuration is {}", file.display());
+        let from = config.file.as_ref().map_or(none.to_owned(), read);
+        let next = match &config.file {
+            Some(_) => "check the option `store`",
+            None => "name the configuration with --config FILE",
         };
+        let creating = "import, notify, serve, restore, suppressions add or keys create";
+        let what = format!("there is no database at {:?} ({from})", config.store);
+        let next = format!("{next}, or create the database with tidings {creating}");
         Self {
             is_missing: true,
-            what: format!("there is no database at {:?} ({from})", config.store),
-            next: format!(
-                "{next}, or create the database with tidings import, notify, serve, restore, \
-                 suppressions add or keys create"
-            ),
+            ..Self::new(what, next)
         }
     }
 
@@ -183,15 +179,12 @@ pub(crate) async fn open_with(
 /// Returns the upgrade that opening the configured file would run first; `None` if it needs none.
 /// A MongoDB store can be opened without an upgrade: see [`Access::Inspect`].
 pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
-    let StoreUrl::Sqlite(path) = &config.store else {
-        return Ok(None);
+    let path = match &config.store {
+        StoreUrl::Sqlite(path) if holds(path) => path,
+        _ => return Ok(None),
     };
-    if !holds(path) {
-        return Ok(None);
-    }
-    let schema = Sqlite::schema_of(path)
-        .await
-        .with_context(|| format!("opening {:?}", config.store))?;
+    let schema = Sqlite::schema_of(path).await;
+    let schema = schema.with_context(|| format!("opening {:?}", config.store))?;
     Ok(schema.is_old().then_some(schema))
 }
 
