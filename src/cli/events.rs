@@ -45,7 +45,7 @@ pub(super) struct NotifyArgs {
     followers_of: Vec<FollowKey>,
     /// Recipients: everyone within KM kilometers of this place, in degrees
     #[arg(long, value_name = "LNG,LAT,KM", value_parser = near, allow_hyphen_values = true)]
-    near: Option<Near>,
+    near: Option<(Point, f64)>,
     /// Users to exclude from the recipients
     #[arg(long, value_name = "USER", num_args = 1..)]
     except: Vec<UserId>,
@@ -77,20 +77,15 @@ Examples:
   tidings notify NearbyShow S17 --near -9.14,38.72,25 --except mara
   tidings notify Invited S17 --to mara ben --at \"2014-04-22 09:00\"";
 
-#[derive(Debug, Clone, Copy)]
-struct Near {
-    point: Point,
-    km: f64,
-}
-
-fn near(text: &str) -> Result<Near, String> {
+/// Parses a place and a number of kilometers.
+fn near(text: &str) -> Result<(Point, f64), String> {
     let numbers = text.split(',').map(|part| part.trim().parse().ok());
     let numbers: Option<Vec<f64>> = numbers.collect();
     let Some([lng, lat, km]) = numbers.as_deref() else {
         return Err("not longitude, latitude and kilometers, such as -9.14,38.72,25".into());
     };
     let point = Point::new(*lng, *lat).map_err(|error| error.to_string())?;
-    Ok(Near { point, km: *km })
+    Ok((point, *km))
 }
 
 impl NotifyArgs {
@@ -150,7 +145,7 @@ impl NotifyArgs {
 
     fn request(&self) -> Result<Request, Invalid> {
         let audience = match self.near {
-            Some(near) => Audience::near(near.point, near.km)?,
+            Some((point, km)) => Audience::near(point, km)?,
             None if self.to.is_empty() => Audience::followers_of(self.followers_of.clone())?,
             None => Audience::users(self.to.clone())?,
         };
