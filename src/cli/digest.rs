@@ -2,7 +2,6 @@
 //!
 //! It prints its result on one line, and problems with their counts on standard error.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;

@@ -349,8 +349,8 @@ fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<F
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
+    use crate::wire::status::Severity;
 
     #[test]
     fn old_mongodb_versions_are_errors() {

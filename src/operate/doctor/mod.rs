@@ -18,7 +18,7 @@ use crate::engine::access::links::Links;
 use crate::operate::probe::{Names, Web};
 use crate::render::Renderer;
 use crate::store::Store;
-use crate::wire::status::{Finding, Severity};
+use crate::wire::status::Finding;
 
 mod build;
 mod database;

@@ -125,8 +125,8 @@ fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
+    use crate::wire::status::Severity;
 
     fn answered(status: u16, location: Option<&str>) -> WebResponse {
         WebResponse {

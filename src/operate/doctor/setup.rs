@@ -155,8 +155,8 @@ fn judge_files(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
+    use crate::wire::status::Severity;
 
     /// Returns the findings for a finished configuration with these lines on top.
     fn findings(lines: &str) -> Vec<Finding> {

@@ -123,10 +123,10 @@ fn unknown_files(folder: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
     use crate::domain::text::error_chain;
     use crate::render::Site;
+    use crate::wire::status::Severity;
 
     /// Returns the severity with these templates instead of the built-in ones.
     fn severity(files: &[(&str, String)]) -> Severity {
