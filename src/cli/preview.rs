@@ -60,12 +60,8 @@ async fn preview(
     kinds: Vec<Kind>,
 ) -> anyhow::Result<Preview> {
     let config = session.load()?;
-    let Subject {
-        user,
-        brand,
-        locale,
-    } = subject;
-    let (mut brand, mut person) = (brand.clone(), None);
+    let (user, locale) = (&subject.user, &subject.locale);
+    let (mut brand, mut person) = (subject.brand.clone(), None);
     if let Some(user) = user {
         let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
         let of = app.of_person();

@@ -1,8 +1,8 @@
 //! What a command runs with: the flags of every command, the output, the configuration, the store,
 //! and the signals that ask it to stop; and `tidings config`.
 //!
-//! Commands import from here what most of them use. A command opens the store itself, so it names
-//! its access where it uses it. Start with [`Session::open`].
+//! Commands import their common names from here. A command opens the store itself, so it names its
+//! access where it uses it. Start with [`Session::open`].
 
 use std::path::{Path, PathBuf};
 

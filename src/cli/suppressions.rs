@@ -125,9 +125,7 @@ impl Args {
                 let users = people.with_address(&address, NAMED).await?;
                 let users = words::list(users.iter().map(|user| Some(user.to_string())));
                 let (since, reason) = (words::minute(view.at), view.reason.as_str());
-                let SuppressionView {
-                    source, address, ..
-                } = &view;
+                let (source, address) = (&view.source, &view.address);
                 let detail = view.detail.as_deref().unwrap_or_default();
                 let line =
                     format!("{since}  {reason:12}  {source:9}  {address}  {users}  {detail}");

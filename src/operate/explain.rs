@@ -86,9 +86,9 @@ impl Explain {
         let window = reach.window.with(days.chain(expired));
         let mut found = store.windows(window, users).await?;
         let record = store.users(users).await?.pop().flatten();
-        let (record, nobody) = (record.as_ref(), User::new(user.clone()));
-        // Without a record, the values of an empty one.
-        let own = record.unwrap_or(&nobody);
+        let (record, empty) = (record.as_ref(), User::new(user.clone()));
+        // Without a record, the values of an empty one apply.
+        let own = record.unwrap_or(&empty);
         let start = start_of(store, user, record).await?;
         let theirs = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;
