@@ -48,25 +48,10 @@ const EXPIRED_DAYS: usize = 60;
 const SHOWN: usize = 10;
 
 impl Explain {
-    fn brand(&self, user: &User) -> Option<BrandView> {
-        let config = &self.context.config;
-        Some(BrandView {
-            name: user.brand.clone()?,
-            configured: config.brand_names().knows(user.brand.as_ref()),
-        })
-    }
-
     fn locale(&self, user: &User) -> LocaleView {
         let own = self.compose.of_brand(user.brand.as_ref());
         let renderer = &own.as_ref().unwrap_or(&self.compose).identity.renderer;
         LocaleView::of(user.locale.as_deref(), renderer.locale_of(user))
-    }
-
-    fn turned_off(&self, user: &User) -> Vec<EventType> {
-        let chosen = user.types.iter();
-        let off = chosen.filter(|(_, chosen)| chosen.route == Route::Never);
-        let off = off.filter(|(kind, _)| !self.context.policies.is_mandatory(kind));
-        off.map(|(kind, _)| kind.clone()).collect()
     }
 
     /// Explains one user's events, newest first. `only` selects an object or a position.
@@ -150,19 +135,27 @@ impl Explain {
         let by = by.filter(|_| oldest.is_some()).unwrap_or(&schedule);
         let next_due = due::next(store, user, by, oldest, now).await?;
         let tz = schedule.tz;
+        let off = own
+            .types
+            .iter()
+            .filter(|(_, chosen)| chosen.route == Route::Never);
+        let off = off.filter(|(kind, _)| !self.context.policies.is_mandatory(kind));
         deliveries.truncate(SHOWN);
         Ok(Explanation {
             user: user.clone(),
             known: record.is_some(),
             name: own.name.clone(),
             email: own.email.as_ref().map(ToString::to_string),
-            brand: self.brand(own),
+            brand: own.brand.clone().map(|name| BrandView {
+                configured: config.brand_names().knows(Some(&name)),
+                name,
+            }),
             locale: record.map(|user| self.locale(user)),
             unreadable: own.unreadable.clone(),
             unmailable: self.unmailable(record, &suppressed),
             suppression: suppressed.of(own).cloned().map(Into::into),
             unsubscribed: own.unsubscribed,
-            turned_off: self.turned_off(own),
+            turned_off: off.map(|(kind, _)| kind.clone()).collect(),
             digest: record.map(|_| DigestView {
                 schedule,
                 tz,

@@ -19,7 +19,7 @@ use crate::engine::crash::point;
 use crate::engine::{Error, Result, Watcher};
 use crate::private;
 use crate::store::{DaySum, Export, Importing, Kind, Mark, Release, Store, Summing};
-use crate::wire::transfer::{BadRecords, ImportedFile, ImportedStore, Manifest};
+use crate::wire::transfer::{BadRecords, FileSum, ImportedFile, ImportedStore, Manifest};
 
 mod files;
 
@@ -112,7 +112,11 @@ impl Transfer {
             ));
         }
         point("export-compared");
-        let files = files.into_iter().map(|(part, sum)| part.file(sum));
+        let files = files.into_iter().map(|(part, sum)| FileSum {
+            name: part.name(),
+            records: sum.stacks,
+            sha256: sum.sha256,
+        });
         let manifest = Manifest {
             format: FORMAT,
             at: self.clock.now(),

@@ -37,14 +37,6 @@ impl Export {
         }
     }
 
-    pub(super) fn file(self, sum: DaySum) -> FileSum {
-        FileSum {
-            name: self.name(),
-            records: sum.stacks,
-            sha256: sum.sha256,
-        }
-    }
-
     pub(super) fn named(name: &str) -> Option<Self> {
         let name = match name {
             FORMER_RECEIPTS => Kind::WebhookReceipts.as_str(),
