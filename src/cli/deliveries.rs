@@ -140,11 +140,8 @@ fn mails(count: u64) -> String {
 #[derive(Debug, Arguments)]
 struct Retry {
     /// Deliveries to retry, such as digest:mara:weekly:2014-W17
-    #[arg(
-        required_unless_present = "all",
-        conflicts_with = "all",
-        value_name = "ID"
-    )]
+    #[arg(value_name = "ID")]
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<String>,
     /// Retry all failed emails
     #[arg(long)]

@@ -116,7 +116,7 @@ impl Command {
 
 /// Parses the arguments, runs the command, and returns how it ended.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
-    let cli = match Cli::try_parse_from(arguments) {
+    let Cli { global, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         // Errors quote the arguments, which may contain control characters.
         Err(error) if error.use_stderr() => {
@@ -135,7 +135,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let Cli { global, command } = cli;
     let mut screen = Screen::new(true, global.json);
     let mut session = Session {
         global,

@@ -29,25 +29,15 @@ pub(super) use crate::operate::open::Refusal;
 #[command(next_help_heading = "For every command")]
 pub(super) struct Global {
     /// Configuration file [default: tidings.toml in this folder, if there is one]
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "TIDINGS_CONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(env = "TIDINGS_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Store to use: sqlite:PATH, or mongodb://HOST/DATABASE
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
     /// Log level on standard error [default: info for serve and worker, otherwise warn]
-    #[arg(
-        long,
-        global = true,
-        value_name = "LEVEL",
-        env = "TIDINGS_LOG",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "LEVEL")]
+    #[arg(env = "TIDINGS_LOG", hide_env_values = true)]
     log: Option<Level>,
     /// Answer in JSON: each line of standard output is a JSON value
     #[arg(long, global = true)]

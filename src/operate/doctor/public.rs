@@ -16,17 +16,15 @@ const CLICK: &str = "List-Unsubscribe=One-Click";
 
 impl Doctor {
     pub(super) async fn public_pages(&self) -> Vec<Finding> {
-        let unchecked =
-            |why: &str| [PAGES, ONE_CLICK].map(|check| Finding::unchecked(why).of(check));
-        let Some(url) = &self.config.server.public_url else {
-            return unchecked("server.public_url is empty").to_vec();
+        let unchecked = |why: &str| {
+            let unchecked = |check| Finding::unchecked(why).of(check);
+            [PAGES, ONE_CLICK].map(unchecked).to_vec()
         };
-        if self.options.offline {
-            return unchecked(LEFT).to_vec();
-        }
-        let web = match &self.web {
-            Ok(web) => web,
-            Err(why) => return unchecked(why).to_vec(),
+        let (url, web) = match (&self.config.server.public_url, &self.web) {
+            (None, _) => return unchecked("server.public_url is empty"),
+            _ if self.options.offline => return unchecked(LEFT),
+            (_, Err(why)) => return unchecked(why),
+            (Some(url), Ok(web)) => (url, web),
         };
         let late = |reason: String| Err(silent(&reason));
         let health = format!("{url}/healthz");
