@@ -36,7 +36,7 @@ impl Args {
         session.refuse_store(OWN_STORE)?;
         session.start_log(LogFormat::Text);
         enter(&self.dir, None, "tidings demo")?;
-        tell(session.screen, session.run, &self.dir, SystemClock.now()).await?;
+        tell(session.screen, session.run, &self.dir).await?;
         Ok(Exit::Done)
     }
 }
@@ -61,7 +61,7 @@ fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<(
 /// Makes a demo in this folder and returns its app, which runs on the machine's clock.
 pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow::Result<App> {
     enter(dir, Some(served), "tidings serve --demo")?;
-    let story = tell(&mut Screen::new(false, false), run, dir, SystemClock.now()).await?;
+    let story = tell(&mut Screen::new(false, false), run, dir).await?;
     let (config, store) = (story.config.as_ref().clone(), story.context.store.clone());
     let (mailer, clock) = (Arc::new(outbox(&config)), Arc::new(SystemClock));
     let ids = Arc::new(Ids::random());
@@ -72,19 +72,15 @@ const SCRIPT: &str = include_str!("../demo/data/story.txt");
 /// The number of lines of an email that the story shows.
 const EXCERPT: usize = 9;
 
-/// Tells the story in the current folder, which the reader calls `dir`, up to the moment `now`.
-/// Returns the app that ran its commands.
-async fn tell(
-    screen: &mut Screen,
-    run: Run,
-    dir: &Path,
-    now: DateTime<Utc>,
-) -> anyhow::Result<App> {
+/// Tells the story in the current folder, which the reader calls `dir`, up to now. Returns the app
+/// that ran its commands.
+async fn tell(screen: &mut Screen, run: Run, dir: &Path) -> anyhow::Result<App> {
     // The folder's file alone counts: the environment is about the reader's own tidings.
     let config = Config::load(&Sources {
         file: Some(folder::CONFIG.into()),
         ..Sources::default()
     })?;
+    let now = SystemClock.now();
     let week_ago = now.date_naive() - TimeDelta::days(7);
     let begin = week_ago.and_time(NaiveTime::MIN).and_utc() + TimeDelta::hours(10);
     let clock = Arc::new(ManualClock::at(begin));

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::Args as Arguments;
 
 use super::session::{Access, Exit, Screen, Session, words};
-use crate::config::Config;
 use crate::operate::open::{open_store, transfer};
 use crate::operate::transfer::{After, Verified, reopen};
 use crate::store::Mark;
@@ -92,11 +91,8 @@ impl Args {
 }
 
 /// Imports the export in this folder into an empty store.
-pub(super) async fn import_store(
-    folder: &Path,
-    config: &Config,
-    screen: &mut Screen,
-) -> anyhow::Result<Exit> {
+pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+    let (config, screen) = (&session.load()?, &mut *session.screen);
     // A mistyped or damaged folder creates no store.
     let export = Verified::read(folder)?;
     let transfer = transfer(config, Access::Import, folder.to_owned()).await?;

@@ -99,9 +99,7 @@ impl Args {
             What::Follows => (Kind::Follows, ("follow", "follows")),
             What::Objects => (Kind::Objects(self.model.clone()), ("object", "objects")),
             What::Events => (Kind::Events, ("event", "events")),
-            What::Store => {
-                return import_store(&self.file, &session.load()?, session.screen).await;
-            }
+            What::Store => return import_store(&self.file, session).await,
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let bar = screen.bar("lines");

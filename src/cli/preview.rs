@@ -52,44 +52,41 @@ fn kinds(name: Option<&str>) -> Vec<Kind> {
     kinds
 }
 
-/// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
-/// templates do not prevent it.
-async fn preview(
-    session: &Session<'_>,
-    subject: &Subject,
-    kinds: Vec<Kind>,
-) -> anyhow::Result<Preview> {
-    let config = session.load()?;
-    let (user, locale) = (&subject.user, &subject.locale);
-    let (mut brand, mut person) = (subject.brand.clone(), None);
-    if let Some(user) = user {
-        let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
-        let of = app.of_person();
-        let Some(reader) = of.reader(user).await? else {
-            let why = format!("there is no record of {user:?}");
-            return Err(Refusal::new(why, "leaving --user out").into());
+impl Subject {
+    /// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
+    /// templates do not prevent it.
+    async fn preview(&self, session: &Session<'_>, kinds: Vec<Kind>) -> anyhow::Result<Preview> {
+        let (config, locale) = (session.load()?, &self.locale);
+        let (mut brand, mut person) = (self.brand.clone(), None);
+        if let Some(user) = &self.user {
+            let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
+            let of = app.of_person();
+            let Some(reader) = of.reader(user).await? else {
+                let why = format!("there is no record of {user:?}");
+                return Err(Refusal::new(why, "leaving --user out").into());
+            };
+            brand = brand.or(reader.brand);
+            person = Some((of, user.clone()));
+        } else {
+            session.refuse_store("invented things are in no store; --user shows a user's own")?;
+        }
+        let preview = Preview {
+            config: config.of(brand.as_ref())?,
+            brand,
+            person,
+            kinds,
+            locale: locale.clone(),
+            clock: Arc::new(SystemClock),
         };
-        brand = brand.or(reader.brand);
-        person = Some((of, user.clone()));
-    } else {
-        session.refuse_store("invented things are in no store; --user shows a user's own")?;
+        if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs())
+            && catalogs.nearest(locale).is_none()
+        {
+            let tags: Vec<&str> = catalogs.tags().collect();
+            let why = format!("there is no catalog for the locale {locale:?}");
+            return Err(Refusal::new(why, format!("one of {}", tags.join(", "))).into());
+        }
+        Ok(preview)
     }
-    let preview = Preview {
-        config: config.of(brand.as_ref())?,
-        brand,
-        person,
-        kinds,
-        locale: locale.clone(),
-        clock: Arc::new(SystemClock),
-    };
-    if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs())
-        && catalogs.nearest(locale).is_none()
-    {
-        let tags: Vec<&str> = catalogs.tags().collect();
-        let why = format!("there is no catalog for the locale {locale:?}");
-        return Err(Refusal::new(why, format!("one of {}", tags.join(", "))).into());
-    }
-    Ok(preview)
 }
 
 impl Args {
@@ -101,7 +98,7 @@ impl Args {
             let next = format!("--listen 127.0.0.1:{}", at.port());
             return Err(Refusal::new(what, next).into());
         }
-        let preview = preview(session, &self.subject, kinds).await?;
+        let preview = self.subject.preview(session, kinds).await?;
         let screen = &mut *session.screen;
         let listening = api::listen(self.listen)?;
         let at = listening.addr;
@@ -135,7 +132,7 @@ pub(super) struct SendTestArgs {
 impl SendTestArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let kinds = kinds(Some(&self.kind));
-        let preview = preview(session, &self.subject, kinds).await?;
+        let preview = self.subject.preview(session, kinds).await?;
         let (sheets, notes) = preview.sheets(None).await?;
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {

@@ -119,7 +119,7 @@ impl Loaded<'_> {
         let is_muted = self.muted.contains_key(&case.position);
         let applies = !case.object.retracted && case.object.object == ObjectState::Notifiable;
         let waits = is_alone && applies && !is_muted;
-        let in_batch = self.batches.why(event, case.batch, case.is_mailed, waits);
+        let in_batch = self.batches.why(case, waits);
         // A muted event's batch was canceled because of the mute, so that is the reason to show.
         let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
         let admits = |scope: EmailScope| scope.admits(&event.t, policies);
@@ -381,26 +381,19 @@ impl Batches {
     }
 
     /// Returns the outcome of the event in the batch that holds it; `None` if batches do not decide
-    /// it. `mailed` is whether the stack has its marker. `waits` is whether an open batch would
-    /// include it.
-    fn why(
-        &self,
-        event: &Event,
-        holding: Option<&Batch>,
-        mailed: bool,
-        waits: bool,
-    ) -> Option<Why> {
-        let Some(batch) = holding else {
-            return mailed.then_some(Why::Mailed);
+    /// it. `waits` is whether an open batch would include it.
+    fn why(&self, case: &Case<'_>, waits: bool) -> Option<Why> {
+        let Some(batch) = case.batch else {
+            return case.is_mailed.then_some(Why::Mailed);
         };
-        if batch.removed.iter().any(|item| is_event(item, event)) {
+        if batch.removed.iter().any(|item| is_event(item, case.event)) {
             return Some(Why::TakenOut);
         }
         let mail = self.delivery(batch);
         let doubtful = mail.is_some_and(|mail| mail.state == DeliveryState::Unknown);
         match batch.state {
-            _ if mailed && doubtful => Some(Why::MayBeMailed),
-            _ if mailed => Some(Why::Mailed),
+            _ if case.is_mailed && doubtful => Some(Why::MayBeMailed),
+            _ if case.is_mailed => Some(Why::Mailed),
             BatchState::Open => waits.then_some(Why::Gathering),
             BatchState::Closing => waits.then_some(Why::Closing),
             BatchState::Closed | BatchState::Canceled => Some(Why::NotMailed),
