@@ -74,6 +74,8 @@ services! {
     batches -> BatchService { context } with catalog;
     /// Finds the emails that one user would get now.
     of_person -> OfPerson {} with digests, batches;
+    /// Creates, changes and erases users, and changes their follows.
+    people -> PeopleService { context, feed_cache } with personal_data;
     /// Exports and erases all data about a user.
     personal_data -> PersonalData { context, feed_cache } with batches;
     /// Lists and changes the suppressed addresses.
@@ -135,15 +137,6 @@ impl App {
         DryRun {
             digests: self.digests(),
             max_rendered: MAX_RENDERED,
-        }
-    }
-
-    /// Creates, changes and erases users, and changes their follows.
-    pub fn people(&self) -> PeopleService {
-        PeopleService {
-            context: self.context.clone(),
-            feed_cache: self.feed_cache.clone(),
-            personal: self.personal_data(),
         }
     }
 

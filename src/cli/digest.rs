@@ -108,7 +108,17 @@ impl Args {
         }
         let mut waits = Ok(Waiting::default());
         if self.dry_run {
-            notes.extend(self.obstacles(app).await?);
+            // What it leaves out, and what stops the emails that it counts.
+            let pause = app.deliveries().pause().await?;
+            notes.extend(pause.map(|pause| format!("no mail leaves: {}", paused(&pause))));
+            let pending = app.status().not_fanned_out().await?;
+            if pending > 0 {
+                let events = words::count(pending, "accepted event", "accepted events");
+                let next = "`tidings worker --once` fans them out";
+                notes.push(format!(
+                    "{events} not fanned out yet and missing here; {next}"
+                ));
+            }
         } else {
             let run = DigestActivity::of(&report, app.context.clock.now());
             if let Err(error) = app.activity().record_digests(&run).await {
@@ -167,19 +177,6 @@ impl Args {
         }
         let is_whole = fanned_out.is_whole() && waits.is_ok_and(|waits| waits.is_empty());
         Ok(exit(&report).if_whole(is_whole))
-    }
-
-    /// Returns what a dry run leaves out, and what stops the emails that it counts.
-    async fn obstacles(&self, app: &App) -> anyhow::Result<Vec<String>> {
-        let pause = app.deliveries().pause().await?;
-        let pause = pause.map(|pause| format!("no mail leaves: {}", paused(&pause)));
-        let pending = app.status().not_fanned_out().await?;
-        let pending = (pending > 0).then(|| {
-            let events = words::count(pending, "accepted event", "accepted events");
-            let next = "`tidings worker --once` fans them out";
-            format!("{events} not fanned out yet and missing here; {next}")
-        });
-        Ok(pause.into_iter().chain(pending).collect())
     }
 
     fn request(&self, app: &App) -> Request {

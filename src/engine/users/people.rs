@@ -30,7 +30,7 @@ pub struct PeopleService {
     /// Invalidates cached feeds of changed users.
     pub(crate) feed_cache: Arc<FeedCache>,
     /// Erases users, and knows where records with the ids of erased users begin.
-    pub personal: PersonalData,
+    pub personal_data: PersonalData,
 }
 
 /// Checks a change of a record.
@@ -92,7 +92,7 @@ impl PeopleService {
             let pairs = ids.iter().zip(&stored);
             let new = pairs.filter(|(_, user)| user.is_none());
             let new: Vec<UserId> = new.map(|(id, _)| id.clone()).collect();
-            let starts = self.personal.starts(&new).await?;
+            let starts = self.personal_data.starts(&new).await?;
             let mut changed = Vec::new();
             for (id, before) in ids.iter().zip(&stored) {
                 let before = before.as_ref();

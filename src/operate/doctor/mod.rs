@@ -120,23 +120,20 @@ impl Doctor {
     /// Checks that the provider accepts the API key. Also returns the DNS names of the DKIM keys
     /// that the provider reports.
     async fn provider(&self) -> (Finding, Vec<String>) {
-        let mailer = match &self.mailer {
-            Ok(mailer) => mailer,
-            Err(why) => {
-                let advice = "see the options of the section [mail]";
-                return (Finding::error(why, advice), Vec::new());
+        let is_local = matches!(self.config.mail.transport, Transport::Outbox);
+        let finding = match &self.mailer {
+            Err(why) => Finding::error(why, "see the options of the section [mail]"),
+            Ok(_) if self.options.offline && !is_local => Finding::unchecked(LEFT),
+            Ok(mailer) => {
+                let late = |reason| Checked::Unreached { reason };
+                match self.within(mailer.check(), late).await {
+                    Checked::Ready { found, dkim } => return (Finding::ok(found), dkim),
+                    Checked::Wrong { found, remedy } => Finding::error(found, remedy),
+                    Checked::Unreached { reason } => Finding::unchecked(reason),
+                }
             }
         };
-        let is_local = matches!(self.config.mail.transport, Transport::Outbox);
-        if self.options.offline && !is_local {
-            return (Finding::unchecked(LEFT), Vec::new());
-        }
-        let late = |reason| Checked::Unreached { reason };
-        match self.within(mailer.check(), late).await {
-            Checked::Ready { found, dkim } => (Finding::ok(found), dkim),
-            Checked::Wrong { found, remedy } => (Finding::error(found, remedy), Vec::new()),
-            Checked::Unreached { reason } => (Finding::unchecked(reason), Vec::new()),
-        }
+        (finding, Vec::new())
     }
 
     /// Waits for a result for at most the time limit. Then calls `late` with the reason.
