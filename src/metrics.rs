@@ -267,11 +267,8 @@ impl Metrics {
         let method = method.unwrap_or(OTHER);
         let [route, method] = [("route", route), ("method", method.into())];
         let status = ("status", status.to_string().into());
-        time(
-            &self.counters.http_time,
-            [route.clone(), method.clone()],
-            took,
-        );
+        let timed = [route.clone(), method.clone()];
+        time(&self.counters.http_time, timed, took);
         count(&self.counters.http, [route, method, status]);
     }
 

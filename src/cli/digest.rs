@@ -321,9 +321,8 @@ fn left(report: &Report, request: &Request) -> String {
         true => "; --now does not wait",
         false => "",
     };
-    let next = users
-        .next_due
-        .map(|next| format!(" (next due {}{hint})", words::minute(next)));
+    let next = users.next_due.map(words::minute);
+    let next = next.map(|next| format!(" (next due {next}{hint})"));
     let waiting = words::some(users.waiting, "waiting");
     let waiting = waiting.map(|waiting| waiting + &next.unwrap_or_default());
     let unmailable = users.unmailable.iter().map(|(why, count)| match *why {

@@ -24,12 +24,8 @@ use crate::wire::event::{Notified, Receipt};
 /// Accepts an event, as POST /v1/events does. With a key, it is safe to repeat. `import events -`
 /// reads events with all fields.
 #[derive(Debug, Arguments)]
-#[command(
-    group = ArgGroup::new("audience").required(true).args(["to", "followers_of", "near"]),
-    override_usage = "tidings notify [OPTIONS] <TYPE> <OBJECT>... \
-        <--to <USER>...|--followers-of <KEY>...|--near <LNG,LAT,KM>>",
-    after_help = AFTER_HELP
-)]
+#[command(group = ArgGroup::new("audience").required(true).args(["to", "followers_of", "near"]))]
+#[command(override_usage = USAGE, after_help = AFTER_HELP)]
 pub(super) struct NotifyArgs {
     /// Event type, such as ArtworkPublished
     #[arg(value_name = "TYPE")]
@@ -70,6 +66,9 @@ pub(super) struct NotifyArgs {
     #[command(flatten)]
     fan_out: FanOut,
 }
+
+const USAGE: &str = "tidings notify [OPTIONS] <TYPE> <OBJECT>... \
+    <--to <USER>...|--followers-of <KEY>...|--near <LNG,LAT,KM>>";
 
 const AFTER_HELP: &str = "\
 Examples:

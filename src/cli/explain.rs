@@ -233,9 +233,8 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
     }
     match (fate.why, &fate.delivery, &fate.batch) {
         (Why::Mailed, _, Some(batch)) => {
-            let when = batch
-                .settled
-                .map(|at| format!(", sent {}", words::minute(at)));
+            let at = batch.settled.map(words::minute);
+            let when = at.map(|at| format!(", sent {at}"));
             format!(
                 "was emailed in batch:{}{}",
                 batch.id,

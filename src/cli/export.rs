@@ -138,10 +138,7 @@ fn records(files: impl Iterator<Item = u64>) -> String {
 /// Warns about records that were not copied.
 fn warn(screen: &mut Screen, what: &str, records: &BadRecords) -> io::Result<()> {
     let more = records.count.saturating_sub(records.first.len() as u64);
-    let records = records
-        .first
-        .iter()
-        .cloned()
-        .chain(words::some(more, "more"));
+    let first = records.first.iter().cloned();
+    let records = first.chain(words::some(more, "more"));
     screen.warnings(records.map(|record| format!("{what}: {record}")))
 }

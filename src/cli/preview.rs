@@ -144,7 +144,7 @@ impl SendTestArgs {
         let outcome = send_test(config, preview.brand.as_ref(), to, sheet).await?;
         let to = &self.address;
         let screen = &mut *session.screen;
-        let failure = match outcome {
+        let (what, reason) = match outcome {
             Outcome::Accepted { provider_id } => {
                 screen.line(match config.mail.transport {
                     Transport::Outbox => format!("the outbox took the mail: {provider_id}"),
@@ -158,19 +158,17 @@ impl SendTestArgs {
                 return Ok(Exit::Partly);
             }
             Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => {
-                format!("it was not taken now, and may be later: {reason}")
+                ("it was not taken now, and may be later", reason)
             }
-            Outcome::Unreachable { reason } => {
-                format!("the provider could not be reached: {reason}")
-            }
+            Outcome::Unreachable { reason } => ("the provider could not be reached", reason),
             Outcome::Refused { reason }
             | Outcome::Unsendable { reason }
             | Outcome::RefusedTogether { reason }
             | Outcome::Undeliverable { reason }
             | Outcome::Withheld { reason }
-            | Outcome::Stop { reason } => format!("it was refused: {reason}"),
+            | Outcome::Stop { reason } => ("it was refused", reason),
         };
-        screen.warning(failure)?;
+        screen.warning(format!("{what}: {reason}"))?;
         Ok(Exit::Failed)
     }
 }

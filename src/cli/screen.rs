@@ -288,9 +288,8 @@ impl Bar {
 
 fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template);
-    style
-        .expect("the templates above are valid; every bar is drawn with one")
-        .progress_chars("━╸ ")
+    let style = style.expect("the templates above are valid; every bar is drawn with one");
+    style.progress_chars("━╸ ")
 }
 
 impl Watcher for Bar {

@@ -123,11 +123,8 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
 
 /// Lists counts with their names, without zeros: `3 open, 1 closing`.
 fn by_name<K: Copy>(counts: &BTreeMap<K, u64>, name: impl Fn(K) -> &'static str) -> String {
-    words::list(
-        counts
-            .iter()
-            .map(|(of, count)| words::some(*count, name(*of))),
-    )
+    let counts = counts.iter();
+    words::list(counts.map(|(of, count)| words::some(*count, name(*of))))
 }
 
 fn or_none(text: String, none: &str) -> String {

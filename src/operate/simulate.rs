@@ -47,9 +47,8 @@ pub fn simulate(
 ) -> Comparison {
     progress.total((events.len() * policies.len()) as u64);
     let [from, to] = [events.first(), events.last()].map(|event| Some(event?.at));
-    let seconds = from
-        .zip(to)
-        .map_or(0, |(from, to)| (to - from).num_seconds());
+    let span = from.zip(to).map(|(from, to)| to - from);
+    let seconds = span.map_or(0, |span| span.num_seconds());
     let days = (seconds as f64 / 86_400.0).max(1.0);
     let users: HashSet<&UserId> = events.iter().flat_map(|event| &event.users).collect();
     let figures = |of: &Candidate| replay(events, of, progress).figures(&of.name, days);
@@ -190,15 +189,12 @@ fn spread(mut values: Vec<u64>) -> Spread {
 struct Line {
     #[serde(deserialize_with = "time::read_time")]
     at: DateTime<Utc>,
-    #[serde(default)]
     user: Option<UserId>,
     #[serde(default)]
     users: Vec<UserId>,
     #[serde(rename = "type")]
     kind: EventType,
-    #[serde(default)]
     object: Option<ObjectId>,
-    #[serde(default)]
     batch_key: Option<ChosenKey>,
 }
 

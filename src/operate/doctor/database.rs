@@ -45,6 +45,7 @@ const DELIVERIES: usize = 10_000;
 const RECORDS: usize = 100_000;
 /// The most open batches that are read, newest first.
 const BATCHES: usize = 1_000;
+const NO_TIME: &str = "the database does not say what time it has";
 /// The note that is written and removed.
 const NOTE: &str = "doctor";
 
@@ -63,9 +64,7 @@ impl Doctor {
         let after = before.max(self.clock.now() - condition.age);
         let clock = match (condition.time, &condition.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
-            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(
-                "the database does not say what time it has",
-            )),
+            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(NO_TIME)),
             (None, Engine::Sqlite { .. }) => None,
         };
         let schema = condition.schema.map(|schema| Some(judge_schema(&schema)));
@@ -87,10 +86,8 @@ impl Doctor {
         ];
         let checks = checks.map(|(check, judged)| self.ask(check, judged));
         let found = join_all(checks).await.into_iter().flatten();
-        judge_engine(&condition.engine)
-            .into_iter()
-            .chain(found)
-            .collect()
+        let engine = judge_engine(&condition.engine).into_iter();
+        engine.chain(found).collect()
     }
 
     /// Reports emails and batches that wait for brands that are not configured. Users with such a
@@ -267,15 +264,13 @@ fn judge_engine(engine: &Engine) -> Vec<Finding> {
             let found = format!("SQLite {version} with a write-ahead log, for one machine");
             vec![Finding::ok(found).of(DATABASE)]
         }
-        Engine::Sqlite { version, journal } => vec![
-            Finding::error(
-                format!(
-                    "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
-                ),
-                "put the file onto a disk of this machine: network file systems cannot have a write-ahead log",
-            )
-            .of(DATABASE),
-        ],
+        Engine::Sqlite { version, journal } => {
+            let found = format!(
+                "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
+            );
+            let advice = "put the file onto a disk of this machine: network file systems cannot have a write-ahead log";
+            vec![Finding::error(found, advice).of(DATABASE)]
+        }
         Engine::Mongo { version, topology } => vec![
             judge_version(version).of(DATABASE),
             judge_topology(*topology).of("replication"),

@@ -143,9 +143,8 @@ fn judge_files(
     mode: &str,
     what: &str,
 ) -> Option<Finding> {
-    let open = files
-        .iter()
-        .filter_map(|path| Some((path.display(), open(path)?)));
+    let files = files.iter();
+    let open = files.filter_map(|path| Some((path.display(), open(path)?)));
     let open = open.map(|(path, of)| (format!("{path} ({of})"), format!("chmod {mode} {path}")));
     let (names, advice): (Vec<String>, Vec<String>) = open.unzip();
     let names = (!names.is_empty()).then(|| names.join(", "))?;

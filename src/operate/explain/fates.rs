@@ -200,11 +200,9 @@ impl Loaded<'_> {
     fn by_marker(&self, case: &Case<'_>, catalog: &Catalog) -> Option<By> {
         let Marker { id, n } = *case.stack.covering(case.position.index)?;
         let email = id.and_then(|id| self.by_email(case, id, catalog));
-        email.or(Some(match (id, n) {
-            (Some(id), Some(_)) => By::Flush { at: id.time() },
-            (id, _) => By::OlderWriter {
-                at: id.map(Id::time),
-            },
+        email.or(Some(match (id.map(Id::time), n) {
+            (Some(at), Some(_)) => By::Flush { at },
+            (at, _) => By::OlderWriter { at },
         }))
     }
 
@@ -291,17 +289,14 @@ fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
 /// Returns the digest that covers this position: the open one, or the latest if it failed.
 fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
     let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
-    let mut digests = deliveries.iter().filter(is_digest);
+    let digests = deliveries.iter().filter(is_digest);
     let includes = |row: &Delivery| {
         let mut reaches = row.watermarks.iter();
         reaches.any(|(of, reach)| of == stack && index < *reach)
     };
     let open = digests.clone().find(|row| row.open && !row.state.settled());
-    let failed = || {
-        digests
-            .next()
-            .filter(|row| row.state == DeliveryState::Failed)
-    };
+    let mut latest = digests.take(1);
+    let failed = || latest.find(|row| row.state == DeliveryState::Failed);
     open.or_else(failed).filter(|row| includes(row))
 }
 
