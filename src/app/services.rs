@@ -29,8 +29,8 @@ use crate::operate::preview::OfPerson;
 use crate::operate::scrape::Scrape;
 use crate::operate::status::StatusService;
 
-/// Declares methods that build a use case: their names, the use case, the shared parts that it gets
-/// (`field: part`, or `part` if both have the same name), and the use cases that it builds on.
+/// Declares a method for each use case. The use case gets the shared parts in braces: `field: part`,
+/// or `part` if both have the same name. After `with` are the use cases that it builds on.
 macro_rules! services {
     ($(
         $(#[$doc:meta])*

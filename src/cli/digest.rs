@@ -108,7 +108,7 @@ impl Args {
         }
         let mut waits = Ok(Waiting::default());
         if self.dry_run {
-            // What it leaves out, and what stops the emails that it counts.
+            // A pause stops the emails that it counts, and it misses pending events.
             let pause = app.deliveries().pause().await?;
             notes.extend(pause.map(|pause| format!("no mail leaves: {}", paused(&pause))));
             let pending = app.status().not_fanned_out().await?;
