@@ -56,19 +56,6 @@ pub struct App {
     pinned: Arc<Pinned>,
 }
 
-/// Describes this build for metrics.
-fn build(config: &Config, mailer: &dyn Mailer) -> Build {
-    Build {
-        version: env!("CARGO_PKG_VERSION"),
-        store: match config.store {
-            StoreUrl::Sqlite(_) => "sqlite",
-            StoreUrl::Mongo(_) => "mongodb",
-        },
-        provider: mailer.name().to_owned(),
-        types: config.policies.kinds().map(ToString::to_string).collect(),
-    }
-}
-
 impl App {
     /// Opens the configured store and mailer on this machine's clock.
     ///
@@ -109,7 +96,16 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Self {
-        let metrics = Metrics::new(build(&config, &*mailers.default));
+        let types = config.policies.kinds();
+        let metrics = Metrics::new(Build {
+            version: env!("CARGO_PKG_VERSION"),
+            store: match config.store {
+                StoreUrl::Sqlite(_) => "sqlite",
+                StoreUrl::Mongo(_) => "mongodb",
+            },
+            provider: mailers.default.name().to_owned(),
+            types: types.map(ToString::to_string).collect(),
+        });
         let store: Arc<dyn Store> = Arc::new(MeasuredStore {
             inner: store,
             metrics: metrics.clone(),

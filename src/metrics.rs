@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::{Atomic, ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
@@ -91,7 +91,8 @@ pub struct Metrics {
     provider: String,
 }
 
-type Labels = Vec<(&'static str, Cow<'static, str>)>;
+type Label = (&'static str, Cow<'static, str>);
+type Labels = Vec<Label>;
 type Counts = Family<Labels, Counter>;
 type Times = Family<Labels, Histogram, fn() -> Histogram>;
 
@@ -99,12 +100,13 @@ fn times() -> Times {
     Family::new_with_constructor(|| Histogram::new(LATENCY))
 }
 
-fn time(times: &Times, labels: &Labels, took: Duration) {
-    times.get_or_create(labels).observe(took.as_secs_f64());
+fn time<const N: usize>(times: &Times, labels: [Label; N], took: Duration) {
+    let histogram = times.get_or_create(&labels.into());
+    histogram.observe(took.as_secs_f64());
 }
 
-fn count(counts: &Counts, label: &'static str, value: impl Into<Cow<'static, str>>) {
-    counts.get_or_create(&vec![(label, value.into())]).inc();
+fn count<const N: usize>(counts: &Counts, labels: [Label; N]) {
+    counts.get_or_create(&labels.into()).inc();
 }
 
 fn register(registry: &mut Registry, name: &str, help: &str, metric: impl Metric) {
@@ -173,6 +175,22 @@ macro_rules! gauges {
     };
 }
 
+/// Returns a gauge with a value for each of these values of a label.
+fn by<N, const M: usize>(
+    label: &'static str,
+    values: [(&'static str, N); M],
+) -> Family<Labels, Gauge<N, AtomicU64>>
+where
+    AtomicU64: Atomic<N>,
+{
+    let family = Family::<Labels, Gauge<N, AtomicU64>>::default();
+    for (value, number) in values {
+        let labels = vec![(label, value.into())];
+        family.get_or_create(&labels).set(number);
+    }
+    family
+}
+
 /// Returns the gauges of the store. Before its first answer there is only `store_up`.
 fn store_gauges(gauges: &Gauges) -> Registry {
     let mut registry = Registry::with_prefix("tidings");
@@ -187,27 +205,16 @@ fn store_gauges(gauges: &Gauges) -> Registry {
     // An age is 0 if nothing waits.
     let seconds = |since: DateTime<Utc>| (gauges.now - since).as_seconds_f64().max(0.0);
     let age = |since: Option<DateTime<Utc>>| ConstGauge::new(since.map_or(0.0, seconds));
-    let deliveries = Family::<Labels, Gauge>::default();
-    let deliveries_age = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-    let expired = Family::<Labels, Gauge>::default();
-    let piles = [
-        ("pending", work.pending),
-        ("sending", work.sending),
-        ("unknown", work.unknown),
-    ];
-    for (state, pile) in piles {
-        let labels = vec![("state", state.into())];
-        deliveries.get_or_create(&labels).set(pile.count as i64);
-        if state != "unknown" {
-            let age = pile.since.map_or(0.0, seconds);
-            deliveries_age.get_or_create(&labels).set(age);
-        }
-    }
+    let (pending, sending, unknown) = (work.pending, work.sending, work.unknown);
     let (reachable, blocked) = state.expired_events;
-    for (users, events) in [("reachable", reachable), ("blocked", blocked)] {
-        let labels = vec![("users", users.into())];
-        expired.get_or_create(&labels).set(events as i64);
-    }
+    let states = [
+        ("pending", pending.count),
+        ("sending", sending.count),
+        ("unknown", unknown.count),
+    ];
+    let ages = [("pending", pending.since), ("sending", sending.since)];
+    let ages = ages.map(|(state, since)| (state, since.map_or(0.0, seconds)));
+    let expired = [("reachable", reachable), ("blocked", blocked)];
     gauges! { registry:
         "fanouts_pending", "Accepted events that are not fully fanned out"
             = count(work.fanouts.count);
@@ -217,9 +224,9 @@ fn store_gauges(gauges: &Gauges) -> Registry {
         "batches_due", "Batches that should have closed" = count(work.batches_due.count);
         "batches_oldest_due_age_seconds", "Time since the first of these should have closed"
             = age(work.batches_due.since);
-        "deliveries", "Emails that are not settled, or unknown" = deliveries;
+        "deliveries", "Emails that are not settled, or unknown" = by("state", states);
         "deliveries_oldest_age_seconds",
-            "Time since the first of those that are not settled was opened" = deliveries_age;
+            "Time since the first of those that are not settled was opened" = by("state", ages);
         "backlog_oldest_age_seconds",
             "Time since the start of the oldest day before the window that may hold unsent events"
             = age(state.oldest_backlog);
@@ -227,7 +234,8 @@ fn store_gauges(gauges: &Gauges) -> Registry {
             = count(state.backlog_events);
         "blocked_events", "Events of days before the window whose users cannot be emailed"
             = count(state.blocked_events);
-        "expired_events", "Events that expired, by whether their users could be emailed" = expired;
+        "expired_events", "Events that expired, by whether their users could be emailed"
+            = by("users", expired);
         "paused", "Whether sending is paused" = count(state.paused.into());
     }
     registry
@@ -237,16 +245,12 @@ impl Metrics {
     /// Creates metrics with all counters at zero.
     pub fn new(build: Build) -> Self {
         let mut registry = Registry::with_prefix("tidings");
-        let labels = [
+        let labels = vec![
             ("version", build.version.to_owned()),
             ("store", build.store.to_owned()),
             ("provider", build.provider.clone()),
         ];
-        registry.register(
-            "build",
-            "This program and its parts",
-            Info::new(labels.to_vec()),
-        );
+        registry.register("build", "This program and its parts", Info::new(labels));
         Self {
             counters: Arc::new(Counters::registered(&mut registry)),
             registry: Arc::new(registry),
@@ -261,17 +265,18 @@ impl Metrics {
         // Clients may send any text.
         let method = KNOWN.into_iter().find(|known| *known == method);
         let method = method.unwrap_or(OTHER);
-        let mut labels = vec![("route", route), ("method", method.into())];
-        time(&self.counters.http_time, &labels, took);
-        labels.push(("status", status.to_string().into()));
-        self.counters.http.get_or_create(&labels).inc();
+        let [route, method] = [("route", route), ("method", method.into())];
+        let status = ("status", status.to_string().into());
+        let timed = [route.clone(), method.clone()];
+        time(&self.counters.http_time, timed, took);
+        count(&self.counters.http, [route, method, status]);
     }
 
     /// Counts an event that is new in the journal.
     pub fn accepted(&self, kind: &str) {
-        let known = self.types.contains(kind);
-        let kind = if known { kind } else { OTHER }.to_owned();
-        count(&self.counters.accepted, "type", kind);
+        let known = self.types.get(kind).map(String::as_str);
+        let kind = known.unwrap_or(OTHER).to_owned();
+        count(&self.counters.accepted, [("type", kind.into())]);
     }
 
     /// Counts an event that was posted again.
@@ -292,55 +297,51 @@ impl Metrics {
     /// Counts a feed request: `known` if the feed is unchanged, without a read from the store,
     /// otherwise `unchanged` or `made`.
     pub fn fed(&self, answer: &'static str) {
-        count(&self.counters.feeds, "kind", answer);
+        count(&self.counters.feeds, [("kind", answer.into())]);
     }
 
     /// Records a call of the store.
     pub fn stored(&self, verb: &'static str, took: Duration, is_ok: bool) {
-        time(
-            &self.counters.store_time,
-            &vec![("verb", verb.into())],
-            took,
-        );
+        time(&self.counters.store_time, [("verb", verb.into())], took);
         if !is_ok {
-            count(&self.counters.store_errors, "verb", verb);
+            count(&self.counters.store_errors, [("verb", verb.into())]);
         }
     }
 
     /// Counts a new delivery.
     pub fn opened(&self, occasion: &'static str) {
-        count(&self.counters.opened, "occasion", occasion);
+        count(&self.counters.opened, [("occasion", occasion.into())]);
     }
 
     /// Counts a delivery that ended.
     pub fn settled(&self, occasion: &'static str, state: &'static str, reason: &'static str) {
-        let labels = vec![
+        let labels = [
             ("occasion", occasion.into()),
             ("state", state.into()),
             ("provider", self.provider.clone().into()),
             ("reason", reason.into()),
         ];
-        self.counters.settled.get_or_create(&labels).inc();
+        count(&self.counters.settled, labels);
     }
 
     /// Counts a deferral of an email.
     pub fn deferred(&self, occasion: &'static str) {
-        count(&self.counters.deferred, "occasion", occasion);
+        count(&self.counters.deferred, [("occasion", occasion.into())]);
     }
 
     /// Records a call to the provider, with the outcome of each email.
     pub fn called(&self, took: Duration, outcomes: impl IntoIterator<Item = &'static str>) {
-        let labels = vec![("provider", self.provider.clone().into())];
-        time(&self.counters.provider_time, &labels, took);
+        let provider = || ("provider", self.provider.clone().into());
+        time(&self.counters.provider_time, [provider()], took);
         for outcome in outcomes {
-            let labels = [labels.clone(), vec![("outcome", outcome.into())]].concat();
-            self.counters.provider_mails.get_or_create(&labels).inc();
+            let labels = [provider(), ("outcome", outcome.into())];
+            count(&self.counters.provider_mails, labels);
         }
     }
 
     /// Counts a report of the provider.
     pub fn reported(&self, kind: &'static str) {
-        count(&self.counters.reports, "kind", kind);
+        count(&self.counters.reports, [("kind", kind.into())]);
     }
 
     /// Counts verified reports that were skipped because they do not have the documented form.
@@ -352,13 +353,12 @@ impl Metrics {
     /// last.
     pub fn worked(&self, part: &'static str, is_ok: bool, at: DateTime<Utc>) {
         let result = if is_ok { "done" } else { "failed" };
-        let mut labels = vec![("part", part.into())];
+        let part: Label = ("part", part.into());
         if is_ok {
-            let last = self.counters.last_round.get_or_create(&labels);
+            let last = self.counters.last_round.get_or_create(&vec![part.clone()]);
             last.set(at.timestamp_millis() as f64 / 1_000.0);
         }
-        labels.push(("result", result.into()));
-        self.counters.rounds.get_or_create(&labels).inc();
+        count(&self.counters.rounds, [part, ("result", result.into())]);
     }
 
     /// Returns all metrics, including these gauges, as OpenMetrics text.

@@ -1,4 +1,4 @@
-//! Builds the use cases from the parts of the process.
+//! Builds the use cases from the shared parts of the process, and from each other.
 
 use super::App;
 use crate::engine::access::keys::ServerKeys;
@@ -26,23 +26,70 @@ use crate::operate::preview::OfPerson;
 use crate::operate::scrape::Scrape;
 use crate::operate::status::StatusService;
 
-impl App {
+/// Declares a method for each use case. The use case gets the shared parts in braces: `field: part`,
+/// or `part` if both have the same name. After `with` are the use cases that it builds on.
+macro_rules! services {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident -> $type:ident { $($field:ident $(: $part:ident)?),* }
+            $(with $($inner:ident),+)?;
+    )*) => {
+        impl App {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> $type {
+                $type {
+                    $($field: services!(@part self $field $($part)?),)*
+                    $($($inner: self.$inner(),)+)?
+                }
+            }
+        )*}
+    };
+    (@part $app:ident $part:ident) => { $app.$part.clone() };
+    (@part $app:ident $field:ident $part:ident) => { $app.$part.clone() };
+}
+
+services! {
     /// Accepts events.
-    pub fn notify(&self) -> Notify {
-        Notify {
-            context: self.context.clone(),
-            coalescer: self.accepting.clone(),
-        }
-    }
-
+    notify -> Notify { context, coalescer: accepting };
     /// Finds unknown types, objects and users of events.
-    pub fn known(&self) -> NameLookup {
-        NameLookup {
-            context: self.context.clone(),
-            coalescer: self.looking_up.clone(),
-        }
-    }
+    known -> NameLookup { context, coalescer: looking_up };
+    /// Reads and writes objects, except those of mapped models, and retracts events.
+    objects -> ObjectService { context, feed_cache } with batches;
+    /// Imports files.
+    import -> Import {} with people, notify, objects, suppressions;
+    /// Reads feeds, and marks their items.
+    feeds -> Feeds { context, cache: feed_cache, reads: reading, coalescer: marking };
+    /// Lists, settles and retries deliveries.
+    deliveries -> DeliveryService { context };
+    /// Finds and sends the digests that are due.
+    digests -> Digests { context } with sender, backlog;
+    /// Finds the backlog of days that have left the window, and flushes users.
+    backlog -> BacklogDays { context };
+    /// Fills, closes, cancels and lists batches.
+    batches -> BatchService { context };
+    /// Finds the emails that one user would get now.
+    of_person -> OfPerson {} with digests, batches;
+    /// Creates, changes, exports and erases users, and changes their follows.
+    people -> PeopleService { context, feed_cache } with batches;
+    /// Lists and changes the suppressed addresses.
+    suppressions -> SuppressionService { context };
+    /// Verifies and records the reports of providers.
+    feedback -> FeedbackService { context, pinned } with people;
+    /// Creates, lists and revokes server keys.
+    keys -> ServerKeys { context };
+    /// Records that a worker runs, and when digests last ran.
+    activity -> Activity { context };
+    /// Exports, drops and restores old days.
+    archive -> Archive { context } with backlog;
+    /// Explains why a user gets an event or not.
+    explain -> Explain { context } with batches, compose, backlog;
+    /// Reports the state of the whole installation.
+    status -> StatusService { context } with activity, deliveries, backlog, known;
+    /// Answers scrapes of metrics.
+    scrape -> Scrape { context, cache: scraped } with backlog;
+}
 
+impl App {
     /// Fans out accepted events.
     pub fn fanouts(&self) -> Fanouts {
         Fanouts {
@@ -51,35 +98,6 @@ impl App {
             backlog: self.backlog(),
             feed_cache: self.feed_cache.clone(),
             lingering: Lingering::default(),
-        }
-    }
-
-    /// Reads and writes objects, except those of mapped models, and retracts events.
-    pub fn objects(&self) -> ObjectService {
-        ObjectService {
-            context: self.context.clone(),
-            batches: self.batches(),
-            feed_cache: self.feed_cache.clone(),
-        }
-    }
-
-    /// Imports files.
-    pub fn import(&self) -> Import {
-        Import {
-            people: self.people(),
-            notify: self.notify(),
-            objects: self.objects(),
-            suppressions: self.suppressions(),
-        }
-    }
-
-    /// Reads feeds, and marks their items.
-    pub fn feeds(&self) -> Feeds {
-        Feeds {
-            context: self.context.clone(),
-            cache: self.feed_cache.clone(),
-            reads: self.reading.clone(),
-            coalescer: self.marking.clone(),
         }
     }
 
@@ -98,83 +116,11 @@ impl App {
         Sender::new(self.compose())
     }
 
-    /// Lists, settles and retries deliveries.
-    pub fn deliveries(&self) -> DeliveryService {
-        DeliveryService {
-            context: self.context.clone(),
-        }
-    }
-
-    /// Finds and sends the digests that are due.
-    pub fn digests(&self) -> Digests {
-        Digests {
-            sender: self.sender(),
-            context: self.context.clone(),
-            backlog: self.backlog(),
-        }
-    }
-
-    /// Finds the backlog of days that have left the window, and flushes users.
-    pub fn backlog(&self) -> BacklogDays {
-        BacklogDays {
-            context: self.context.clone(),
-        }
-    }
-
-    /// Fills, closes, cancels and lists batches.
-    pub fn batches(&self) -> BatchService {
-        BatchService {
-            context: self.context.clone(),
-        }
-    }
-
     /// Shows the emails that a run would send, and writes nothing.
     pub fn dry_run(&self) -> DryRun {
         DryRun {
             digests: self.digests(),
             max_rendered: MAX_RENDERED,
-        }
-    }
-
-    /// Finds the emails that one user would get now.
-    pub fn of_person(&self) -> OfPerson {
-        OfPerson {
-            digests: self.digests(),
-            batches: self.batches(),
-            compose: self.compose(),
-            context: self.context.clone(),
-        }
-    }
-
-    /// Creates, changes, exports and erases users, and changes their follows.
-    pub fn people(&self) -> PeopleService {
-        PeopleService {
-            context: self.context.clone(),
-            batches: self.batches(),
-            feed_cache: self.feed_cache.clone(),
-        }
-    }
-
-    /// Lists and changes the suppressed addresses.
-    pub fn suppressions(&self) -> SuppressionService {
-        SuppressionService {
-            context: self.context.clone(),
-        }
-    }
-
-    /// Verifies and records the reports of providers.
-    pub fn feedback(&self) -> FeedbackService {
-        FeedbackService {
-            context: self.context.clone(),
-            people: self.people(),
-            pinned: self.pinned.clone(),
-        }
-    }
-
-    /// Creates, lists and revokes server keys.
-    pub fn keys(&self) -> ServerKeys {
-        ServerKeys {
-            context: self.context.clone(),
         }
     }
 
@@ -192,52 +138,6 @@ impl App {
             cleaner: Cleaner::new(self.context.clone()),
             digests: self.digests(),
             context: self.context.clone(),
-        }
-    }
-
-    /// Records that a worker runs, and when digests last ran.
-    pub fn activity(&self) -> Activity {
-        Activity {
-            context: self.context.clone(),
-        }
-    }
-
-    /// Exports, drops and restores old days.
-    pub fn archive(&self) -> Archive {
-        Archive {
-            context: self.context.clone(),
-            backlog: self.backlog(),
-        }
-    }
-
-    /// Explains why a user gets an event or not.
-    pub fn explain(&self) -> Explain {
-        Explain {
-            context: self.context.clone(),
-            batches: self.batches(),
-            compose: self.compose(),
-            backlog: self.backlog(),
-        }
-    }
-
-    /// Reports the state of the whole installation.
-    pub fn status(&self) -> StatusService {
-        StatusService {
-            activity: self.activity(),
-            context: self.context.clone(),
-            deliveries: self.deliveries(),
-            backlog: self.backlog(),
-            known: self.known(),
-        }
-    }
-
-    /// Answers scrapes of metrics.
-    pub fn scrape(&self) -> Scrape {
-        Scrape {
-            metrics: self.metrics.clone(),
-            context: self.context.clone(),
-            backlog: self.backlog(),
-            cache: self.scraped.clone(),
         }
     }
 }

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args as Arguments;
 
-use super::exit::{Exit, explain_failure};
-use super::session::Session;
-use super::words;
-use crate::app::Access;
+use super::exit::explain_failure;
+use super::session::{Access, Exit, Session, words};
 use crate::engine::archive::{Request, part_of};
 use crate::wire::transfer::{DayFate, DayReport};
 
@@ -62,58 +60,55 @@ impl Args {
             screen.line(self.summary(&days))?;
         }
         ended?;
-        let count = |group| of_group(&days, group).count();
-        Ok(match (count(DROPPED), count(KEPT), count(FAILED)) {
-            (_, 0, 0) => Exit::Done,
-            (0, 0, _) => Exit::Failed,
-            _ => Exit::Partly,
-        })
+        Ok(
+            match [DROPPED, KEPT, FAILED].map(|group| count(&days, group)) {
+                [_, 0, 0] => Exit::Done,
+                [0, 0, _] => Exit::Failed,
+                _ => Exit::Partly,
+            },
+        )
     }
 
     /// Returns the line for a day. Days that are too young or in the window are only counted.
     fn fate(&self, report: &DayReport) -> Option<String> {
         let stacks = words::count(report.stacks, "stack", "stacks");
+        let kept = |why: &str| format!("kept: {why}");
         Some(match &report.fate {
             DayFate::InWindow | DayFate::Young => return None,
             DayFate::Busy => {
-                "kept: a fan-out still writes to it (tidings worker --once finishes it)".to_owned()
+                kept("a fan-out still writes to it (tidings worker --once finishes it)")
             }
-            DayFate::Unmailed { people, events } => format!(
-                "kept: {} should have been mailed {} (--force drops the day anyway)",
-                words::people(*people),
-                words::events(*events)
-            ),
-            DayFate::Held => "kept: another process archives or restores it".to_owned(),
-            DayFate::Changed => {
-                "kept: it was written to meanwhile; the next run drops it".to_owned()
+            DayFate::Unmailed { people, events } => {
+                let (people, events) = (words::people(*people), words::events(*events));
+                let force = "(--force drops the day anyway)";
+                kept(&format!(
+                    "{people} should have been mailed {events} {force}"
+                ))
             }
-            DayFate::Failed { why } => {
-                format!("kept: it could not be archived: {why}")
-            }
+            DayFate::Held => kept("another process archives or restores it"),
+            DayFate::Changed => kept("it was written to meanwhile; the next run drops it"),
+            DayFate::Failed { why } => kept(&format!("it could not be archived: {why}")),
             DayFate::Dropped { file } => {
                 let (dropped, to) = match self.dry_run {
                     true => ("would be dropped", "to"),
                     false => ("dropped", "in"),
                 };
-                match file {
-                    Some(file) => format!("{dropped}, {stacks}, {to} {}", file.display()),
-                    None => format!("{dropped}, {stacks}"),
-                }
+                let file = file.as_ref().map(|file| format!("{to} {}", file.display()));
+                words::list([Some(dropped.to_owned()), Some(stacks), file])
             }
         })
     }
 
     fn summary(&self, days: &[DayReport]) -> String {
-        let count = |group| of_group(days, group).count() as u64;
-        let stacks = of_group(days, DROPPED).map(|day| day.stacks).sum();
-        let dropped = words::count(count(DROPPED), "day", "days");
-        let stacks = words::count(stacks, "stack", "stacks");
-        let head = match (count(DROPPED), self.dry_run) {
+        let dropped = days.iter().filter(|day| group_of(day) == DROPPED);
+        let stacks = words::count(dropped.map(|day| day.stacks).sum(), "stack", "stacks");
+        let dropped = words::count(count(days, DROPPED), "day", "days");
+        let head = match (count(days, DROPPED), self.dry_run) {
             (0, _) => "nothing to drop".to_owned(),
             (_, true) => format!("{dropped} with {stacks} would be dropped"),
             (_, false) => format!("{dropped} with {stacks} dropped"),
         };
-        let others = [KEPT, FAILED, YOUNG].map(|group| words::some(count(group), group));
+        let others = [KEPT, FAILED, YOUNG].map(|group| words::some(count(days, group), group));
         words::list([Some(format!("archive: {head}"))].into_iter().chain(others))
     }
 }
@@ -123,17 +118,18 @@ const KEPT: &str = "kept";
 const FAILED: &str = "failed";
 const YOUNG: &str = "not old enough";
 
-/// Returns the days that the summary counts under these words.
-fn of_group<'a>(days: &'a [DayReport], group: &str) -> impl Iterator<Item = &'a DayReport> {
-    days.iter().filter(move |day| {
-        let of_day = match day.fate {
-            DayFate::Dropped { .. } => DROPPED,
-            DayFate::Failed { .. } => FAILED,
-            DayFate::Young | DayFate::InWindow => YOUNG,
-            DayFate::Busy | DayFate::Unmailed { .. } | DayFate::Held | DayFate::Changed => KEPT,
-        };
-        of_day == group
-    })
+/// Returns the words under which the summary counts a day.
+fn group_of(day: &DayReport) -> &'static str {
+    match day.fate {
+        DayFate::Dropped { .. } => DROPPED,
+        DayFate::Failed { .. } => FAILED,
+        DayFate::Young | DayFate::InWindow => YOUNG,
+        DayFate::Busy | DayFate::Unmailed { .. } | DayFate::Held | DayFate::Changed => KEPT,
+    }
+}
+
+fn count(days: &[DayReport], group: &str) -> u64 {
+    days.iter().filter(|day| group_of(day) == group).count() as u64
 }
 
 /// Restore days that were archived with --export
@@ -157,19 +153,19 @@ impl RestoreArgs {
         let mut files: Vec<&PathBuf> = self.files.iter().collect();
         files.sort_by_key(|file| part_of(file));
         for file in files {
-            let summary = match archive.restore(file, &screen.bar("stacks restored")).await {
-                Ok(summary) => summary,
+            match archive.restore(file, &screen.bar("stacks restored")).await {
                 Err(error) => {
                     bad += 1;
                     screen.note(explain_failure(&error.into()).trim_end())?;
-                    continue;
                 }
-            };
-            good += 1;
-            if !screen.answer(&summary)? {
-                let stacks = words::count(summary.stacks, "stack", "stacks");
-                let day = summary.day.start().date_naive();
-                screen.line(format!("{day}  restored, {stacks}"))?;
+                Ok(summary) => {
+                    good += 1;
+                    if !screen.answer(&summary)? {
+                        let stacks = words::count(summary.stacks, "stack", "stacks");
+                        let day = summary.day.start().date_naive();
+                        screen.line(format!("{day}  restored, {stacks}"))?;
+                    }
+                }
             }
         }
         Ok(Exit::of(good, bad))

@@ -2,17 +2,12 @@
 
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full, Number};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App};
+use super::session::Fit::{Cut, Full, Number};
+use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, words};
 use crate::domain::batch::RemovedEvents;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
-use crate::operate::open::Refusal;
 use crate::wire::batch::BatchView;
 
 /// List, show, close and cancel batches
@@ -87,17 +82,14 @@ impl Args {
             Some(Verb::Close { ids }) => end(ids, End::Close, &app, screen).await,
             Some(Verb::Cancel { ids }) => end(ids, End::Cancel, &app, screen).await,
             Some(Verb::TakeOut { kind, objects }) => {
-                let policies = &app.config.policies;
-                let objects = objects.iter().cloned();
-                let objects = objects.map(|object| policies.object_id(kind, object));
-                let objects: Vec<ObjectId> = objects.collect();
+                let id = |object: &ObjectId| app.config.policies.object_id(kind, object.clone());
+                let objects: Vec<ObjectId> = objects.iter().map(id).collect();
                 let out = app.batches().remove_events(kind, &objects, None).await?;
-                if screen.answer(&out)? {
-                    return Ok(Exit::Done);
+                if !screen.answer(&out)? {
+                    let events = words::events(out.removed);
+                    screen.line(format!("take-out: {events} taken out of open batches"))?;
+                    note_not_kept(screen, out)?;
                 }
-                let events = words::events(out.removed);
-                screen.line(format!("take-out: {events} taken out of open batches"))?;
-                note_not_kept(screen, out)?;
                 Ok(Exit::Done)
             }
         }
@@ -112,8 +104,7 @@ impl Args {
         let book = app.batches();
         let limit = usize::from(self.limit);
         let mut found = book.list(&filter, None, limit + 1).await?;
-        let more = words::more(found.len(), limit, "--user, --key or --state");
-        found.truncate(limit);
+        let more = words::more(&mut found, limit, "--user, --key or --state");
         let views = book.views(found).await?;
         if !screen.answer(&views)? {
             screen.list(&table(&views), more)?;
@@ -123,10 +114,8 @@ impl Args {
 }
 
 fn no_such(id: Id) -> Refusal {
-    Refusal::new(
-        format!("there is no batch {id}"),
-        "tidings batches, which lists them",
-    )
+    let what = format!("there is no batch {id}");
+    Refusal::new(what, "tidings batches, which lists them")
 }
 
 async fn show(id: Id, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
@@ -136,46 +125,38 @@ async fn show(id: Id, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns whether the leading event was emailed at once and no other event followed.
-fn is_lead_alone(view: &BatchView) -> bool {
-    view.lead_sent && view.count == 0
-}
-
 /// Returns the outcome of the batch's email, or why it has none.
 fn mail(view: &BatchView) -> String {
+    // The leading event was emailed at once, and no other event followed.
+    let is_lead_alone = view.lead_sent && view.count == 0;
     match &view.delivery {
-        Some(mail) => match &mail.reason {
-            Some(reason) => format!("{}: {reason}", mail.state.as_str()),
-            None => mail.state.as_str().to_owned(),
-        },
-        None if is_lead_alone(view) => "its lead was mailed at once".to_owned(),
+        None if is_lead_alone => "its lead was mailed at once".to_owned(),
         None => String::new(),
+        Some(mail) => {
+            let reason = mail.reason.as_ref().map(|reason| format!(": {reason}"));
+            format!("{}{}", mail.state.as_str(), reason.unwrap_or_default())
+        }
     }
 }
 
 async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let book = app.batches();
-    let (mut good, mut bad) = (0, 0);
+    let (book, mut good) = (app.batches(), 0);
+    let what = match how {
+        End::Close => "is closing; a worker mails it in its next round",
+        End::Cancel => "is canceled",
+    };
     for id in ids {
-        let why = match book.end(*id, how).await {
+        match book.end(*id, how).await {
             Ok(Some(_)) => {
                 good += 1;
-                screen.line(match how {
-                    End::Close => {
-                        format!("{id} is closing; a worker mails it in its next round")
-                    }
-                    End::Cancel => format!("{id} is canceled"),
-                })?;
-                continue;
+                screen.line(format!("{id} {what}"))?;
             }
-            Ok(None) => no_such(*id).to_string(),
-            Err(Error::Conflict(why)) => why,
+            Ok(None) => screen.note(no_such(*id))?,
+            Err(Error::Conflict(why)) => screen.note(why)?,
             Err(error) => return Err(error.into()),
-        };
-        bad += 1;
-        screen.note(why)?;
+        }
     }
-    Ok(match Exit::of(good, bad) {
+    Ok(match Exit::of(good, ids.len() as u64 - good) {
         // Nothing was changed, so this is a wrong request.
         Exit::Failed => Exit::Usage,
         exit => exit,
@@ -184,12 +165,11 @@ async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Re
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.
 pub(super) fn note_not_kept(screen: &mut Screen, out: RemovedEvents) -> std::io::Result<()> {
-    match words::some(out.not_kept, "that they no longer keep") {
-        Some(some) => screen.note(format!(
-            "the same batches count {some}; which they are is not known, and they stay counted"
-        )),
-        None => Ok(()),
-    }
+    let Some(some) = words::some(out.not_kept, "that they no longer keep") else {
+        return Ok(());
+    };
+    let stay = "which they are is not known, and they stay counted";
+    screen.note(format!("the same batches count {some}; {stay}"))
 }
 
 /// Returns the table of batches with the outcomes of their emails.

@@ -3,16 +3,13 @@
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full, Number};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App, TemplateUse};
+use super::session::Fit::{Cut, Full, Number};
+use super::session::{
+    Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, words,
+};
 use crate::domain::delivery::OperatorDecision;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::deliveries::Only;
-use crate::operate::open::Refusal;
 use crate::store::Span;
 use crate::wire::delivery::{DeliveryRow, Listed, Story};
 
@@ -93,19 +90,15 @@ impl Args {
         };
         let limit = usize::from(self.limit);
         let mut rows = app.deliveries().list(&only, limit + 1).await?;
-        let more = words::more(rows.len(), limit, "--user, --state or --since");
-        rows.truncate(limit);
+        let more = words::more(&mut rows, limit, "--user, --state or --since");
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
-            let story = story(app, row).await?;
-            listed.push(Listed {
-                row: story.row,
-                subject: story.mail.map(|mail| mail.subject),
-            });
+            let Story { row, mail, .. } = story(app, row).await?;
+            let subject = mail.map(|mail| mail.subject);
+            listed.push(Listed { row, subject });
         }
         if !screen.answer(&listed)? {
-            let rows = listed.iter();
-            let rows = rows.map(|listed| (&listed.row, listed.subject.as_deref()));
+            let rows = listed.iter().map(|of| (&of.row, of.subject.as_deref()));
             screen.list(&table(rows), more)?;
         }
         Ok(Exit::Done)
@@ -124,22 +117,17 @@ async fn story(app: &App, row: Delivery) -> anyhow::Result<Story> {
 pub(super) fn table<'a>(
     rows: impl IntoIterator<Item = (&'a DeliveryRow, Option<&'a str>)>,
 ) -> Table {
+    fn latest(row: &DeliveryRow) -> DateTime<Utc> {
+        row.settled.or(row.tried).unwrap_or(row.created)
+    }
     let columns: &[Column<(&'a DeliveryRow, Option<&'a str>)>] = &[
-        Column("emails (UTC)", Full, |(row, _)| {
-            words::minute(row.settled.or(row.tried).unwrap_or(row.created))
-        }),
-        Column("state", Full, |(row, _)| words::delivery_state(row)),
-        Column("events", Number, |(row, _)| words::number(row.items.into())),
-        Column("tried", Number, |(row, _)| {
-            words::number(row.attempts.into())
-        }),
-        Column("delivery", Full, |(row, _)| row.id.to_string()),
-        Column("subject", Cut, |(_, subject)| {
-            subject.unwrap_or_default().to_owned()
-        }),
-        Column("because", Cut, |(row, _)| {
-            row.reason.clone().unwrap_or_default()
-        }),
+        Column("emails (UTC)", Full, |of| words::minute(latest(of.0))),
+        Column("state", Full, |of| words::delivery_state(of.0)),
+        Column("events", Number, |of| words::number(of.0.items.into())),
+        Column("tried", Number, |of| words::number(of.0.attempts.into())),
+        Column("delivery", Full, |of| of.0.id.to_string()),
+        Column("subject", Cut, |of| of.1.unwrap_or_default().to_owned()),
+        Column("because", Cut, |of| of.0.reason.clone().unwrap_or_default()),
     ];
     Table::new(rows, columns)
 }
@@ -152,11 +140,8 @@ fn mails(count: u64) -> String {
 #[derive(Debug, Arguments)]
 struct Retry {
     /// Deliveries to retry, such as digest:mara:weekly:2014-W17
-    #[arg(
-        required_unless_present = "all",
-        conflicts_with = "all",
-        value_name = "ID"
-    )]
+    #[arg(value_name = "ID")]
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<String>,
     /// Retry all failed emails
     #[arg(long)]
@@ -178,20 +163,15 @@ impl Retry {
         if screen.answer(&retried)? {
             return Ok(exit);
         }
+        let again = mails(retried.again);
         screen.line(match retried.again {
             0 => "no failed mail is tried again".to_owned(),
-            again => format!(
-                "{} will be tried again by the next run or a worker",
-                mails(again)
-            ),
+            _ => format!("{again} will be tried again by the next run or a worker"),
         })?;
-        for id in &retried.busy {
-            screen.warning(format!(
-                "{id}: another mail to the same person is open; try again when it has ended"
-            ))?;
-        }
-        for id in &retried.not_failed {
-            screen.warning(format!("{id}: there is no failed delivery of that name"))?;
+        let busy = "another mail to the same person is open; try again when it has ended";
+        let not_failed = "there is no failed delivery of that name";
+        for (ids, why) in [(&retried.busy, busy), (&retried.not_failed, not_failed)] {
+            screen.warnings(ids.iter().map(|id| format!("{id}: {why}")))?;
         }
         Ok(exit)
     }
@@ -221,12 +201,10 @@ struct Settle {
 
 impl Settle {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let pending = "pending again; the next run or a worker sends what is pending";
         let (outcome, result) = match self.end.as_str() {
             "sent" => (OperatorDecision::Sent, "sent"),
-            _ => (
-                OperatorDecision::NotSent,
-                "pending again; the next run or a worker sends what is pending",
-            ),
+            _ => (OperatorDecision::NotSent, pending),
         };
         let deliveries = app.deliveries();
         if let Some(id) = &self.id {
@@ -235,32 +213,23 @@ impl Settle {
             screen.line(format!("{id} is {result}"))?;
             return Ok(Exit::Done);
         }
-        let span = Span {
-            since: self.since,
-            until: self.until,
-        };
+        let (since, until) = (self.since, self.until);
+        let span = Span { since, until };
         let rows = deliveries.unknown(self.call.as_deref(), &span).await?;
         let settled = deliveries.settle_all(&rows, outcome).await?;
         screen.line(format!("{}: {result}", mails(settled.settled)))?;
-        if settled.busy == 0 {
-            return Ok(Exit::Done);
-        }
-        let busy = mails(settled.busy);
-        screen.warning(format!(
-            "{busy}: another delivery of the person is open; settle these when that one has ended"
-        ))?;
-        Ok(Exit::Partly)
+        let busy = (settled.busy > 0).then(|| mails(settled.busy));
+        let why = "another delivery of the person is open; settle these when that one has ended";
+        screen.warnings(busy.map(|busy| format!("{busy}: {why}")))?;
+        Ok(Exit::Done.if_whole(settled.busy == 0))
     }
 }
 
 async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
     let id = DeliveryId::stored(id);
     let Some(row) = app.deliveries().get(&id).await? else {
-        return Err(Refusal::new(
-            format!("there is no delivery {id}"),
-            "tidings deliveries, which lists them",
-        )
-        .into());
+        let what = format!("there is no delivery {id}");
+        return Err(Refusal::new(what, "tidings deliveries, which lists them").into());
     };
     let story = story(app, row).await?;
     if !screen.answer(&story)? {
@@ -294,12 +263,9 @@ fn history(story: &Story) -> Table {
 
 fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     let row = &story.row;
+    let (id, state) = (&row.id, words::delivery_state(row));
     let to = words::list([Some(row.user.to_string()), story.to.clone()]);
-    screen.line(format!(
-        "{}  {}  to {to}",
-        row.id,
-        words::delivery_state(row)
-    ))?;
+    screen.line(format!("{id}  {state}  to {to}"))?;
     screen.table(&history(story))?;
     screen.line("")?;
     let Some(mail) = &story.mail else {
@@ -308,12 +274,14 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
         return Ok(());
     };
     screen.line("The mail, with objects as they are now:")?;
-    screen.line(format!("  {}", mail.subject))?;
-    for line in mail.text.trim_end().lines() {
+    for line in [&*mail.subject]
+        .into_iter()
+        .chain(mail.text.trim_end().lines())
+    {
         screen.line(format!("  {line}").trim_end())?;
     }
-    let (sent, now) = (u64::from(row.items), mail.events());
-    if row.state == DeliveryState::Sent && sent != now {
+    let sent = u64::from(row.items);
+    if row.state == DeliveryState::Sent && sent != mail.events() {
         let events = words::events(sent);
         screen.warning(format!("it was sent with {events}: objects have changed"))?;
     }

@@ -11,18 +11,14 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use clap::Args as Arguments;
-use futures::future::LocalBoxFuture;
 
-use super::exit::Exit;
-use super::screen::Screen;
-use super::session::Session;
-use crate::app::{Access, App};
+use super::session::{Access, App, Exit, Refusal, Run, Screen, Session};
 use crate::clock::{Clock, Ids, ManualClock, SystemClock};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::folder::{self, Foreign, Served};
 use crate::engine::delivery::deliveries::Only;
 use crate::engine::delivery::identity::outbox;
-use crate::operate::open::{Refusal, open_store};
+use crate::operate::open::open_store;
 
 /// See the whole story in a minute: import, notify, feed, digest, batch
 ///
@@ -36,11 +32,11 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, session: &mut Session<'_>, run: Run) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         session.refuse_store(OWN_STORE)?;
         session.start_log(LogFormat::Text);
         enter(&self.dir, None, "tidings demo")?;
-        tell(session.screen, run, &self.dir, SystemClock.now()).await?;
+        tell(session.screen, session.run, &self.dir).await?;
         Ok(Exit::Done)
     }
 }
@@ -65,40 +61,33 @@ fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<(
 /// Makes a demo in this folder and returns its app, which runs on the machine's clock.
 pub(super) async fn tell_unseen(dir: &Path, served: &Served, run: Run) -> anyhow::Result<App> {
     enter(dir, Some(served), "tidings serve --demo")?;
-    let story = tell(&mut Screen::new(false, false), run, dir, SystemClock.now()).await?;
+    let story = tell(&mut Screen::new(false, false), run, dir).await?;
     let (config, store) = (story.config.as_ref().clone(), story.context.store.clone());
     let (mailer, clock) = (Arc::new(outbox(&config)), Arc::new(SystemClock));
     let ids = Arc::new(Ids::random());
     Ok(App::assemble(config, store, mailer, clock, ids)?)
 }
 
-/// Runs a command line of tidings with this app.
-pub(super) type Run =
-    for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> LocalBoxFuture<'a, anyhow::Result<Exit>>;
-
 const SCRIPT: &str = include_str!("../demo/data/story.txt");
 /// The number of lines of an email that the story shows.
 const EXCERPT: usize = 9;
 
-/// Tells the story in the current folder, which the reader calls `dir`, up to the moment `now`.
-/// Returns the app that ran its commands.
-async fn tell(
-    screen: &mut Screen,
-    run: Run,
-    dir: &Path,
-    now: DateTime<Utc>,
-) -> anyhow::Result<App> {
+/// Tells the story in the current folder, which the reader calls `dir`, up to now. Returns the app
+/// that ran its commands.
+async fn tell(screen: &mut Screen, run: Run, dir: &Path) -> anyhow::Result<App> {
     // The folder's file alone counts: the environment is about the reader's own tidings.
     let config = Config::load(&Sources {
         file: Some(folder::CONFIG.into()),
         ..Sources::default()
     })?;
+    let now = SystemClock.now();
     let week_ago = now.date_naive() - TimeDelta::days(7);
     let begin = week_ago.and_time(NaiveTime::MIN).and_utc() + TimeDelta::hours(10);
     let clock = Arc::new(ManualClock::at(begin));
     let store = open_store(&config, Access::Create).await?;
     let (mailer, ids) = (Arc::new(outbox(&config)), Arc::new(Ids::random()));
     let app = App::assemble(config, store, mailer, clock.clone(), ids)?;
+    screen.text("tidings  feeds and digests\n\n")?;
     let mut story = Story {
         screen,
         run,
@@ -107,13 +96,9 @@ async fn tell(
         now,
         chapter: 0,
     };
-    story.screen.line("tidings  feeds and digests")?;
-    story.screen.line("")?;
     for line in SCRIPT.lines() {
-        story
-            .step(line, dir)
-            .await
-            .with_context(|| format!("the demo's step {line:?}"))?;
+        let told = story.step(line, dir).await;
+        told.with_context(|| format!("the demo's step {line:?}"))?;
     }
     Ok(story.app)
 }
@@ -150,10 +135,9 @@ impl Story<'_> {
                 Ok(())
             }
             Some((">", user)) => self.show_latest_email(user).await,
-            _ => {
-                let line = line.replace("{dir}", &dir.display().to_string());
-                Ok(self.screen.line(line)?)
-            }
+            _ => Ok(self
+                .screen
+                .line(line.replace("{dir}", &dir.display().to_string()))?),
         }
     }
 

@@ -2,21 +2,17 @@
 //!
 //! It prints its result on one line, and problems with their counts on standard error.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
-use super::exit::{Exit, causes};
-use super::session::Session;
-use super::words;
+use super::exit::causes;
+use super::session::{Access, App, Exit, Refusal, Session, words};
 use super::work_report::{FanOutEnd, backlog_lines, read_waits, show_rest};
-use crate::app::{Access, App};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::Request;
-use crate::operate::open::Refusal;
 use crate::private;
 use crate::render::report::DryRunPage;
 use crate::wire::delivery::Waiting;
@@ -74,26 +70,24 @@ impl Args {
         let (app, screen) = (&app, &mut *session.screen);
         let now = app.context.clock.now();
         if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
-            let what = format!(
-                "--at {} UTC lies ahead, and a mail cannot leave before its time",
-                words::minute(at)
-            );
+            let why = "lies ahead, and a mail cannot leave before its time";
+            let what = format!("--at {} UTC {why}", words::minute(at));
             let next = "--dry-run, which says what would be sent then; or leaving --at out";
             return Err(Refusal::new(what, next).into());
         }
         let request = self.request(app);
         self.report.as_deref().map_or(Ok(()), check_page)?;
         if self.resume {
-            match app.deliveries().resume().await? {
-                Some(pause) => screen.warning(format!("resumed; it was {}", paused(&pause)))?,
-                None => screen.warning("nothing was paused")?,
-            }
+            let pause = app.deliveries().resume().await?;
+            let was = pause.map(|pause| format!("resumed; it was {}", paused(&pause)));
+            screen.warning(was.unwrap_or_else(|| "nothing was paused".to_owned()))?;
         }
-        let mut fanned_out = FanOutEnd::default();
-        if !self.dry_run {
-            let bar = screen.bar("people reached").until(stop.clone());
-            fanned_out = FanOutEnd::all(app, &bar).await;
-        }
+        let bar = screen.bar("people reached").until(stop.clone());
+        let mut fanned_out = match self.dry_run {
+            true => FanOutEnd::default(),
+            false => FanOutEnd::all(app, &bar).await,
+        };
+        drop(bar);
         let bar = screen.bar("people looked at").until(stop.clone());
         let (mut report, found) = match self.report {
             None => (app.digests().run(&request, &bar).await?, None),
@@ -108,14 +102,22 @@ impl Args {
         // The emails are sent. Report later failures beside the result instead of ending here.
         let mut notes = Vec::new();
         if stopped && let Err(error) = app.worker().release().await {
-            notes.push(format!(
-                "other processes can send its emails once its leases expire: {}",
-                causes(&error.into())
-            ));
+            let then = "other processes can send its emails once its leases expire";
+            notes.push(format!("{then}: {}", causes(&error.into())));
         }
         let mut waits = Ok(Waiting::default());
         if self.dry_run {
-            notes.extend(self.obstacles(app).await?);
+            // A pause stops the emails that it counts, and it misses pending events.
+            let pause = app.deliveries().pause().await?;
+            notes.extend(pause.map(|pause| format!("no mail leaves: {}", paused(&pause))));
+            let pending = app.status().not_fanned_out().await?;
+            if pending > 0 {
+                let events = words::count(pending, "accepted event", "accepted events");
+                let next = "`tidings worker --once` fans them out";
+                notes.push(format!(
+                    "{events} not fanned out yet and missing here; {next}"
+                ));
+            }
         } else {
             let run = DigestActivity::of(&report, app.context.clock.now());
             if let Err(error) = app.activity().record_digests(&run).await {
@@ -147,9 +149,9 @@ impl Args {
                 found,
             };
             let page = page.render(&app.config.site)?;
-            private::replace(path, page)
-                .with_context(|| format!("writing the report {}", path.display()))?;
-            lines.push(format!("report: {}", path.display()));
+            let (written, path) = (private::replace(path, page), path.display());
+            written.with_context(|| format!("writing the report {path}"))?;
+            lines.push(format!("report: {path}"));
         }
         let run = DigestRun {
             at,
@@ -166,39 +168,21 @@ impl Args {
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
         if stopped {
-            screen.warning(
-                "stopped before all users were checked; the next run goes on from there",
-            )?;
-            if self.report.is_some() {
-                screen.warning("no report was written, as it would be of a part of the people")?;
-            }
+            let next = "the next run goes on from there";
+            screen.warning(format!("stopped before all users were checked; {next}"))?;
+            let part = "no report was written, as it would be of a part of the people";
+            screen.warnings(self.report.as_ref().map(|_| part))?;
             return Ok(Exit::Partly);
         }
         let is_whole = fanned_out.is_whole() && waits.is_ok_and(|waits| waits.is_empty());
         Ok(exit(&report).if_whole(is_whole))
     }
 
-    /// Returns what a dry run leaves out, and what stops the emails that it counts.
-    async fn obstacles(&self, app: &App) -> anyhow::Result<Vec<String>> {
-        let pause = app.deliveries().pause().await?;
-        let pause = pause.map(|pause| format!("no mail leaves: {}", paused(&pause)));
-        let pending = app.status().not_fanned_out().await?;
-        let pending = (pending > 0).then(|| {
-            let events = words::count(pending, "accepted event", "accepted events");
-            format!(
-                "{events} not fanned out yet and missing here; `tidings worker --once` fans them out"
-            )
-        });
-        Ok(pause.into_iter().chain(pending).collect())
-    }
-
     fn request(&self, app: &App) -> Request {
+        let cadence = self.cadence.as_ref();
         Request {
             at: self.at,
-            cadence: self
-                .cadence
-                .as_ref()
-                .and_then(|cadence| cadence.parse().ok()),
+            cadence: cadence.and_then(|cadence| cadence.parse().ok()),
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
             patience: (!self.no_wait).then_some(app.config.delivery.patience),
@@ -210,19 +194,17 @@ impl Args {
 
 /// Checks before the run that a page can be written to this path, as far as this is known then.
 fn check_page(path: &Path) -> Result<(), Refusal> {
-    let shown = path.display();
     if path.is_dir() || path.file_name().is_none() {
-        let what = format!("--report: {shown} is a folder");
+        let what = format!("--report: {} is a folder", path.display());
         return Err(Refusal::new(what, "name a file in it, such as report.html"));
     }
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            let folder = folder.display();
-            let what = format!("--report: the folder {folder} does not exist");
-            Err(Refusal::new(what, format!("mkdir -p {folder}")))
-        }
-        _ => Ok(()),
-    }
+    let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
+    let Some(folder) = folder.filter(|folder| !folder.is_dir()) else {
+        return Ok(());
+    };
+    let folder = folder.display();
+    let what = format!("--report: the folder {folder} does not exist");
+    Err(Refusal::new(what, format!("mkdir -p {folder}")))
 }
 
 /// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.
@@ -246,13 +228,14 @@ pub(super) fn paused(pause: &Pause) -> String {
 
 fn why_ended(ended: &Ended) -> String {
     match ended {
-        Ended::Paused(pause) => format!(
-            "{}
-  try: fix that, then `tidings digest --resume`; until then no process sends anything",
-            paused(pause)
-        ),
+        Ended::Paused(pause) => {
+            let next =
+                "fix that, then `tidings digest --resume`; until then no process sends anything";
+            format!("{}\n  try: {next}", paused(pause))
+        }
         Ended::Patience => {
-            "some mails still wait, and nothing moved for delivery.patience; the next run goes on with them".into()
+            let next = "the next run goes on with them";
+            format!("some mails still wait, and nothing moved for delivery.patience; {next}")
         }
         Ended::Stopped => "stopped while some mails wait; the next run goes on with them".into(),
         Ended::Settled => String::new(),
@@ -266,20 +249,12 @@ fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String
         true => would_be_sent(report),
         false => words::list([
             Some(due(report)),
-            sent(&report.mails, outbox),
+            Some(sent(&report.mails, outbox)),
             words::some(report.due.held, "not begun"),
             report.limited.then(|| "stopped at the limit".to_owned()),
         ]),
     };
-    followed_by(done, left(report, request))
-}
-
-/// Appends a clause, unless it is empty.
-fn followed_by(done: String, rest: String) -> String {
-    match rest.as_str() {
-        "" => done,
-        rest => format!("{done}; {rest}"),
-    }
+    words::clauses([done, left(report, request)])
 }
 
 fn due(report: &Report) -> String {
@@ -292,33 +267,29 @@ fn due(report: &Report) -> String {
 
 fn would_be_sent(report: &Report) -> String {
     let (due, events) = (due(report), words::events(report.due.events));
-    let limit = report.limited.then_some(", up to the limit");
     match (report.due.users, report.dry_run.no_brand) {
         (0, _) => format!("{due} (dry run)"),
-        (_, 0) => {
-            let limit = limit.unwrap_or_default();
-            format!("{due}, would be mailed {events} (dry run{limit})")
+        (_, 0) if report.limited => {
+            format!("{due}, would be mailed {events} (dry run, up to the limit)")
         }
+        (_, 0) => format!("{due}, would be mailed {events} (dry run)"),
         (_, waiting) => {
             let mails = match report.emails_ahead() {
                 0 => "none".to_owned(),
                 mails => words::number(mails),
             };
-            let waiting = no_brand(waiting);
-            format!("{due} with {events}: {mails} would be mailed, {waiting} (dry run)")
+            let wait = words::count(waiting, "waits", "wait");
+            format!(
+                "{due} with {events}: {mails} would be mailed, {wait} for a brand that is not \
+                 configured (dry run)"
+            )
         }
     }
 }
 
-/// Describes waiting emails: `2 wait for a brand that is not configured`.
-fn no_brand(mails: u64) -> String {
-    let wait = words::count(mails, "waits", "wait");
-    format!("{wait} for a brand that is not configured")
-}
-
-/// Returns the outcomes of emails, with the folder if they were written to files. Returns `None` if
-/// there were no emails.
-pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
+/// Returns the outcomes of emails, with the folder if they were written to files; empty if there
+/// were no emails.
+pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> String {
     let sent = words::some(mails.sent, "sent").map(|sent| {
         let events = words::events(mails.events);
         match outbox {
@@ -326,67 +297,51 @@ pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
             None => format!("{sent} ({events})"),
         }
     });
-    let parts = words::list([
-        sent,
-        words::some(mails.failed, "failed"),
-        words::some(mails.unknown, "unknown"),
-        words::some(mails.canceled, "canceled"),
-        words::some(mails.deferred, "not settled yet"),
-    ]);
-    (!parts.is_empty()).then_some(parts)
+    let others = [
+        (mails.failed, "failed"),
+        (mails.unknown, "unknown"),
+        (mails.canceled, "canceled"),
+        (mails.deferred, "not settled yet"),
+    ];
+    let others = others.map(|(count, what)| words::some(count, what));
+    words::list(std::iter::once(sent).chain(others))
 }
 
 /// Returns who gets no email now, and why.
 fn left(report: &Report, request: &Request) -> String {
     let users = &report.users;
-    let waiting = words::some(users.waiting, "waiting").map(|waiting| match users.next_due {
-        Some(next) => {
-            let hint = match report.due.users == 0 && !request.now {
-                true => "; --now does not wait",
-                false => "",
-            };
-            format!("{waiting} (next due {}{hint})", words::minute(next))
-        }
-        None => waiting,
+    let hint = match report.due.users == 0 && !request.now {
+        true => "; --now does not wait",
+        false => "",
+    };
+    let next = users.next_due.map(words::minute);
+    let next = next.map(|next| format!(" (next due {next}{hint})"));
+    let waiting = words::some(users.waiting, "waiting");
+    let waiting = waiting.map(|waiting| waiting + &next.unwrap_or_default());
+    let unmailable = users.unmailable.iter().map(|(why, count)| match *why {
+        "unknown" => words::some(*count, "without a record"),
+        why => words::some(*count, why),
     });
-    words::list(
-        [
-            waiting,
-            words::some(users.mailed_already, "mailed this period already"),
-            failed(report),
-            words::some(users.withdrawn, "with nothing left that applies"),
-            words::some(
-                report.due.busy,
-                "with a mail that waits, or that another worker handles",
-            ),
-        ]
-        .into_iter()
-        .chain(unmailable(&users.unmailable)),
-    )
-}
-
-/// Returns the numbers of users who may not be emailed, by reason.
-fn unmailable(by_reason: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = Option<String>> {
-    by_reason.iter().map(|(why, count)| {
-        words::some(
-            *count,
-            match *why {
-                "unknown" => "without a record",
-                why => why,
-            },
-        )
-    })
+    let busy = "with a mail that waits, or that another worker handles";
+    let others = [
+        waiting,
+        words::some(users.mailed_already, "mailed this period already"),
+        failed(report),
+        words::some(users.withdrawn, "with nothing left that applies"),
+        words::some(report.due.busy, busy),
+    ];
+    words::list(others.into_iter().chain(unmailable))
 }
 
 /// Describes failed digests: `2 failed this period (tried again from 2014-04-21 11:00; tidings
 /// deliveries retry does it now)`.
 fn failed(report: &Report) -> Option<String> {
     let failed = words::some(report.users.failed_already, "failed this period")?;
-    let hint = "tidings deliveries retry does it now";
-    Some(match report.users.tried_again {
-        Some(at) => format!("{failed} (tried again from {}; {hint})", words::minute(at)),
-        None => failed,
-    })
+    let again = report.users.tried_again.map(|at| {
+        let at = words::minute(at);
+        format!(" (tried again from {at}; tidings deliveries retry does it now)")
+    });
+    Some(failed + &again.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Tests of the summary line of a digest run, which omits zeros.
 
+use std::collections::BTreeMap;
+
 use chrono::TimeZone;
 
 use super::*;

@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::screen::Fit::{Full, Wrap};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::words;
+use super::session::Fit::{Full, Wrap};
+use super::session::{Column, Exit, Screen, Session, Table, words};
 use crate::clock::SystemClock;
 use crate::config::Problems;
 use crate::operate::doctor::{DoctorOptions, doctor};
@@ -65,13 +62,9 @@ impl Args {
             Err(problems) => unreadable(&problems),
         };
         let worst = findings.iter().map(|finding| finding.severity).max();
-        let severity = worst.unwrap_or(Severity::Ok);
-        let diagnosis = Diagnosis {
-            severity,
-            findings: &findings,
-        };
-        if !session.screen.answer(&diagnosis)? {
-            show(&findings, session.screen)?;
+        let (severity, findings) = (worst.unwrap_or(Severity::Ok), &*findings);
+        if !session.screen.answer(&Diagnosis { severity, findings })? {
+            show(findings, session.screen)?;
         }
         Ok(match severity {
             // There is neither a configuration nor a database here.
@@ -84,15 +77,13 @@ impl Args {
 
 /// Returns the problems of the configuration as findings.
 fn unreadable(problems: &Problems) -> Vec<Finding> {
-    let problem = |problem: &crate::config::Problem| {
-        Finding::error(
-            format!("{}: {}", problem.option, problem.what),
-            "fix it; `tidings config --defaults` shows every option",
-        )
-        .of("configuration")
-    };
+    let advice = "fix it; `tidings config --defaults` shows every option";
+    let found = problems.0.iter().map(|of| {
+        let found = format!("{}: {}", of.option, of.what);
+        Finding::error(found, advice).of("configuration")
+    });
     let rest = Finding::unchecked("needs a configuration that can be read").of("everything else");
-    problems.0.iter().map(problem).chain([rest]).collect()
+    found.chain([rest]).collect()
 }
 
 /// The severities in the order of the summary: the words for one and for several.
@@ -103,25 +94,20 @@ static SEVERITIES: [(Severity, &str, &str); 4] = [
     (Severity::Unchecked, "unchecked", "unchecked"),
 ];
 
-/// A finding, with the words for its severity.
-type Row<'a> = (&'a (Severity, &'a str, &'a str), &'a Finding);
-
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
-    let of = |finding: &Finding| SEVERITIES.iter().find(|of| of.0 == finding.severity);
-    let rows = findings
-        .iter()
-        .filter_map(|finding| Some((of(finding)?, finding)));
-    let columns: &[Column<Row<'_>>] = &[
-        Column("", Full, |((_, word, _), _)| (*word).to_owned()),
-        Column("", Full, |(_, finding)| check(finding)),
-        Column("", Wrap, |(_, finding)| text_of(finding)),
+    fn severity(finding: &Finding) -> &'static str {
+        let found = SEVERITIES.iter().find(|of| of.0 == finding.severity);
+        found.map_or("", |of| of.1)
+    }
+    let columns: &[Column<&Finding>] = &[
+        Column("", Full, |finding| severity(finding).to_owned()),
+        Column("", Full, |finding| check(finding)),
+        Column("", Wrap, |finding| text_of(finding)),
     ];
-    let table = Table::new(rows, columns);
-    screen.table(&table)?;
+    screen.table(&Table::new(findings, columns))?;
     let counts = SEVERITIES.map(|(severity, one, many)| {
-        let of = findings.iter().filter(|of| of.severity == severity);
-        let n = of.count() as u64;
-        (n > 0).then(|| words::count(n, one, many))
+        let n = findings.iter().filter(|of| of.severity == severity).count();
+        (n > 0).then(|| words::count(n as u64, one, many))
     });
     screen.line("")?;
     screen.line(words::list(counts))

@@ -5,11 +5,9 @@ use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_not_kept;
-use super::exit::{Exit, WithoutKeys, causes};
-use super::session::Session;
-use super::words;
+use super::exit::{WithoutKeys, causes};
+use super::session::{Access, Exit, Session, words};
 use super::work_report::{FanOut, FanOutEnd};
-use crate::app::Access;
 use crate::domain::details::Actor;
 use crate::domain::text::list_first;
 use crate::domain::{
@@ -26,12 +24,8 @@ use crate::wire::event::{Notified, Receipt};
 /// Accepts an event, as POST /v1/events does. With a key, it is safe to repeat. `import events -`
 /// reads events with all fields.
 #[derive(Debug, Arguments)]
-#[command(
-    group = ArgGroup::new("audience").required(true).args(["to", "followers_of", "near"]),
-    override_usage = "tidings notify [OPTIONS] <TYPE> <OBJECT>... \
-        <--to <USER>...|--followers-of <KEY>...|--near <LNG,LAT,KM>>",
-    after_help = AFTER_HELP
-)]
+#[command(group = ArgGroup::new("audience").required(true).args(["to", "followers_of", "near"]))]
+#[command(override_usage = USAGE, after_help = AFTER_HELP)]
 pub(super) struct NotifyArgs {
     /// Event type, such as ArtworkPublished
     #[arg(value_name = "TYPE")]
@@ -47,7 +41,7 @@ pub(super) struct NotifyArgs {
     followers_of: Vec<FollowKey>,
     /// Recipients: everyone within KM kilometers of this place, in degrees
     #[arg(long, value_name = "LNG,LAT,KM", value_parser = near, allow_hyphen_values = true)]
-    near: Option<Near>,
+    near: Option<(Point, f64)>,
     /// Users to exclude from the recipients
     #[arg(long, value_name = "USER", num_args = 1..)]
     except: Vec<UserId>,
@@ -73,28 +67,24 @@ pub(super) struct NotifyArgs {
     fan_out: FanOut,
 }
 
+const USAGE: &str = "tidings notify [OPTIONS] <TYPE> <OBJECT>... \
+    <--to <USER>...|--followers-of <KEY>...|--near <LNG,LAT,KM>>";
+
 const AFTER_HELP: &str = "\
 Examples:
   tidings notify ArtworkPublished A00001 A00002 --followers-of artist:558 --key publish-A00001
   tidings notify NearbyShow S17 --near -9.14,38.72,25 --except mara
   tidings notify Invited S17 --to mara ben --at \"2014-04-22 09:00\"";
 
-#[derive(Debug, Clone, Copy)]
-struct Near {
-    point: Point,
-    km: f64,
-}
-
-fn near(text: &str) -> Result<Near, String> {
-    let numbers: Option<Vec<f64>> = text
-        .split(',')
-        .map(|part| part.trim().parse().ok())
-        .collect();
+/// Parses a place and a number of kilometers.
+fn near(text: &str) -> Result<(Point, f64), String> {
+    let numbers = text.split(',').map(|part| part.trim().parse().ok());
+    let numbers: Option<Vec<f64>> = numbers.collect();
     let Some([lng, lat, km]) = numbers.as_deref() else {
         return Err("not longitude, latitude and kilometers, such as -9.14,38.72,25".into());
     };
     let point = Point::new(*lng, *lat).map_err(|error| error.to_string())?;
-    Ok(Near { point, km: *km })
+    Ok((point, *km))
 }
 
 impl NotifyArgs {
@@ -131,9 +121,8 @@ impl NotifyArgs {
         let warnings = app.known().warnings(&request).await;
         let warnings = warnings.map_err(|error| failed("who will not see it", error));
         let mut warnings = warnings.unwrap_or_default();
-        let mut exit = Exit::Done.if_whole(fanned_out.is_whole());
+        let exit = Exit::Done.if_whole(fanned_out.is_whole() && failures.is_empty());
         if !failures.is_empty() {
-            exit = Exit::Partly;
             warnings.append(&mut failures);
             warnings.push("the event is accepted; it need not be handed in again".into());
         }
@@ -155,7 +144,7 @@ impl NotifyArgs {
 
     fn request(&self) -> Result<Request, Invalid> {
         let audience = match self.near {
-            Some(near) => Audience::near(near.point, near.km)?,
+            Some((point, km)) => Audience::near(point, km)?,
             None if self.to.is_empty() => Audience::followers_of(self.followers_of.clone())?,
             None => Audience::users(self.to.clone())?,
         };
@@ -184,16 +173,15 @@ fn sentence(receipt: Receipt, reached: Option<(FanoutState, Counts)>) -> String 
         true => "accepted before under this key",
         false => "accepted",
     };
-    let id = format!("fan-out {}", receipt.id);
     let what = match reached {
-        None => return format!("{accepted}  {id}"),
-        Some((FanoutState::Pending, _)) => "a worker fans it out (tidings worker --once)".into(),
+        None => String::new(),
+        Some((FanoutState::Pending, _)) => ": a worker fans it out (tidings worker --once)".into(),
         Some((FanoutState::Done, counts)) => words::list([
-            Some(format!("reached {}", words::people(counts.people))),
+            Some(format!(": reached {}", words::people(counts.people))),
             words::some(counts.capped, "entries did not fit into full days"),
         ]),
     };
-    format!("{accepted}: {what}  {id}")
+    format!("{accepted}{what}  fan-out {}", receipt.id)
 }
 
 /// Retract events: remove them from feeds and unsent emails
@@ -251,13 +239,13 @@ impl FlushArgs {
         if screen.answer(&Flushed { user, flushed })? {
             return Ok(Exit::Done);
         }
+        let (events, of) = (
+            words::events(flushed),
+            if flushed == 1 { "it" } else { "them" },
+        );
         screen.line(match flushed {
             0 => format!("nothing is pending for {user}"),
-            1 => format!("flushed 1 event pending for {user}: no digest tells of it"),
-            n => {
-                let events = words::events(n);
-                format!("flushed {events} pending for {user}: no digest tells of them")
-            }
+            _ => format!("flushed {events} pending for {user}: no digest tells of {of}"),
         })?;
         Ok(Exit::Done)
     }

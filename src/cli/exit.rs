@@ -120,37 +120,35 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
         true => "first see whether it was accepted: an event without a key would be told once more",
         false => "whatever was begun can be repeated",
     };
-    for cause in failure.chain() {
+    failure.chain().find_map(|cause| {
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
             return Some(refusal.next.clone());
         }
         if cause.is::<Problems>() {
             return Some("tidings config --defaults, which shows every option".into());
         }
-        if let Some(error) = cause.downcast_ref::<std::io::Error>()
-            && error.kind() == std::io::ErrorKind::AddrInUse
-        {
+        let io = cause.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|error| error.kind() == std::io::ErrorKind::AddrInUse) {
             return Some("--listen 127.0.0.1:0, which takes a free port".into());
         }
         let of_store = match cause.downcast_ref() {
             Some(engine::Error::Store(error)) => Some(error),
             _ => cause.downcast_ref::<store::Error>(),
         };
-        match of_store {
-            Some(store::Error::Database { cause, .. }) if cause.to_string().contains(AWAY) => {
+        match of_store? {
+            store::Error::Database { cause, .. } if cause.to_string().contains(AWAY) => {
                 let runs = "see that the server runs and that the option `store` names it";
-                return Some(format!("{runs}, then again: {again}"));
+                Some(format!("{runs}, then again: {again}"))
             }
-            Some(store::Error::Database { .. }) => {
-                return Some(format!("again, once the store can be reached; {again}"));
+            store::Error::Database { .. } => {
+                Some(format!("again, once the store can be reached; {again}"))
             }
-            Some(store::Error::Conflict { .. }) => {
-                return Some("moving one of the two away; nothing was overwritten".into());
+            store::Error::Conflict { .. } => {
+                Some("moving one of the two away; nothing was overwritten".into())
             }
-            _ => {}
+            _ => None,
         }
-    }
-    None
+    })
 }
 
 #[cfg(test)]

@@ -5,17 +5,16 @@ use chrono::{DateTime, NaiveDate, Utc, Weekday};
 use clap::Args as Arguments;
 
 use super::deliveries;
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::{users, words};
-use crate::app::Access;
+use super::session::Fit::{Cut, Full};
+use super::session::{Access, Column, Exit, Screen, Session, Table, words};
+use super::users;
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
 use crate::wire::batch::BatchView;
 use crate::wire::delivery::SuppressionView;
-use crate::wire::explanation::{By, DigestView, Explanation, Fate, InDelivery, Place, Why};
+use crate::wire::explanation::{
+    BrandView, By, DigestView, Explanation, Fate, InDelivery, Place, Why,
+};
 
 /// Explain why a user does or does not get something
 ///
@@ -32,7 +31,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let (app, screen) = (session.open(Access::Read).await?, &mut *session.screen);
+        let app = session.open(Access::Read).await?;
         let event = self.event.last().map(String::as_str);
         let user = users::find(&app, self.user.as_str()).await?;
         let mut explained = app.explain().user(&user, event).await?;
@@ -43,10 +42,10 @@ impl Args {
             true => Exit::Done,
             false => Exit::Failed,
         };
-        if screen.answer(&explained)? {
+        if session.screen.answer(&explained)? {
             return Ok(exit);
         }
-        let now = app.context.clock.now();
+        let (screen, now) = (&mut session.screen.page(), app.context.clock.now());
         person(&explained, now, screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
@@ -61,19 +60,14 @@ impl Args {
             screen.line("")?;
             screen.paragraph(&format!("{date}: {lost}"))?;
         }
-        if !explained.batches.is_empty() && event.is_none() {
+        if event.is_none() {
             let mut batches = Table::facts();
             for batch in &explained.batches {
                 batches.fact("  batch", of_batch(batch));
             }
-            screen.line("")?;
-            screen.page(&batches)?;
-        }
-        if !explained.deliveries.is_empty() && event.is_none() {
-            screen.line("")?;
-            screen.page(&deliveries::table(
-                explained.deliveries.iter().map(|row| (row, None)),
-            ))?;
+            screen.section(&batches)?;
+            let rows = explained.deliveries.iter().map(|row| (row, None));
+            screen.section(&deliveries::table(rows))?;
         }
         Ok(exit)
     }
@@ -91,53 +85,53 @@ impl Args {
 }
 
 fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
-    let mut head = explained.user.to_string();
     let about = words::list([explained.name.clone(), explained.email.clone()]);
-    if !about.is_empty() {
-        head = format!("{head}  {about}");
-    }
-    screen.line(head)?;
+    screen.line(format!("{}  {about}", explained.user).trim_end())?;
     for UnreadableField { field, why } in &explained.unreadable {
         let line = format!("{field} of their record cannot be read, so the default is used: {why}");
         screen.line(format!("  {line}"))?;
     }
-    let (digest, locale) = (explained.digest.as_ref(), explained.locale.as_ref());
     let off = explained.turned_off.iter();
     let off = words::list(off.map(|kind| Some(kind.to_string())));
-    let off = (!off.is_empty()).then(|| format!("{off}, as they chose"));
-    let brand = explained.brand.as_ref();
-    let known = brand.filter(|brand| brand.configured);
-    let mut facts = Table::facts();
+    let (digest, locale) = (explained.digest.as_ref(), explained.locale.as_ref());
+    let (mut facts, mut obstacles) = (Table::facts(), Vec::new());
     facts.fact("  digest", digest.map(|digest| when(digest, now)));
     facts.fact("  locale", locale.map(ToString::to_string));
-    facts.fact("  off", off);
-    facts.fact("  brand", known.map(|brand| brand.name.to_string()));
-    screen.page(&facts)?;
-    let missing = brand.filter(|brand| !brand.configured).map(|brand| {
-        let name = &brand.name;
-        format!("no mail leaves: the brand {name} is not configured, so they wait")
-    });
-    let unsubscribed = explained.unsubscribed.map(|when| {
-        let when = words::minute(when);
-        format!("unsubscribed from everything on {when} UTC")
-    });
-    let unmailable = explained.unmailable.as_ref();
-    let unmailable = unmailable.map(|why| format!("no mail leaves: {why}"));
-    let suppression = explained.suppression.as_ref().map(since);
-    let obstacles = [missing, unsubscribed, unmailable, suppression];
-    for obstacle in obstacles.into_iter().flatten() {
-        screen.paragraph(&obstacle)?;
+    facts.fact(
+        "  off",
+        (!off.is_empty()).then(|| format!("{off}, as they chose")),
+    );
+    match &explained.brand {
+        None => {}
+        Some(BrandView { name, configured }) if *configured => {
+            facts.fact("  brand", name.to_string())
+        }
+        Some(BrandView { name, .. }) => obstacles.push(format!(
+            "no mail leaves: the brand {name} is not configured, so they wait"
+        )),
     }
-    Ok(())
+    screen.table(&facts)?;
+    obstacles.extend(explained.unsubscribed.map(|at| {
+        let at = words::minute(at);
+        format!("unsubscribed from everything on {at} UTC")
+    }));
+    let unmailable = explained.unmailable.iter();
+    obstacles.extend(unmailable.map(|why| format!("no mail leaves: {why}")));
+    obstacles.extend(explained.suppression.as_ref().map(since));
+    let mut obstacles = obstacles.iter();
+    Ok(obstacles.try_for_each(|obstacle| screen.paragraph(obstacle))?)
 }
 
 /// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
 fn of_batch(batch: &BatchView) -> String {
-    let events = words::events(batch.count);
-    let (state, closes) = (batch.state.as_str(), words::minute(batch.closes_at));
+    let BatchView { id, key, state, .. } = batch;
+    let (events, closes) = (
+        words::events(batch.count),
+        words::minute(batch.closes_at),
+    );
     format!(
-        "{} {state}, {events}, closes {closes} UTC, key {}",
-        batch.id, batch.key
+        "{id} {}, {events}, closes {closes} UTC, key {key}",
+        state.as_str()
     )
 }
 
@@ -149,9 +143,8 @@ fn since(suppression: &SuppressionView) -> String {
     let at = words::minute(suppression.at);
     let detail = suppression.detail.as_ref();
     let detail = detail.map_or(String::new(), |detail| format!(" ({detail})"));
-    format!(
-        "their address: {reason} since {at} UTC, from {source}{detail}; tidings suppressions lift ends it"
-    )
+    let since = format!("their address: {reason} since {at} UTC, from {source}{detail}");
+    format!("{since}; tidings suppressions lift ends it")
 }
 
 /// Describes a schedule: `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.
@@ -162,14 +155,13 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
         Cadence::Daily => "daily".to_owned(),
         Cadence::Weekly => format!("weekly, {}s", weekday(digest.schedule.weekday)),
     };
-    let next = match digest.next_due {
-        Some(due) if due <= now => {
-            let since = words::minute(due);
-            format!("; due since {since} UTC, and mailed by the next run")
-        }
-        Some(next) => format!("; next {} UTC", words::minute(next)),
-        None => String::new(),
-    };
+    let next = digest
+        .next_due
+        .map(|due| match (due <= now, words::minute(due)) {
+            (true, since) => format!("; due since {since} UTC, and mailed by the next run"),
+            (false, next) => format!("; next {next} UTC"),
+        });
+    let next = next.unwrap_or_default();
     format!("{day} at {hour:02}:00 {tz}{next}")
 }
 
@@ -200,43 +192,34 @@ fn dealt_with(by: &By) -> String {
             format!("{place} {delivery}, {} {at}{why}", state.as_str())
         }
         By::Flush { at } => format!("was flushed on {}", words::minute(*at)),
-        By::OlderWriter { at: Some(at) } => {
-            format!(
-                "is covered by a marker of an older writer, of {}",
-                words::minute(*at)
-            )
+        By::OlderWriter { at } => {
+            let of = at.map(|at| format!(", of {}", words::minute(at)));
+            let of = of.unwrap_or_default();
+            format!("is covered by a marker of an older writer{of}")
         }
-        By::OlderWriter { at: None } => "is covered by a marker of an older writer".to_owned(),
     }
 }
 
 /// Describes an event's outcome with its exceptions: `will be in the next digest; mandatory, so
 /// their choices do not count; not in the feed`.
 fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
-    let mut text = becomes(fate, now);
-    if fate.mandatory {
-        text.push_str("; mandatory, so their choices do not count");
-    }
-    if !fate.in_feed {
-        text.push_str("; not in the feed");
-    }
-    text
+    let exceptions = [
+        (fate.mandatory, "mandatory, so their choices do not count"),
+        (!fate.in_feed, "not in the feed"),
+    ];
+    let exceptions = exceptions.into_iter().filter(|(applies, _)| *applies);
+    let exceptions = exceptions.map(|(_, what)| what.to_owned());
+    words::clauses(std::iter::once(becomes(fate, now)).chain(exceptions))
 }
 
 /// Describes a delivery: `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt
 /// 09:08:14 UTC`.
 fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
-    let InDelivery {
-        id, state, reason, ..
-    } = delivery;
-    let next = match (&delivery.held_by, delivery.next_attempt) {
-        (Some(worker), Some(until)) => {
-            format!(
-                "worker {worker} holds it until {}",
-                words::moment(until, now)
-            )
-        }
-        (_, Some(at)) => format!("next attempt {}", words::moment(at, now)),
+    let (id, state, reason) = (&delivery.id, delivery.state, &delivery.reason);
+    let at = delivery.next_attempt.map(|at| words::moment(at, now));
+    let next = match (&delivery.held_by, at) {
+        (Some(worker), Some(until)) => format!("worker {worker} holds it until {until}"),
+        (_, Some(at)) => format!("next attempt {at}"),
         (_, None) if state.settled() => return format!("{id} {}: {reason}", state.as_str()),
         (_, None) => "next attempt with the next run or by a worker".to_owned(),
     };
@@ -250,18 +233,18 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
     }
     match (fate.why, &fate.delivery, &fate.batch) {
         (Why::Mailed, _, Some(batch)) => {
-            let when = batch
-                .settled
-                .map_or(String::new(), |at| format!(", sent {}", words::minute(at)));
-            format!("was emailed in batch:{}{when}", batch.id)
+            let at = batch.settled.map(words::minute);
+            let when = at.map(|at| format!(", sent {at}"));
+            format!(
+                "was emailed in batch:{}{}",
+                batch.id,
+                when.unwrap_or_default()
+            )
         }
         (Why::Gathering, _, Some(batch)) => {
-            let closes = words::minute(batch.closes_at);
+            let (id, closes) = (batch.id, words::minute(batch.closes_at));
             let why = batch.held_until.map_or("", |_| ", when quiet hours end");
-            format!(
-                "is in the open batch {}, which closes {closes}{why}",
-                batch.id
-            )
+            format!("is in the open batch {id}, which closes {closes}{why}")
         }
         (Why::NextDigest, Some(failed), _) => {
             format!("{}; {}", fate.why.sentence(), waits(failed, now))
@@ -282,16 +265,13 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
 fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
     let columns: &[Column<&Fate>] = &[
         Column("", Full, |fate| format!("{} UTC", words::minute(fate.at))),
-        Column("", Cut, |fate| {
-            fate.title
-                .clone()
-                .unwrap_or_else(|| fate.object.to_string())
+        Column("", Cut, |fate| match &fate.title {
+            Some(title) => title.clone(),
+            None => fate.object.to_string(),
         }),
         Column("", Cut, |fate| fate.kind.clone()),
         Column("", Full, |fate| fate.position.to_string()),
     ];
-    let head = Table::new([fate], columns);
-    screen.line("")?;
-    screen.page(&head)?;
+    screen.section(&Table::new([fate], columns))?;
     Ok(screen.paragraph(&sentence(fate, now))?)
 }

@@ -5,12 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::screen::Screen;
-use super::session::Session;
-use super::words;
-use crate::app::Access;
-use crate::config::Config;
+use super::session::{Access, Exit, Screen, Session, words};
 use crate::operate::open::{open_store, transfer};
 use crate::operate::transfer::{After, Verified, reopen};
 use crate::store::Mark;
@@ -76,20 +71,16 @@ impl Args {
                 Ok(_) => None,
                 Err(_) => Some("may stay closed"),
             };
-            if let Some(closed) = closed {
-                let next = "`tidings export --reopen` opens it";
-                screen.warning(format!("the store {closed}; {next}"))?;
-            }
+            let next = "`tidings export --reopen` opens it";
+            screen.warnings(closed.map(|closed| format!("the store {closed}; {next}")))?;
         }
         let manifest = exported?;
         warn(screen, "cannot be exported", &manifest.unreadable)?;
         if !screen.answer(&manifest)? {
-            let records = manifest.files.iter().map(|file| file.records).sum();
-            let records = words::count(records, "record", "records");
+            let records = records(manifest.files.iter().map(|file| file.records));
             let folder = folder.display();
-            screen.line(format!(
-                "exported {records} to {folder}: compared, and the same"
-            ))?;
+            let same = "compared, and the same";
+            screen.line(format!("exported {records} to {folder}: {same}"))?;
             if self.close {
                 screen.line("next: set `store` to the new store in tidings.toml, then run")?;
                 screen.line(format!("      tidings import store {folder}"))?;
@@ -100,11 +91,8 @@ impl Args {
 }
 
 /// Imports the export in this folder into an empty store.
-pub(super) async fn import_store(
-    folder: &Path,
-    config: &Config,
-    screen: &mut Screen,
-) -> anyhow::Result<Exit> {
+pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+    let (config, screen) = (&session.load()?, &mut *session.screen);
     // A mistyped or damaged folder creates no store.
     let export = Verified::read(folder)?;
     let transfer = transfer(config, Access::Import, folder.to_owned()).await?;
@@ -122,35 +110,35 @@ pub(super) async fn import_store(
         return Ok(exit);
     }
     if imported.same {
-        let records = imported.files.iter().map(|file| file.records).sum();
-        let records = words::count(records, "record", "records");
-        let lacks = match imported.unreadable.count {
-            0 => "",
-            _ => ", but for the records that the export lacks",
+        let records = records(imported.files.iter().map(|file| file.records));
+        let same = match imported.unreadable.count {
+            0 => "compared, and the same",
+            _ => "compared, and the same, but for the records that the export lacks",
         };
         screen.line(format!(
-            "imported {records} from {shown} into {store:?}: compared, and the same{lacks}"
+            "imported {records} from {shown} into {store:?}: {same}"
         ))?;
     } else {
         for file in imported.files.iter().filter(|file| !file.same) {
             let (records, stored) = (words::number(file.records), words::number(file.stored));
-            let name = &file.name;
-            screen.line(format!(
-                "{name} differs: {records} in the file, {stored} in the store"
-            ))?;
+            let counts = format!("{records} in the file, {stored} in the store");
+            screen.line(format!("{} differs: {counts}", file.name))?;
         }
-        screen.line(format!(
-            "{store:?} stays closed; next: stop all writers and repeat"
-        ))?;
+        let next = "next: stop all writers and repeat";
+        screen.line(format!("{store:?} stays closed; {next}"))?;
     }
     Ok(exit)
 }
 
+/// Formats the number of records of some files.
+fn records(files: impl Iterator<Item = u64>) -> String {
+    words::count(files.sum(), "record", "records")
+}
+
 /// Warns about records that were not copied.
 fn warn(screen: &mut Screen, what: &str, records: &BadRecords) -> io::Result<()> {
-    let first = records.first.iter();
-    screen.warnings(first.map(|record| format!("{what}: {record}")))?;
     let more = records.count.saturating_sub(records.first.len() as u64);
-    let more = words::some(more, "more");
-    screen.warnings(more.map(|more| format!("{what}: {more}")))
+    let first = records.first.iter().cloned();
+    let records = first.chain(words::some(more, "more"));
+    screen.warnings(records.map(|record| format!("{what}: {record}")))
 }

@@ -2,12 +2,8 @@
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full};
-use super::screen::{Column, Table};
-use super::session::Session;
-use super::words;
-use crate::app::Access;
+use super::session::Fit::{Cut, Full};
+use super::session::{Access, Column, Exit, Session, Table, words};
 use crate::domain::feed_marks::StateFilter;
 use crate::domain::feed_page::{Kinds, Query};
 use crate::domain::{EventType, Position, UserId};
@@ -59,8 +55,7 @@ impl Args {
         } else {
             screen.table(&table(&page))?;
             let (unseen, unread) = (page.counts.unseen, page.counts.unread);
-            let counts = format!("{unseen} unseen, {unread} unread");
-            screen.line(counts)?;
+            screen.line(format!("{unseen} unseen, {unread} unread"))?;
             if let Some(before) = page.next {
                 screen.line(format!("older: --before {before}"))?;
             }

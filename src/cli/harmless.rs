@@ -5,7 +5,6 @@
 //! [`super::session`], so no command has to do it. A visible sign replaces each unsafe character.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Returns whether a terminal would interpret the character, or display the text after it in
@@ -54,17 +53,13 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_obeyed(c) {
-            // All these characters are in the Basic Multilingual Plane, and compact JSON has them
-            // only in strings. Writing to a `String` does not fail.
-            let _ = write!(out, "\\u{:04x}", u32::from(c));
-        } else {
-            out.push(c);
-        }
-    }
-    Cow::Owned(out)
+    // All these characters are in the Basic Multilingual Plane, and compact JSON has them only in
+    // strings.
+    let escaped = text.chars().map(|c| match is_obeyed(c) {
+        true => format!("\\u{:04x}", u32::from(c)),
+        false => c.to_string(),
+    });
+    Cow::Owned(escaped.collect())
 }
 
 /// A writer for log messages.

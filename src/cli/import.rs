@@ -4,16 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, ValueEnum};
 
-use super::exit::{Exit, WithoutKeys};
+use super::exit::WithoutKeys;
 use super::export::import_store;
-use super::screen::Screen;
-use super::session::Session;
-use super::words;
+use super::session::{Access, Exit, Refusal, Screen, Session, words};
 use super::work_report::{FanOut, FanOutEnd};
-use crate::app::Access;
 use crate::domain::ModelName;
 use crate::engine::users::import::{Kind, SHOWN};
-use crate::operate::open::Refusal;
 use crate::wire::transfer::{ImportReport, Imported};
 
 /// Import users, follows, objects or events from NDJSON, or a whole store
@@ -76,10 +72,8 @@ pub(super) fn show_bad_lines(
     for bad in &report.bad_lines {
         screen.note(format!("{}, {bad}", words::file(file)))?;
     }
-    match words::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines") {
-        Some(more) => screen.note(format!("and {more}")),
-        None => Ok(()),
-    }
+    let more = words::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines");
+    more.map_or(Ok(()), |more| screen.note(format!("and {more}")))
 }
 
 /// Summarizes an import: `import: 8 users, 1 bad line left out`. Ends in `rest`.
@@ -96,8 +90,16 @@ pub(super) fn import_line(
 
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        let Some(kind) = self.kind()? else {
-            return import_store(&self.file, &session.load()?, session.screen).await;
+        if self.what != What::Objects && self.model.is_some() {
+            let next = "leaving it out; every other line says itself what it is about";
+            return Err(Refusal::new("--model is for objects", next).into());
+        }
+        let (kind, nouns) = match self.what {
+            What::Users => (Kind::Users, ("user", "users")),
+            What::Follows => (Kind::Follows, ("follow", "follows")),
+            What::Objects => (Kind::Objects(self.model.clone()), ("object", "objects")),
+            What::Events => (Kind::Events, ("event", "events")),
+            What::Store => return import_store(&self.file, session).await,
         };
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let bar = screen.bar("lines");
@@ -108,57 +110,31 @@ impl Args {
         })?;
         drop(bar);
         let are_events = kind == Kind::Events && report.accepted > 0;
-        let fanned_out = match are_events && self.fan_out.wanted(&app) {
+        let end = match are_events && self.fan_out.wanted(&app) {
             true => Some(FanOutEnd::all(&app, &screen.bar("people reached")).await),
             false => None,
         };
-        let done = fanned_out.as_ref().filter(|end| end.failure.is_none());
-        let done = done.map(|end| &end.done);
+        let done = end.as_ref().filter(|end| end.failure.is_none());
+        let fanned_out = done.map(|end| &end.done);
         show_bad_lines(&self.file, &report, screen)?;
         let imported = Imported {
             report: &report,
-            fanned_out: done,
+            fanned_out,
         };
         if !screen.answer(&imported)? {
-            let rest = match done {
-                Some(done) => Some(format!(
-                    "{} reached {}",
-                    words::count(done.done, "fan-out", "fan-outs"),
-                    words::people(done.counts.people)
-                )),
+            let rest = match fanned_out {
+                Some(done) => {
+                    let fanouts = words::count(done.done, "fan-out", "fan-outs");
+                    let people = words::people(done.counts.people);
+                    Some(format!("{fanouts} reached {people}"))
+                }
                 None if are_events => Some("a worker fans them out (tidings worker --once)".into()),
                 None => None,
             };
-            let nouns = match self.what {
-                What::Users => ("user", "users"),
-                What::Follows => ("follow", "follows"),
-                What::Objects => ("object", "objects"),
-                What::Events | What::Store => ("event", "events"),
-            };
             screen.line(import_line(&report, nouns, rest))?;
         }
-        let exit = Exit::of(report.accepted, report.bad);
-        let Some(fanned_out) = fanned_out else {
-            return Ok(exit);
-        };
-        fanned_out.show(screen)?;
-        Ok(exit.if_whole(fanned_out.is_whole()))
-    }
-
-    /// Returns the kind of the lines; `None` if a whole store is imported.
-    fn kind(&self) -> Result<Option<Kind>, Refusal> {
-        if self.what != What::Objects && self.model.is_some() {
-            return Err(Refusal::new(
-                "--model is for objects",
-                "leaving it out; every other line says itself what it is about",
-            ));
-        }
-        Ok(Some(match self.what {
-            What::Users => Kind::Users,
-            What::Follows => Kind::Follows,
-            What::Objects => Kind::Objects(self.model.clone()),
-            What::Events => Kind::Events,
-            What::Store => return Ok(None),
-        }))
+        let end = end.unwrap_or_default();
+        end.show(screen)?;
+        Ok(Exit::of(report.accepted, report.bad).if_whole(end.is_whole()))
     }
 }

@@ -7,16 +7,11 @@
 use chrono::TimeDelta;
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Full};
-use super::screen::{Column, Screen, Table};
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App};
+use super::session::Fit::{Cut, Full};
+use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, words};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::tokens::Tokens;
-use crate::operate::open::Refusal;
 use crate::wire::user::{KeyView, NewKeyView};
 
 /// List, create and revoke server keys
@@ -68,18 +63,16 @@ impl Args {
                 if !screen.answer(&NewKeyView { name, scope, key })? {
                     screen.line(key)?;
                 }
-                screen.note(format!(
-                    "{name:?} has the scope {scope}; the key is not shown again"
-                ))?;
+                let once = "the key is not shown again";
+                screen.note(format!("{name:?} has the scope {scope}; {once}"))?;
             }
             Some(Verb::Revoke { name }) => {
                 if !app.keys().revoke(name).await? {
                     let what = format!("no server key is called {name:?}");
                     return Err(Refusal::new(what, "tidings keys, which lists them").into());
                 }
-                screen.line(format!(
-                    "{name:?} is revoked; running servers refuse it within ten seconds"
-                ))?;
+                let soon = "running servers refuse it within ten seconds";
+                screen.line(format!("{name:?} is revoked; {soon}"))?;
             }
         }
         Ok(Exit::Done)
@@ -119,7 +112,7 @@ const TOKEN_HELP: &str = r#"Example:
   curl -H "Authorization: Bearer $(tidings token mara)" http://127.0.0.1:8080/v1/users/mara/feed"#;
 
 impl TokenArgs {
-    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let config = session.load()?;
         let tokens = Tokens::new(&config.tokens.audience, config.tokens.keys);
         let (now, lasts) = (SystemClock.now(), TimeDelta::hours(self.hours.into()));

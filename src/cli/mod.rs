@@ -58,33 +58,50 @@ pub(crate) struct Cli {
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, configuration or values, 3 partly failed.";
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    Serve(serve::Args),
-    Demo(demo::Args),
-    Notify(Box<events::NotifyArgs>),
-    Feed(feed::Args),
-    Explain(explain::Args),
-    Flush(events::FlushArgs),
-    Retract(events::RetractArgs),
-    Digest(digest::Args),
-    Worker(worker::Args),
-    Batches(batches::Args),
-    Preview(preview::Args),
-    SendTest(preview::SendTestArgs),
-    Deliveries(deliveries::Args),
-    Archive(archive::Args),
-    Restore(archive::RestoreArgs),
-    Import(import::Args),
-    Export(export::Args),
-    Status(status::Args),
-    Doctor(doctor::Args),
-    Simulate(simulate::Args),
-    Suppressions(suppressions::Args),
-    Users(users::Args),
-    Keys(keys::Args),
-    Token(keys::TokenArgs),
-    Config(session::ConfigArgs),
+/// Declares the commands, each with its arguments.
+macro_rules! commands {
+    ($($name:ident($($args:tt)*);)*) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $($name($($args)*),)*
+        }
+
+        impl Command {
+            async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+                match self {
+                    $(Self::$name(args) => args.run(session).await,)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Serve(serve::Args);
+    Demo(demo::Args);
+    Notify(Box<events::NotifyArgs>);
+    Feed(feed::Args);
+    Explain(explain::Args);
+    Flush(events::FlushArgs);
+    Retract(events::RetractArgs);
+    Digest(digest::Args);
+    Worker(worker::Args);
+    Batches(batches::Args);
+    Preview(preview::Args);
+    SendTest(preview::SendTestArgs);
+    Deliveries(deliveries::Args);
+    Archive(archive::Args);
+    Restore(archive::RestoreArgs);
+    Import(import::Args);
+    Export(export::Args);
+    Status(status::Args);
+    Doctor(doctor::Args);
+    Simulate(simulate::Args);
+    Suppressions(suppressions::Args);
+    Users(users::Args);
+    Keys(keys::Args);
+    Token(keys::TokenArgs);
+    Config(session::ConfigArgs);
 }
 
 impl Command {
@@ -97,41 +114,11 @@ impl Command {
             _ => Level::Warn,
         }
     }
-
-    async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
-        match self {
-            Self::Serve(args) => args.run(session, run_in_demo).await,
-            Self::Demo(args) => args.run(session, run_in_demo).await,
-            Self::Notify(args) => args.run(session).await,
-            Self::Feed(args) => args.run(session).await,
-            Self::Explain(args) => args.run(session).await,
-            Self::Flush(args) => args.run(session).await,
-            Self::Retract(args) => args.run(session).await,
-            Self::Digest(args) => args.run(session).await,
-            Self::Worker(args) => args.run(session).await,
-            Self::Batches(args) => args.run(session).await,
-            Self::Preview(args) => args.run(session).await,
-            Self::SendTest(args) => args.run(session).await,
-            Self::Deliveries(args) => args.run(session).await,
-            Self::Archive(args) => args.run(session).await,
-            Self::Restore(args) => args.run(session).await,
-            Self::Import(args) => args.run(session).await,
-            Self::Export(args) => args.run(session).await,
-            Self::Status(args) => args.run(session).await,
-            Self::Doctor(args) => args.run(session).await,
-            Self::Simulate(args) => args.run(session),
-            Self::Suppressions(args) => args.run(session).await,
-            Self::Users(args) => args.run(session).await,
-            Self::Keys(args) => args.run(session).await,
-            Self::Token(args) => args.run(session),
-            Self::Config(args) => args.run(session),
-        }
-    }
 }
 
 /// Parses the arguments, runs the command, and returns how it ended.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
-    let cli = match Cli::try_parse_from(arguments) {
+    let Cli { global, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         // Errors quote the arguments, which may contain control characters.
         Err(error) if error.use_stderr() => {
@@ -150,15 +137,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
+    let mut screen = Screen::new(true, global.json);
     let mut session = Session {
-        screen: &mut Screen::new(true, cli.global.json),
+        global,
+        screen: &mut screen,
         demo: None,
-        usual_level: cli.command.usual_level(),
+        run: run_in_demo,
+        usual_level: command.usual_level(),
         options: Vec::new(),
         is_new: false,
-        global: cli.global,
     };
-    let ended = runtime.block_on(cli.command.run(&mut session));
+    let ended = runtime.block_on(command.run(&mut session));
     // MongoDB's driver panics if its tasks are shut down one by one. The process ends now, so the
     // runtime is leaked.
     std::mem::forget(runtime);
@@ -177,6 +166,7 @@ fn run_in_demo<'a>(
             global,
             screen,
             demo: Some(app),
+            run: run_in_demo,
             usual_level: Level::Warn,
             options: Vec::new(),
             is_new: false,

@@ -6,17 +6,13 @@ use std::sync::Arc;
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
-use super::session::{Session, stop_on_signal};
-use crate::app::{Access, App, TemplateUse};
+use super::session::{Access, App, Exit, Refusal, Session, TemplateUse, stop_on_signal};
 use crate::clock::SystemClock;
 use crate::config::Transport;
 use crate::domain::{Address, BrandName, UserId};
 use crate::email::Outcome;
 use crate::http::api;
-use crate::operate::open::Refusal;
 use crate::operate::preview::{Kind, Preview, send_test};
-use crate::render::Catalogs;
 
 /// Preview emails and pages
 ///
@@ -51,59 +47,46 @@ struct Subject {
 
 /// Returns the kinds of this name, or all.
 fn kinds(name: Option<&str>) -> Vec<Kind> {
-    let kinds = Kind::ALL.into_iter();
+    let mut kinds = Kind::ALL.to_vec();
+    kinds.retain(|kind| name.is_none_or(|name| name == kind.as_str()));
     kinds
-        .filter(|kind| name.is_none_or(|name| name == kind.as_str()))
-        .collect()
 }
 
-/// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
-/// templates do not prevent it.
-async fn preview(
-    session: &Session<'_>,
-    Subject {
-        user,
-        brand,
-        locale,
-    }: &Subject,
-    kinds: Vec<Kind>,
-) -> anyhow::Result<Preview> {
-    let config = session.load()?;
-    let (mut brand, mut person) = (brand.clone(), None);
-    if let Some(user) = user {
-        let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
-        let of = app.of_person();
-        let Some(reader) = of.reader(user).await? else {
-            let why = format!("there is no record of {user:?}");
-            return Err(Refusal::new(why, "leaving --user out").into());
+impl Subject {
+    /// Prepares a preview with this configuration. Only a user's own emails need the store. Broken
+    /// templates do not prevent it.
+    async fn preview(&self, session: &Session<'_>, kinds: Vec<Kind>) -> anyhow::Result<Preview> {
+        let (config, locale) = (session.load()?, &self.locale);
+        let (mut brand, mut person) = (self.brand.clone(), None);
+        if let Some(user) = &self.user {
+            let app = App::open(config.clone(), Access::Read, TemplateUse::BuiltIn).await?;
+            let of = app.of_person();
+            let Some(reader) = of.reader(user).await? else {
+                let why = format!("there is no record of {user:?}");
+                return Err(Refusal::new(why, "leaving --user out").into());
+            };
+            brand = brand.or(reader.brand);
+            person = Some((of, user.clone()));
+        } else {
+            session.refuse_store("invented things are in no store; --user shows a user's own")?;
+        }
+        let preview = Preview {
+            config: config.of(brand.as_ref())?,
+            brand,
+            person,
+            kinds,
+            locale: locale.clone(),
+            clock: Arc::new(SystemClock),
         };
-        brand = brand.or(reader.brand);
-        person = Some((of, user.clone()));
-    } else {
-        session.refuse_store("invented things are in no store; --user shows a user's own")?;
+        if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs())
+            && catalogs.nearest(locale).is_none()
+        {
+            let tags: Vec<&str> = catalogs.tags().collect();
+            let why = format!("there is no catalog for the locale {locale:?}");
+            return Err(Refusal::new(why, format!("one of {}", tags.join(", "))).into());
+        }
+        Ok(preview)
     }
-    let preview = Preview {
-        config: config.of(brand.as_ref())?,
-        brand,
-        person,
-        kinds,
-        locale: locale.clone(),
-        clock: Arc::new(SystemClock),
-    };
-    if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs()) {
-        there(locale, &catalogs)?;
-    }
-    Ok(preview)
-}
-
-/// Returns an error if no catalog fits this locale.
-fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Refusal> {
-    if catalogs.nearest(locale).is_some() {
-        return Ok(());
-    }
-    let tags: Vec<&str> = catalogs.tags().collect();
-    let why = format!("there is no catalog for the locale {locale:?}");
-    Err(Refusal::new(why, format!("one of {}", tags.join(", "))))
 }
 
 impl Args {
@@ -115,7 +98,7 @@ impl Args {
             let next = format!("--listen 127.0.0.1:{}", at.port());
             return Err(Refusal::new(what, next).into());
         }
-        let preview = preview(session, &self.subject, kinds).await?;
+        let preview = self.subject.preview(session, kinds).await?;
         let screen = &mut *session.screen;
         let listening = api::listen(self.listen)?;
         let at = listening.addr;
@@ -149,8 +132,8 @@ pub(super) struct SendTestArgs {
 impl SendTestArgs {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let kinds = kinds(Some(&self.kind));
-        let preview = preview(session, &self.subject, kinds).await?;
-        let (sheets, notes) = preview.sheets(None, preview.locale.as_deref()).await?;
+        let preview = self.subject.preview(session, kinds).await?;
+        let (sheets, notes) = preview.sheets(None).await?;
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {
             let why = notes.join("; ");
@@ -161,7 +144,7 @@ impl SendTestArgs {
         let outcome = send_test(config, preview.brand.as_ref(), to, sheet).await?;
         let to = &self.address;
         let screen = &mut *session.screen;
-        let (result, exit) = match outcome {
+        let (what, reason) = match outcome {
             Outcome::Accepted { provider_id } => {
                 screen.line(match config.mail.transport {
                     Transport::Outbox => format!("the outbox took the mail: {provider_id}"),
@@ -169,26 +152,23 @@ impl SendTestArgs {
                 })?;
                 return Ok(Exit::Done);
             }
-            Outcome::Unknown { reason } => (
-                format!("it is unknown whether it was accepted: {reason}; look whether it arrives"),
-                Exit::Partly,
-            ),
-            Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => (
-                format!("it was not taken now, and may be later: {reason}"),
-                Exit::Failed,
-            ),
-            Outcome::Unreachable { reason } => (
-                format!("the provider could not be reached: {reason}"),
-                Exit::Failed,
-            ),
+            Outcome::Unknown { reason } => {
+                let what = "it is unknown whether it was accepted";
+                screen.warning(format!("{what}: {reason}; look whether it arrives"))?;
+                return Ok(Exit::Partly);
+            }
+            Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => {
+                ("it was not taken now, and may be later", reason)
+            }
+            Outcome::Unreachable { reason } => ("the provider could not be reached", reason),
             Outcome::Refused { reason }
             | Outcome::Unsendable { reason }
             | Outcome::RefusedTogether { reason }
             | Outcome::Undeliverable { reason }
             | Outcome::Withheld { reason }
-            | Outcome::Stop { reason } => (format!("it was refused: {reason}"), Exit::Failed),
+            | Outcome::Stop { reason } => ("it was refused", reason),
         };
-        screen.warning(result)?;
-        Ok(exit)
+        screen.warning(format!("{what}: {reason}"))?;
+        Ok(Exit::Failed)
     }
 }

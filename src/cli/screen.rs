@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -72,12 +72,17 @@ impl Screen {
         if self.is_closed || !self.is_shown {
             return Ok(());
         }
-        match writeln!(io::stdout(), "{text}") {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.is_closed = true;
-                Ok(())
-            }
-            written => written,
+        let written = writeln!(io::stdout(), "{text}");
+        let kind = written.as_ref().map_err(io::Error::kind);
+        self.is_closed = kind == Err(io::ErrorKind::BrokenPipe);
+        if self.is_closed { Ok(()) } else { written }
+    }
+
+    /// Returns this screen with a width of 80 columns if standard output is no terminal.
+    pub(super) fn page(&self) -> Self {
+        Self {
+            width: self.width.or(Some(80)),
+            ..*self
         }
     }
 
@@ -87,18 +92,20 @@ impl Screen {
         lines.try_for_each(|line| self.write_text(&line))
     }
 
-    /// Writes a table, at most as wide as the terminal, or 80 columns.
-    pub(super) fn page(&mut self, table: &Table) -> io::Result<()> {
-        let width = Some(self.width.unwrap_or(80));
-        let mut lines = table.lines(width).into_iter();
-        lines.try_for_each(|line| self.write_text(&line))
+    /// Writes a blank line and a table, unless it is empty.
+    pub(super) fn section(&mut self, table: &Table) -> io::Result<()> {
+        if table.is_empty() {
+            return Ok(());
+        }
+        self.line("")?;
+        self.table(table)
     }
 
-    /// Writes an indented text that is wrapped like a page.
+    /// Writes an indented text that is wrapped like a table.
     pub(super) fn paragraph(&mut self, text: &str) -> io::Result<()> {
         let column = Column("", Fit::Wrap, |text: &&str| (*text).to_owned());
-        let width = self.width.unwrap_or(80).saturating_sub(2);
-        let lines = Table::new([text], &[column]).lines(Some(width));
+        let width = self.width.map(|width| width.saturating_sub(2));
+        let lines = Table::new([text], &[column]).lines(width);
         let mut lines = lines.iter();
         lines.try_for_each(|line| self.write_text(&format!("  {line}")))
     }
@@ -136,10 +143,10 @@ impl Screen {
 
     /// Writes a line to standard error.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
-        match self.is_shown {
-            true => writeln!(io::stderr(), "{}", harmless::line(&text.to_string())),
-            false => Ok(()),
+        if !self.is_shown {
+            return Ok(());
         }
+        writeln!(io::stderr(), "{}", harmless::line(&text.to_string()))
     }
 
     /// Writes a warning to standard error.
@@ -186,12 +193,8 @@ const GAP: u16 = 2;
 impl Table {
     /// Creates a table with one line per row.
     pub(super) fn new<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<T>]) -> Self {
-        let cells = |row: T| {
-            let cells = columns.iter().map(|Column(_, _, text)| text(&row));
-            cells
-                .map(|text| harmless::line(&text).into_owned())
-                .collect()
-        };
+        let cell = |text: String| harmless::line(&text).into_owned();
+        let cells = |row: T| columns.iter().map(|of| cell((of.2)(&row))).collect();
         Self {
             rows: rows.into_iter().map(cells).collect(),
             columns: columns.iter().map(|column| (column.0, column.1)).collect(),
@@ -230,40 +233,39 @@ impl Table {
             // The gap after the last column is cut from each line.
             table.set_width(width.saturating_add(GAP));
         }
-        let wraps = self.columns.iter().any(|(_, fit)| *fit == Fit::Wrap);
-        if self.columns.iter().any(|(heading, _)| !heading.is_empty()) {
-            let headings = self.columns.iter();
-            let mut head = Row::from(headings.map(|(heading, _)| Cell::new(heading)));
-            head.max_height(1);
-            table.set_header(head);
+        let headings = self.columns.iter().map(|(heading, _)| *heading);
+        if headings.clone().any(|heading| !heading.is_empty()) {
+            table.set_header(one_line(headings));
         }
-        for cells in &self.rows {
-            let mut row = Row::from(cells.iter().map(Cell::new));
-            if !wraps {
-                row.max_height(1);
-            }
-            table.add_row(row);
-        }
-        if !wraps {
+        if self.columns.iter().any(|(_, fit)| *fit == Fit::Wrap) {
+            table.add_rows(&self.rows);
+        } else {
             // Cells are cut inside words.
             table.set_delimiter('\0');
+            table.add_rows(self.rows.iter().map(one_line));
         }
         for (index, (column, (_, fit))) in table.column_iter_mut().zip(&self.columns).enumerate() {
             column.set_padding((0, GAP));
-            match fit {
-                _ if self.rows.iter().all(|row| row[index].is_empty()) => {
-                    column.set_constraint(ColumnConstraint::Hidden)
-                }
-                Fit::Cut | Fit::Wrap => column,
-                Fit::Full | Fit::Number => column.set_constraint(ColumnConstraint::ContentWidth),
-            };
             if *fit == Fit::Number {
                 column.set_cell_alignment(CellAlignment::Right);
+            }
+            if matches!(fit, Fit::Full | Fit::Number) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+            if self.rows.iter().all(|row| row[index].is_empty()) {
+                column.set_constraint(ColumnConstraint::Hidden);
             }
         }
         let lines = table.lines();
         lines.map(|line| line.trim_end().to_owned()).collect()
     }
+}
+
+/// Returns a row whose cells are not wrapped.
+fn one_line(cells: impl IntoIterator<Item = impl ToString>) -> Row {
+    let mut row = Row::from(cells);
+    row.max_height(1);
+    row
 }
 
 /// A progress bar, or a counter if the total is unknown. It is erased when dropped.
@@ -286,9 +288,8 @@ impl Bar {
 
 fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template);
-    style
-        .expect("the templates above are valid; every bar is drawn with one")
-        .progress_chars("━╸ ")
+    let style = style.expect("the templates above are valid; every bar is drawn with one");
+    style.progress_chars("━╸ ")
 }
 
 impl Watcher for Bar {

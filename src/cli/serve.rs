@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args as Arguments;
 use futures::FutureExt;
 
-use super::exit::Exit;
-use super::screen::{Screen, Table};
-use super::session::{Session, Stop, stop_on_signal};
+use super::session::{Access, App, Exit, Refusal, Screen, Session, Stop, Table, stop_on_signal};
 use super::{demo, worker};
-use crate::app::{Access, App};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::Gallery;
 use crate::demo::folder::Served;
 use crate::http::api::{self, Bound};
-use crate::operate::open::Refusal;
 
 /// Run the HTTP API and the background worker
 ///
@@ -36,13 +32,9 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(
-        &self,
-        session: &mut Session<'_>,
-        run: demo::Run,
-    ) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         if self.demo {
-            return self.run_demo(session, run).await;
+            return self.run_demo(session).await;
         }
         session.set("server.listen", self.listen.as_ref());
         let (app, stop) = session.open_to_send(Access::Create).await?;
@@ -58,7 +50,7 @@ impl Args {
     }
 
     /// Plays the demo's story, so that there is something to see, and serves the result.
-    async fn run_demo(&self, session: &mut Session<'_>, run: demo::Run) -> anyhow::Result<Exit> {
+    async fn run_demo(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         session.refuse_store(demo::OWN_STORE)?;
         session.start_log(LogFormat::Text);
         let listen = self.listen.iter().cloned();
@@ -68,9 +60,8 @@ impl Args {
         })?;
         let wanted = wanted.server.listen;
         if !wanted.ip().is_loopback() {
-            let why = format!(
-                "--demo gives every visitor a token of any user, and {wanted} is open to others"
-            );
+            let token = "--demo gives every visitor a token of any user";
+            let why = format!("{token}, and {wanted} is open to others");
             let next = format!("--listen 127.0.0.1:{}, or leaving it out", wanted.port());
             return Err(Refusal::new(why, next).into());
         }
@@ -82,7 +73,7 @@ impl Args {
             secret: made_up()?,
         };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
-        let app = demo::tell_unseen(dir, &served, run).await?;
+        let app = demo::tell_unseen(dir, &served, session.run).await?;
         let stop = stop_on_signal()?;
         app.end_with(&stop);
         let gallery = Gallery::new(served.url());
@@ -110,12 +101,10 @@ impl Args {
             true => "none here: tidings worker",
             false => "inside; --no-worker leaves it out",
         };
+        let made_up = format!("{key}, made up for this run; server.key keeps one");
         let (key, about_key) = match config.server.key {
             Some(_) => ("$KEY", "the configured one (server.key)".to_owned()),
-            None => (
-                key,
-                format!("{key}, made up for this run; server.key keeps one"),
-            ),
+            None => (key, made_up),
         };
         let mut facts = Table::facts();
         facts.fact("  store", format!("{:?}", config.store));
@@ -157,7 +146,7 @@ fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Resul
 /// Generates a key from 24 random bytes of the operating system, as hexadecimal digits.
 fn made_up() -> anyhow::Result<String> {
     let mut bytes = [0; 24];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| anyhow::anyhow!("making up a server key: {error}"))?;
+    let filled = getrandom::fill(&mut bytes);
+    filled.map_err(|error| anyhow::anyhow!("making up a server key: {error}"))?;
     Ok(hex::encode(bytes))
 }

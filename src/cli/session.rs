@@ -1,49 +1,43 @@
 //! What a command runs with: the flags of every command, the output, the configuration, the store,
 //! and the signals that ask it to stop; and `tidings config`.
 //!
-//! A command opens the store itself, so it names its access where it uses it. Start with
-//! [`Session::open`].
+//! Commands import their common names from here. A command opens the store itself, so it names its
+//! access where it uses it. Start with [`Session::open`].
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use futures::future::LocalBoxFuture;
 use tokio::sync::watch;
 use tracing::subscriber::set_global_default;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-use super::exit::Exit;
 use super::harmless;
-use super::screen::Screen;
-use crate::app::{Access, App, TemplateUse};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
-use crate::operate::open::{Refusal, is_missing};
+use crate::operate::open::is_missing;
+
+pub(super) use super::exit::Exit;
+pub(super) use super::screen::{Column, Fit, Screen, Table};
+pub(super) use super::words;
+pub(super) use crate::app::{Access, App, TemplateUse};
+pub(super) use crate::operate::open::Refusal;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "For every command")]
 pub(super) struct Global {
     /// Configuration file [default: tidings.toml in this folder, if there is one]
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "TIDINGS_CONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(env = "TIDINGS_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Store to use: sqlite:PATH, or mongodb://HOST/DATABASE
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
     /// Log level on standard error [default: info for serve and worker, otherwise warn]
-    #[arg(
-        long,
-        global = true,
-        value_name = "LEVEL",
-        env = "TIDINGS_LOG",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "LEVEL")]
+    #[arg(env = "TIDINGS_LOG", hide_env_values = true)]
     log: Option<Level>,
     /// Answer in JSON: each line of standard output is a JSON value
     #[arg(long, global = true)]
@@ -61,6 +55,10 @@ pub(super) enum Level {
     Trace,
 }
 
+/// Runs a command line of tidings with this app.
+pub(super) type Run =
+    for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> LocalBoxFuture<'a, anyhow::Result<Exit>>;
+
 /// The default configuration file.
 const FILE: &str = "tidings.toml";
 
@@ -70,6 +68,8 @@ pub(super) struct Session<'a> {
     pub screen: &'a mut Screen,
     /// The app of the demo whose story runs this command.
     pub demo: Option<&'a App>,
+    /// Runs the commands of a demo's story.
+    pub run: Run,
     /// The log level without `--log`.
     pub usual_level: Level,
     /// The configuration options that the command's own flags set.
@@ -106,15 +106,14 @@ impl Session<'_> {
     pub(super) fn load(&self) -> Result<Config, Problems> {
         let store = self.global.store.clone();
         let store = store.map(|store| ("store".to_owned(), store));
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok();
+            let name = name.filter(|name| name.starts_with("TIDINGS_"))?;
+            Some((name, value.to_string_lossy().into_owned()))
+        });
         let config = Config::load(&Sources {
             file: self.file(),
-            environment: std::env::vars_os()
-                .filter_map(|(name, value)| {
-                    let name = name.into_string().ok()?;
-                    Some((name, value.to_string_lossy().into_owned()))
-                })
-                .filter(|(name, _)| name.starts_with("TIDINGS_"))
-                .collect(),
+            environment: environment.collect(),
             flags: self.options.iter().cloned().chain(store).collect(),
         })?;
         self.start_log(config.watch.log);
@@ -238,7 +237,7 @@ pub(super) struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         if self.defaults {
             session.screen.text(DEFAULTS)?;
             return Ok(Exit::Done);
@@ -246,10 +245,9 @@ impl ConfigArgs {
         let config = session.load()?;
         let file = session.file();
         let file = file.map_or("no file".to_owned(), |file| file.display().to_string());
+        let from = format!("# From the defaults, {file}, the environment and flags.");
         let screen = &mut session.screen;
-        screen.line(format!(
-            "# From the defaults, {file}, the environment and flags."
-        ))?;
+        screen.line(from)?;
         screen.text(config.redacted.trim_end())?;
         screen.warnings(&config.warnings)?;
         Ok(Exit::Done)

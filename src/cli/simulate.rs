@@ -7,11 +7,8 @@ use std::time::Duration;
 use clap::Args as Arguments;
 use indicatif::FormattedDuration;
 
-use super::exit::Exit;
-use super::screen::Fit::{Cut, Number};
-use super::screen::{Column, Table};
-use super::session::Session;
-use super::words;
+use super::session::Fit::{Cut, Number};
+use super::session::{Column, Exit, Session, Table, words};
 use crate::config::Candidates;
 use crate::operate::simulate::{read_events, simulate};
 use crate::wire::batch::{Comparison, PolicyFigures};
@@ -44,7 +41,7 @@ Example:
   tidings simulate policies.toml events.ndjson.zst"#;
 
 impl Args {
-    pub(super) fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         session.refuse_store("a simulation opens no store")?;
         let screen = &mut *session.screen;
         let candidates = Candidates::load(&self.policies)?;

@@ -7,16 +7,12 @@ use clap::Args as Arguments;
 
 use super::deliveries;
 use super::digest;
-use super::exit::Exit;
-use super::screen::{Screen, Table};
-use super::session::Session;
-use super::words;
-use super::work_report::{expired, waits};
-use crate::app::{Access, App, TemplateUse};
-use crate::domain::{BatchState, Day, FanoutState, ReportCounts};
+use super::session::{Access, App, Exit, Session, Table, TemplateUse, words};
+use super::work_report::{emails, expired, waits};
+use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, ReportCounts};
 use crate::operate::open::upgrade_ahead;
 use crate::store::Schema;
-use crate::wire::status::{DayView, DigestActivity, OlderDays, Status, Unopened, WorkerActivity};
+use crate::wire::status::{DayView, DigestActivity, Status, Unopened, WorkerActivity};
 
 /// Show pending work with reasons, email outcomes, and stored days
 ///
@@ -25,44 +21,30 @@ use crate::wire::status::{DayView, DigestActivity, OlderDays, Status, Unopened, 
 #[derive(Debug, Arguments)]
 pub(super) struct Args {}
 
-/// Shows only the pending upgrade.
-fn show_upgrade(
-    screen: &mut Screen,
-    store: &str,
-    schema: &Schema,
-    advice: &str,
-) -> anyhow::Result<Exit> {
-    let store = store.to_owned();
-    let (from, to) = (schema.version, schema.known);
-    let next = "the next command that works with the store upgrades it to";
-    let mut table = Table::facts();
-    table.fact("store", store.clone());
-    table.fact("schema", format!("{from}; {next} {to}"));
-    if !screen.answer(&Unopened { store, schema })? {
-        screen.table(&table)?;
-        screen.line(advice)?;
-    }
-    Ok(Exit::Done)
-}
-
 impl Args {
     pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
         let config = session.load()?;
         let screen = &mut *session.screen;
         if let Some(schema) = upgrade_ahead(&config).await? {
-            // Opening the store would upgrade it.
+            // Opening the file would upgrade it.
             let store = format!("{:?}", config.store);
-            let advice = "  Copy the file first if you may want to go back.";
-            return show_upgrade(screen, &store, &schema, advice);
+            let schema = &schema;
+            if screen.answer(&Unopened {
+                store: &store,
+                schema,
+            })? {
+                return Ok(Exit::Done);
+            }
+            let mut table = Table::facts();
+            table.fact("store", store);
+            table.fact("schema", upgrade(schema));
+            screen.table(&table)?;
+            screen.line("  Copy the file first if you may want to go back.")?;
+            return Ok(Exit::Done);
         }
         let app = App::open(config, Access::Inspect, TemplateUse::BuiltIn).await?;
         let now = app.context.clock.now();
         let status = app.status().now().await?;
-        if status.schema.is_old() {
-            // The counts lack records in collections that have to be renamed.
-            let advice = "  Stop all processes of earlier versions first.";
-            return show_upgrade(screen, &status.store, &status.schema, advice);
-        }
         let exit = Exit::Done.if_whole(!status.has_failures());
         if screen.answer(&status)? {
             return Ok(exit);
@@ -72,10 +54,15 @@ impl Args {
         let settle = "tidings deliveries settle ID sent|failed, once you know what became of one";
         for (rows, next) in [(&status.failed, retry), (&status.unknown, settle)] {
             if !rows.is_empty() {
-                screen.line("")?;
-                screen.table(&deliveries::table(rows.iter().map(|row| (row, None))))?;
+                screen.section(&deliveries::table(rows.iter().map(|row| (row, None))))?;
                 screen.line(format!("  {next}"))?;
             }
+        }
+        if status.schema.is_old() {
+            screen.warning(
+                "stop all processes of earlier versions before the upgrade; until then, the counts \
+                 lack records in collections that it renames",
+            )?;
         }
         if !status.unreadable.is_empty() {
             screen.warning(status.unreadable.sentence())?;
@@ -85,25 +72,27 @@ impl Args {
     }
 }
 
+/// Describes the upgrade that is ahead, if there is one.
+fn upgrade(schema: &Schema) -> Option<String> {
+    let (from, to) = (schema.version, schema.known);
+    let next = "the next command that works with the store upgrades it to";
+    schema.is_old().then(|| format!("{from}; {next} {to}"))
+}
+
 /// Returns the table of the work, the emails and the reports.
 fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     let mut table = Table::facts();
     table.fact("store", status.store.clone());
+    table.fact("schema", upgrade(&status.schema));
     let oldest = status.oldest_pending_day;
     table.fact("fan-outs", fanouts(&status.fanouts, oldest));
-    let open = words::some(status.batches[&BatchState::Open], "open");
-    let batches = words::list([
-        open,
-        words::some(status.batches[&BatchState::Closing], "closing"),
-    ]);
+    let batches = by_name(&status.batches, BatchState::as_str);
     table.fact("batches", or_none(batches, "none open"));
-    let states = status.deliveries.iter();
-    let states = states.map(|(state, count)| words::some(*count, state.as_str()));
-    table.fact("mails", or_none(words::list(states), "none yet"));
-    let some_events = |n: u64| (n > 0).then(|| words::events(n));
-    let failed = some_events(status.not_emailed)
-        .map(|events| format!("{events} whose batch email failed within the last 7 days"));
-    table.fact("not emailed", failed);
+    let mails = by_name(&status.deliveries, DeliveryState::as_str);
+    table.fact("mails", or_none(mails, "none yet"));
+    let events = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", words::events(n)));
+    let failed = "whose batch email failed within the last 7 days";
+    table.fact("not emailed", events(status.not_emailed, failed));
     table.fact("sending", status.paused.as_ref().map(digest::paused));
     let mut name = "waiting";
     for line in waits(&status.waiting, now) {
@@ -113,20 +102,29 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.fact("digest", last_digest(status.digest));
     let reported = (status.reports.sent > 0).then(|| reports(&status.reports));
     table.fact("last 7 days", reported);
-    if status.unreported > 0 {
-        let emails = words::count(status.unreported, "email", "emails");
-        let silent = format!("none since {emails} left more than a day ago; see `tidings doctor`");
-        table.fact("reports", silent);
-    }
-    add_older(&status.older, &mut table);
-    let suppressed = status.suppressed.iter();
-    let suppressed = suppressed.map(|(reason, count)| words::some(*count, reason.as_str()));
-    table.fact("suppressed", words::list(suppressed));
+    let silent = (status.unreported > 0).then(|| {
+        let emails = emails(status.unreported);
+        format!("none since {emails} left more than a day ago; see `tidings doctor`")
+    });
+    table.fact("reports", silent);
+    let older = &status.older;
+    table.fact("backlog", events(older.events, "of days before the window"));
+    let blocked = "for people who cannot be emailed; they expire after digest.max_age";
+    table.fact("blocked", events(older.blocked_events, blocked));
+    let given_up_blocked = older.given_up_blocked.events;
+    table.fact("expired", expired(&older.given_up, given_up_blocked));
+    table.fact("suppressed", by_name(&status.suppressed, Reason::as_str));
     let is_older = |day: &&DayView| !day.in_window && day.day < Day::of(now);
     let (older, current): (Vec<_>, Vec<_>) = status.days.iter().partition(is_older);
     table.fact("days", stored(&current).unwrap_or_else(|| "none".into()));
     table.fact("older days", stored(&older));
     table
+}
+
+/// Lists counts with their names, without zeros: `3 open, 1 closing`.
+fn by_name<K: Copy>(counts: &BTreeMap<K, u64>, name: impl Fn(K) -> &'static str) -> String {
+    let counts = counts.iter();
+    words::list(counts.map(|(of, count)| words::some(*count, name(*of))))
 }
 
 fn or_none(text: String, none: &str) -> String {
@@ -138,15 +136,13 @@ fn or_none(text: String, none: &str) -> String {
 
 /// Describes the latest worker, such as `running, last heartbeat 09:00:12 UTC`.
 fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
-    match worker {
-        None => "none has run yet".into(),
-        Some(WorkerActivity { running, seen }) => {
-            let seen = words::moment(seen, now);
-            match running {
-                true => format!("running, last heartbeat {seen}"),
-                false => format!("not running; last active {seen}"),
-            }
-        }
+    let Some(WorkerActivity { running, seen }) = worker else {
+        return "none has run yet".into();
+    };
+    let seen = words::moment(seen, now);
+    match running {
+        true => format!("running, last heartbeat {seen}"),
+        false => format!("not running; last active {seen}"),
     }
 }
 
@@ -164,34 +160,16 @@ fn last_digest(run: Option<DigestActivity>) -> String {
 }
 
 fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
-    let is_none = counts[&FanoutState::Pending] == 0;
-    let [pending, done] =
-        [FanoutState::Pending, FanoutState::Done].map(|state| words::number(counts[&state]));
-    match (is_none, oldest) {
-        (true, _) => format!("none pending, {done} done"),
-        (_, None) => format!("{pending} pending, {done} done"),
-        (_, Some(day)) => {
+    let done = words::number(counts[&FanoutState::Done]);
+    let pending = match (counts[&FanoutState::Pending], oldest) {
+        (0, _) => "none pending".to_owned(),
+        (n, None) => format!("{} pending", words::number(n)),
+        (n, Some(day)) => {
             let day = day.start().date_naive();
-            format!("{pending} pending (oldest of {day}), {done} done")
+            format!("{} pending (oldest of {day})", words::number(n))
         }
-    }
-}
-
-/// Adds rows for days before the window: the backlog, blocked events, and expired events. Blocked
-/// events wait for users who cannot be emailed.
-fn add_older(older: &OlderDays, table: &mut Table) {
-    if older.events > 0 {
-        let events = words::events(older.events);
-        table.fact("backlog", format!("{events} of days before the window"));
-    }
-    if older.blocked_events > 0 {
-        let events = words::events(older.blocked_events);
-        let until = "they expire after digest.max_age";
-        let what = format!("{events} for people who cannot be emailed; {until}");
-        table.fact("blocked", what);
-    }
-    let blocked = older.given_up_blocked.events;
-    table.fact("expired", expired(&older.given_up, blocked));
+    };
+    format!("{pending}, {done} done")
 }
 
 /// Describes provider reports on recent emails, such as `1,234 sent, 1,200 delivered, 3 bounced

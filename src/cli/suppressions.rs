@@ -6,13 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
 use super::import::{import_line, show_bad_lines};
-use super::screen::Screen;
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App};
-use crate::domain::{Address, Reason, UserId};
+use super::session::{Access, App, Exit, Screen, Session, words};
+use crate::domain::{Address, Reason};
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::users::import::Kind;
 use crate::wire::delivery::SuppressionView;
@@ -113,12 +109,12 @@ impl Args {
         let mut after = None;
         loop {
             let page = book.page(after.as_ref(), PAGE).await?;
-            let Some(last) = page.last() else {
+            if page.is_empty() {
                 break;
-            };
-            after = Some(last.address.clone());
+            }
             for suppression in page {
                 let address = suppression.address.clone();
+                after = Some(address.clone());
                 let mut view = SuppressionView::from(suppression);
                 if self.reveal {
                     view.address = address.reveal().to_owned();
@@ -127,17 +123,12 @@ impl Args {
                     continue;
                 }
                 let users = people.with_address(&address, NAMED).await?;
-                let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
-                let (since, reason, users) = (
-                    words::minute(view.at),
-                    view.reason.as_str(),
-                    users.join(", "),
-                );
+                let users = words::list(users.iter().map(|user| Some(user.to_string())));
+                let (since, reason) = (words::minute(view.at), view.reason.as_str());
+                let (source, address) = (&view.source, &view.address);
                 let detail = view.detail.as_deref().unwrap_or_default();
-                let line = format!(
-                    "{since}  {reason:12}  {:9}  {}  {users}  {detail}",
-                    view.source, view.address
-                );
+                let line =
+                    format!("{since}  {reason:12}  {source:9}  {address}  {users}  {detail}");
                 screen.line(line.trim_end())?;
             }
         }

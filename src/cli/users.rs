@@ -5,12 +5,8 @@
 use anyhow::bail;
 use clap::{Args as Arguments, Subcommand};
 
-use super::exit::Exit;
-use super::session::Session;
-use super::words;
-use crate::app::{Access, App};
+use super::session::{Access, App, Exit, Refusal, Session, words};
 use crate::domain::{Address, UserId};
-use crate::operate::open::Refusal;
 
 /// Export or erase one user
 #[derive(Debug, Arguments)]

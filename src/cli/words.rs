@@ -49,9 +49,16 @@ pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     at.format(form).to_string()
 }
 
-/// Joins the parts with commas, without those that are `None`.
+/// Joins the parts with commas, without those that are `None` or empty.
 pub(super) fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Joins the clauses with semicolons, without empty ones.
+pub(super) fn clauses(parts: impl IntoIterator<Item = String>) -> String {
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// Formats a count such as `1,234 what`. Returns `None` for zero.
@@ -66,11 +73,12 @@ pub(super) fn delivery_state(row: &DeliveryRow) -> String {
     list([Some(row.state.as_str().to_owned()), report, brand])
 }
 
-/// Returns the note below a list of `limit` rows, or `None` if there are no more. `narrow` names
-/// the options that filter the list.
-pub(super) fn more(found: usize, limit: usize, narrow: &str) -> Option<String> {
-    (found > limit)
-        .then(|| format!("there are more rows; use --limit (up to 1,000), or filter by {narrow}"))
+/// Cuts a list after `limit` rows. Returns the note below it, or `None` if nothing was cut.
+/// `narrow` names the options that filter the list.
+pub(super) fn more<T>(rows: &mut Vec<T>, limit: usize, narrow: &str) -> Option<String> {
+    let is_cut = rows.len() > limit;
+    rows.truncate(limit);
+    is_cut.then(|| format!("there are more rows; use --limit (up to 1,000), or filter by {narrow}"))
 }
 
 /// Parses RFC 3339, `YYYY-MM-DD HH:MM` with optional seconds in UTC, or a date, which is its

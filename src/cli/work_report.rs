@@ -11,9 +11,7 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 
 use super::exit::causes;
-use super::screen::Screen;
-use super::words;
-use crate::app::App;
+use super::session::{App, Screen, words};
 use crate::config::StoreUrl;
 use crate::domain::{Day, PendingCounts, UserId};
 use crate::engine::Watcher;
@@ -55,8 +53,7 @@ pub(super) struct FanOutEnd {
 impl FanOutEnd {
     /// Fans out all pending events.
     pub(super) async fn all(app: &App, progress: &dyn Watcher) -> Self {
-        let fanouts = app.fanouts();
-        let mut end = Self::default();
+        let (fanouts, mut end) = (app.fanouts(), Self::default());
         match fanouts.drain(progress).await {
             Ok(done) => end.done = done,
             Err(error) => end.failure = Some(error.into()),
@@ -92,13 +89,14 @@ impl FanOutEnd {
     /// Prints how many events other processes fan out, and the failure. The log has the skipped
     /// ones.
     pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
-        if self.left > 0 {
+        let left = (self.left > 0).then(|| {
             let events = words::count(self.left, "accepted event is", "accepted events are");
-            screen.warning(format!(
-                "{events} held or being fanned out by a worker: feeds have it soon, and digests from the next one on"
-            ))?;
-        }
-        screen.warnings(self.failure())
+            format!(
+                "{events} held or being fanned out by a worker: feeds have it soon, and digests \
+                 from the next one on"
+            )
+        });
+        screen.warnings(left.into_iter().chain(self.failure()))
     }
 }
 
@@ -119,18 +117,20 @@ pub(super) fn show_rest(
     (mails, fanned_out, waits): (&Tally, &FanOutEnd, &Waits),
     screen: &mut Screen,
 ) -> io::Result<()> {
-    let reasons = waits.as_ref().map_or(&[][..], |waiting| &waiting.reasons);
-    for (why, times) in &mails.reasons {
-        if !reasons.iter().any(|reason| reason.why == *why) {
-            let emails = words::count(*times, "email", "emails");
-            screen.warning(format!("{emails}: {why}"))?;
-        }
-    }
+    let listed = waits.as_ref().map_or(&[][..], |waiting| &waiting.reasons);
+    let reasons = mails.reasons.iter();
+    let reasons = reasons.filter(|(why, _)| !listed.iter().any(|reason| reason.why == *why));
+    screen.warnings(reasons.map(|(why, n)| format!("{}: {why}", emails(*n))))?;
     fanned_out.show(screen)?;
     match waits {
         Ok(waiting) => screen.warnings(self::waits(waiting, app.context.clock.now())),
         Err(failure) => screen.warning(failure),
     }
+}
+
+/// Formats a number of emails.
+pub(super) fn emails(n: u64) -> String {
+    words::count(n, "email", "emails")
 }
 
 /// The maximum number of listed reasons.
@@ -140,7 +140,7 @@ const LISTED: usize = 10;
 /// 09:08:14 UTC`.
 pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     let line = |reason: &WaitReason| {
-        let emails = words::count(reason.mails, "email", "emails");
+        let emails = emails(reason.mails);
         let until = reason.until.map(|until| words::moment(until, now));
         let why = &reason.why;
         match (&reason.held_by, until) {
@@ -154,9 +154,8 @@ pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     let (listed, others) = waiting.reasons.split_at(LISTED.min(waiting.reasons.len()));
     let mut lines: Vec<String> = listed.iter().map(line).collect();
     if !others.is_empty() {
-        let others = others.iter().map(|reason| reason.mails).sum();
-        let emails = words::count(others, "email", "emails");
-        lines.push(format!("{emails} waiting for other reasons"));
+        let others = emails(others.iter().map(|reason| reason.mails).sum());
+        lines.push(format!("{others} waiting for other reasons"));
     }
     lines
 }
@@ -189,14 +188,14 @@ pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
 pub(super) fn expired(given_up: &BTreeMap<Day, PendingCounts>, blocked: u64) -> Option<String> {
     let dates = given_up.keys().map(|day| day.start().date_naive());
     let (first, last) = (dates.clone().min()?, dates.max()?);
-    let to = (first != last).then(|| format!(" to {last}"));
+    let days = match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    };
     let events = words::events(given_up.values().map(|of| of.events).sum());
     let blocked = words::some(blocked, "of them for people who could not be emailed");
-    Some(format!(
-        "{first}{}: {events}, older than digest.max_age{}",
-        to.unwrap_or_default(),
-        blocked.map_or(String::new(), |some| format!("; {some}"))
-    ))
+    let expired = format!("{days}: {events}, older than digest.max_age");
+    Some(words::clauses([expired, blocked.unwrap_or_default()]))
 }
 
 #[cfg(test)]

@@ -14,18 +14,14 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
 use super::digest::{exit_of, paused, sent};
-use super::exit::{Exit, explain_failure};
-use super::screen::Screen;
-use super::session::{Session, Stop};
-use super::words;
-use super::work_report::{FanOutEnd, backlog_lines, read_waits, show_rest};
-use crate::app::{Access, App};
+use super::exit::explain_failure;
+use super::session::{Access, App, Exit, Screen, Session, Stop, words};
+use super::work_report::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{BEAT, Part};
 use crate::http::api::Watched;
-use crate::wire::run_report::Round;
-use crate::wire::run_report::Tally;
+use crate::wire::run_report::{Round, Tally};
 use crate::wire::status::DigestActivity;
 
 /// Fan out events, and send batches and digests when they are due
@@ -56,9 +52,8 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
     let worker = app.worker();
     let round = worker.round(&mut None, stop).await;
     let released = worker.release().await;
-    let mut round = round?;
-    let digests = round.digests.as_ref();
-    let digests = digests.map(|report| DigestActivity::of(report, app.context.clock.now()));
+    let (mut round, now) = (round?, app.context.clock.now());
+    let digests = round.digests.as_ref().map(|of| DigestActivity::of(of, now));
     let recorded = record(app, digests, true).await;
     let fanned_out = FanOutEnd {
         done: round.fanouts.clone(),
@@ -79,9 +74,8 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
     released?;
     recorded?;
     if *stop.borrow() {
-        screen.warning(
-            "stopped before everything was done; the next run or a worker goes on from there",
-        )?;
+        let next = "the next run or a worker goes on from there";
+        screen.warning(format!("stopped before everything was done; {next}"))?;
         return Ok(Exit::Partly);
     }
     let exit = exit_of(&mails, u64::from(round.paused.is_some()));
@@ -100,24 +94,20 @@ pub(super) async fn run_together<'a>(
     let mut tasks = tasks(halted.clone());
     if let Some(watched) = Watched::bind(app)? {
         tracing::info!("metrics: http://{}/metrics", watched.addr);
-        tasks.push(watched.run(halted.clone()).boxed_local());
+        tasks.push(watched.run(halted).boxed_local());
     }
-    let (mut signal, mut ended) = (stop.clone(), halted);
-    let signaled = async move {
-        tokio::select! {
-            _ = signal.wait_for(|stop| *stop) => {}
-            _ = ended.wait_for(|ended| *ended) => {}
-        }
-        Ok(())
-    };
-    tasks.push(signaled.boxed_local());
     let mut running = FuturesUnordered::from_iter(tasks);
-    let mut result = Ok(());
-    while let Some(ended) = running.next().await {
+    let (mut signal, mut result) = (stop.clone(), Ok(()));
+    loop {
+        tokio::select! {
+            _ = signal.wait_for(|stop| *stop), if !*halt.borrow() => {}
+            ended = running.next() => match ended {
+                Some(ended) => result = result.and(ended),
+                None => return result,
+            },
+        }
         halt.send_replace(true);
-        result = result.and(ended);
     }
-    result
 }
 
 /// A part of the work of a long-running command.
@@ -147,9 +137,8 @@ async fn beat(app: &App, mut stop: Stop, seen: &Mutex<Seen>) {
             return;
         }
         // An error means that the sender is gone. That is a reason to stop as well.
-        stopping = tokio::time::timeout(every, stop.wait_for(|stop| *stop))
-            .await
-            .is_ok();
+        let stopped = tokio::time::timeout(every, stop.wait_for(|stop| *stop));
+        stopping = stopped.await.is_ok();
     }
 }
 
@@ -218,33 +207,32 @@ impl Seen {
             }
         }
         for (reason, times) in mails(&round).reasons {
-            let emails = words::count(times, "email", "emails");
-            tracing::warn!("worker: {emails}: {reason}");
+            tracing::warn!("worker: {}: {reason}", emails(times));
         }
     }
 }
 
 fn mails(round: &Round) -> Tally {
     let mut mails = round.mails.clone();
-    if let Some(report) = &round.digests {
-        mails += report.mails.clone();
-    }
+    let digests = round.digests.iter();
+    digests.for_each(|report| mails += report.mails.clone());
     mails
 }
 
 /// Summarizes a round. Returns `None` if it did nothing.
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let (fanouts, forgotten) = (&round.fanouts, &round.forgotten);
-    let fanned_out = words::list([
-        // A user who gets several entries counts several times.
-        (fanouts.done > 0).then(|| {
-            let done = words::count(fanouts.done, "fan-out", "fan-outs");
-            let stored = words::count(fanouts.counts.pushed, "entry", "entries");
-            format!("{done} done, {stored} added to stacks")
-        }),
-        words::some(fanouts.counts.capped, "entries did not fit into full days")
-            .filter(|_| fanouts.done > 0),
-    ]);
+    // A user who gets several entries counts several times.
+    let fanned_out = (fanouts.done > 0).then(|| {
+        let done = words::count(fanouts.done, "fan-out", "fan-outs");
+        let stored = words::count(fanouts.counts.pushed, "entry", "entries");
+        let capped = "entries did not fit into full days";
+        let capped = words::some(fanouts.counts.capped, capped);
+        words::list([
+            Some(format!("{done} done, {stored} added to stacks")),
+            capped,
+        ])
+    });
     let ended = words::list([
         words::some(round.batches.ended, "ended"),
         words::some(round.batches.canceled, "canceled"),
@@ -254,17 +242,17 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
         count(forgotten.deliveries, "mail", "mails"),
         count(forgotten.batches, "batch", "batches"),
     ]);
-    let mailed = sent(&mails(round), outbox).unwrap_or_default();
-    let parts = [
-        ("", fanned_out, ""),
-        ("batches: ", ended, ""),
-        ("mails: ", mailed, ""),
-        ("forgot ", settled, " settled long ago"),
-    ];
-    let parts = parts.into_iter().filter(|(_, what, _)| !what.is_empty());
-    let parts = parts.map(|(head, what, tail)| format!("{head}{what}{tail}"));
-    let parts: Vec<String> = parts.collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
+    let about = |head: &str, what: String, tail: &str| match what.as_str() {
+        "" => what,
+        what => format!("{head}{what}{tail}"),
+    };
+    let done = words::clauses([
+        fanned_out.unwrap_or_default(),
+        about("batches: ", ended, ""),
+        about("mails: ", sent(&mails(round), outbox), ""),
+        about("forgot ", settled, " settled long ago"),
+    ]);
+    (!done.is_empty()).then_some(done)
 }
 
 #[cfg(test)]

@@ -79,11 +79,12 @@ pub(crate) fn enter(dir: &Path, served: Option<&Served>) -> anyhow::Result<()> {
 fn clear(dir: &Path) -> anyhow::Result<()> {
     let shown = || dir.display().to_string();
     let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| format!("looking into {}", shown())),
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        entries => entries
+            .with_context(|| format!("looking into {}", shown()))?
+            .count(),
     };
-    if entries.count() == 0 {
+    if entries == 0 {
         return Ok(());
     }
     if !fs::read_to_string(dir.join(CONFIG)).is_ok_and(|text| text.starts_with(MARK)) {

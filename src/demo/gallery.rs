@@ -73,14 +73,15 @@ impl Gallery {
         for user in users(app).await? {
             let follows = app.people().follows(&user.id, None, MANY).await?;
             for (artist, followers) in &mut followers {
-                if follows.contains(&key(artist)?) {
-                    followers.push(user.id.clone());
-                }
+                let is_one = follows.contains(&key(artist)?);
+                followers.extend(is_one.then(|| user.id.clone()));
             }
+            let digest = when_mailed(app, &user);
+            let name = user.name.unwrap_or_else(|| user.id.to_string());
             people.push(Person {
-                name: name(&user),
-                digest: when_mailed(app, &user),
                 id: user.id,
+                name,
+                digest,
             });
         }
         Ok(Scene {
@@ -148,11 +149,9 @@ impl Gallery {
         fan_out(app).await?;
         let now = app.context.clock.now();
         let from = sent_at.map_or(now, |at| at.max(now));
-        let (users, default) = (users(app).await?, &app.config.digest.schedule);
-        let dues = users
-            .iter()
-            .map(|user| user.schedule(default).next_due(from));
-        let at = dues.flatten().map(|due| due.at).max().unwrap_or(from);
+        let (users, default) = (users(app).await?.into_iter(), &app.config.digest.schedule);
+        let dues = users.filter_map(|user| user.schedule(default).next_due(from));
+        let at = dues.map(|due| due.at).max().unwrap_or(from);
         // With all users named, the run records no backlog of days that have left the window. Today
         // may have left it at the simulated time.
         let request = digest::Request {
@@ -178,10 +177,11 @@ impl Gallery {
             let at = row.outcome.settled.unwrap_or(row.created);
             let user = row.user.to_string();
             let mail = app.compose().story(row).await?.mail;
+            let subject = mail.map_or(String::new(), |mail| mail.subject);
             mails.push(Mail {
                 number,
                 user,
-                subject: mail.map_or(String::new(), |mail| mail.subject),
+                subject,
                 at,
             });
         }
@@ -195,14 +195,15 @@ impl Gallery {
             return Ok(None);
         };
         let page = outbox(&app.config).page(&row.id);
-        match tokio::fs::read_to_string(&page).await {
-            Ok(html) => {
-                let base = "<head><base target=\"_blank\">";
-                Ok(Some(html.replacen("<head>", base, 1)))
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::file(format!("reading {}", page.display()), error)),
-        }
+        let html = match tokio::fs::read_to_string(&page).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|why| Error::file(format!("reading {}", page.display()), why))?,
+        };
+        Ok(Some(html.replacen(
+            "<head>",
+            "<head><base target=\"_blank\">",
+            1,
+        )))
     }
 }
 
@@ -233,20 +234,17 @@ async fn users(app: &App) -> Result<Vec<User>> {
     Ok(users.into_iter().flatten().collect())
 }
 
-fn name(user: &User) -> String {
-    user.name.clone().unwrap_or_else(|| user.id.to_string())
-}
-
-/// Describes when a user gets a digest.
+/// Describes when a user gets a digest, such as `Mon 9:00, New York`.
 fn when_mailed(app: &App, user: &User) -> String {
     let schedule = user.schedule(&app.config.digest.schedule);
-    let (hour, day, tz) = (schedule.hour, schedule.weekday, schedule.tz);
+    let (hour, day, zone) = (schedule.hour, schedule.weekday, schedule.tz.name());
+    let city = zone.rsplit('/').next().unwrap_or(zone).replace('_', " ");
     match schedule.cadence {
         _ if user.unsubscribed.is_some() => "unsubscribed".to_owned(),
         _ if !user.confirmed => "address not confirmed".to_owned(),
         Cadence::Never => "feed only".to_owned(),
-        Cadence::Daily => format!("daily {hour}:00, {tz}"),
-        Cadence::Weekly => format!("{day} {hour}:00, {tz}"),
+        Cadence::Daily => format!("daily {hour}:00, {city}"),
+        Cadence::Weekly => format!("{day} {hour}:00, {city}"),
     }
 }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::domain::{
-    Cadence, EmailScope, EventType, Mutes, ObjectKey, Occasion, Route, Stack, User, UserId,
+    Cadence, EmailScope, Event, EventType, ObjectKey, Occasion, Route, Stack, User, UserId,
 };
 use crate::engine::Result;
-use crate::engine::batches::{BatchFilter, BatchService};
+use crate::engine::batches::{BatchService, quiet_until};
 use crate::engine::delivery::Compose;
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
@@ -47,26 +47,10 @@ const EXPIRED_DAYS: usize = 60;
 const SHOWN: usize = 10;
 
 impl Explain {
-    fn brand(&self, user: &User) -> Option<BrandView> {
-        let config = &self.context.config;
-        let name = user.brand.clone()?;
-        Some(BrandView {
-            configured: config.brands.contains_key(&name),
-            name,
-        })
-    }
-
     fn locale(&self, user: &User) -> LocaleView {
         let own = self.compose.of_brand(user.brand.as_ref());
         let renderer = &own.as_ref().unwrap_or(&self.compose).identity.renderer;
         LocaleView::of(user.locale.as_deref(), renderer.locale_of(user))
-    }
-
-    fn turned_off(&self, user: &User) -> Vec<EventType> {
-        let chosen = user.types.iter();
-        let off = chosen.filter(|(_, chosen)| chosen.route == Route::Never);
-        let off = off.filter(|(kind, _)| !self.context.policies.is_mandatory(kind));
-        off.map(|(kind, _)| kind.clone()).collect()
     }
 
     /// Explains one user's events, newest first. `only` selects an object or a position.
@@ -86,53 +70,50 @@ impl Explain {
         let window = reach.window.with(days.chain(expired));
         let mut found = store.windows(window, users).await?;
         let record = store.users(users).await?.pop().flatten();
-        let record = record.as_ref();
+        let (record, empty) = (record.as_ref(), User::new(user.clone()));
+        // Without a record, the values of an empty one apply.
+        let own = record.unwrap_or(&empty);
         let start = start_of(store, user, record).await?;
-        found.iter_mut().for_each(|person| person.begin_at(start));
         let theirs = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
-        let theirs = BatchFilter {
-            user: Some(user.clone()),
-            ..BatchFilter::default()
-        };
-        let batches = Batches::of(&self.batches, &theirs).await?;
+        let batches = Batches::of(&self.batches, user).await?;
         let mut catalog = Catalog::of_mails(&self.context);
-        catalog.load(batches.kept().iter()).await?;
+        let kept = batches.all.iter().flat_map(|of| of.contents.items.clone());
+        let kept: Vec<Event> = kept.map(Event::from).collect();
+        catalog.load(kept.iter()).await?;
         let suppressed = Suppressed::among(store, record).await?;
-        let none = Mutes::default();
+        let mut inboxes = eligibility::load_inboxes(&self.context, users).await?;
         let mut loaded = Loaded {
             policies: &self.context.policies,
             now,
             reach,
             record,
-            mutes: record.map_or(&none, |user| &user.mutes),
-            inbox: eligibility::load_inboxes(&self.context, users)
-                .await?
-                .pop()
-                .flatten(),
+            mutes: &own.mutes,
+            inbox: inboxes.pop().flatten(),
             digests: record.and_then(|user| suppressed.digests(user, default)),
             wish: record.and_then(|user| {
                 let (schedule, wish) = user.digests(default);
                 (schedule.cadence != Cadence::Never).then_some(wish)
             }),
-            held: batches.held(&self.batches, now).await?,
+            held: quiet_until(&self.context, batches.all.iter().cloned(), now).await?,
             deliveries: &deliveries,
             batches: &batches,
             muted: eligibility::MutedPositions::new(),
             sent: HashMap::new(),
         };
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
-        for person in &found {
+        // There is one, even for users without stacks.
+        for person in &mut found {
+            person.begin_at(start);
             let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
             catalog.load(of_stacks.map(|(_, event)| event)).await?;
             loaded.muted = eligibility::muted_positions(person, loaded.mutes, &mut catalog).await?;
             for row in &deliveries {
                 let covers = match row.occasion {
                     Occasion::Digest { .. } => person.hold_marker(row.marker),
-                    Occasion::Batch { .. } => {
-                        batches.includes(&row.id) && person.are_mailed_by(row.marker)
-                    }
+                    Occasion::Batch { .. } if !batches.includes(&row.id) => false,
+                    Occasion::Batch { .. } => person.are_mailed_by(row.marker),
                 };
                 if covers {
                     let email = self.compose.as_sent(row, vec![record.cloned()]).await?;
@@ -146,40 +127,39 @@ impl Explain {
         let digests = loaded.digests;
         events.retain(|fate| only.is_none_or(|only| self.is_about(fate, only)));
         events.reverse();
-        let digest = match record {
-            None => None,
-            Some(record) => {
-                let schedule = record.schedule(default);
-                let waiting = events.iter().filter(|fate| fate.why == Why::NextDigest);
-                let oldest = waiting.map(|fate| fate.at).min();
-                let by = match (oldest, &digests) {
-                    (Some(_), Some((schedule, _))) => schedule,
-                    _ => &schedule,
-                };
-                let next_due = due::next(store, user, by, oldest, now).await?;
-                Some(DigestView {
-                    tz: schedule.tz,
-                    next_due,
-                    schedule,
-                })
-            }
-        };
-        let suppression = record.and_then(|user| suppressed.of(user)).cloned();
-        let address = record.and_then(|user| user.email.as_ref());
+        let schedule = own.schedule(default);
+        let waiting = events.iter().filter(|fate| fate.why == Why::NextDigest);
+        let oldest = waiting.map(|fate| fate.at).min();
+        let by = digests.as_ref().map(|(schedule, _)| schedule);
+        let by = by.filter(|_| oldest.is_some()).unwrap_or(&schedule);
+        let next_due = due::next(store, user, by, oldest, now).await?;
+        let tz = schedule.tz;
+        let off = own
+            .types
+            .iter()
+            .filter(|(_, chosen)| chosen.route == Route::Never);
+        let off = off.filter(|(kind, _)| !self.context.policies.is_mandatory(kind));
         deliveries.truncate(SHOWN);
         Ok(Explanation {
             user: user.clone(),
             known: record.is_some(),
-            name: record.and_then(|user| user.name.clone()),
-            email: address.map(ToString::to_string),
-            brand: record.and_then(|user| self.brand(user)),
+            name: own.name.clone(),
+            email: own.email.as_ref().map(ToString::to_string),
+            brand: own.brand.clone().map(|name| BrandView {
+                configured: config.brand_names().knows(Some(&name)),
+                name,
+            }),
             locale: record.map(|user| self.locale(user)),
-            unreadable: record.map_or_else(Vec::new, |user| user.unreadable.clone()),
+            unreadable: own.unreadable.clone(),
             unmailable: self.unmailable(record, &suppressed),
-            suppression: suppression.map(Into::into),
-            unsubscribed: record.and_then(|user| user.unsubscribed),
-            turned_off: record.map_or_else(Vec::new, |user| self.turned_off(user)),
-            digest,
+            suppression: suppressed.of(own).cloned().map(Into::into),
+            unsubscribed: own.unsubscribed,
+            turned_off: off.map(|(kind, _)| kind.clone()).collect(),
+            digest: record.map(|_| DigestView {
+                schedule,
+                tz,
+                next_due,
+            }),
             events,
             full_days,
             batches: self.batches.views(batches.unsettled()).await?,

@@ -66,23 +66,19 @@ impl Refusal {
 
     /// There is no store. It may be the wrong one, so the error names its configuration.
     fn missing(config: &Config) -> Self {
-        let (from, next) = match &config.file {
-            Some(file) => (
-                format!("the configuration is {}", file.display()),
-                "check the option `store`",
-            ),
-            None => (
-                "no configuration file was read: this folder has no tidings.toml".into(),
-                "name the configuration with --config FILE",
-            ),
+        let none = "no configuration file was read: this folder has no tidings.toml";
+        let read = |file: &PathBuf| format!("the configuration is {}", file.display());
+        let from = config.file.as_ref().map_or(none.to_owned(), read);
+        let next = match &config.file {
+            Some(_) => "check the option `store`",
+            None => "name the configuration with --config FILE",
         };
+        let creating = "import, notify, serve, restore, suppressions add or keys create";
+        let what = format!("there is no database at {:?} ({from})", config.store);
+        let next = format!("{next}, or create the database with tidings {creating}");
         Self {
             is_missing: true,
-            what: format!("there is no database at {:?} ({from})", config.store),
-            next: format!(
-                "{next}, or create the database with tidings import, notify, serve, restore, \
-                 suppressions add or keys create"
-            ),
+            ..Self::new(what, next)
         }
     }
 
@@ -142,7 +138,7 @@ pub(crate) async fn open_with(
 ) -> anyhow::Result<Arc<dyn Store>> {
     let place = format!("{:?}", config.store);
     let opening = || format!("opening {place}");
-    match &config.store {
+    let (store, refused) = match &config.store {
         StoreUrl::Sqlite(path) => {
             if !access.creates() && !holds(path) {
                 return Err(Refusal::missing(config).into());
@@ -154,10 +150,8 @@ pub(crate) async fn open_with(
                 return Err(Refusal::new(what, format!("mkdir -p {folder}")).into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
-            match refusal(config, &file, access).await.with_context(opening)? {
-                None => Ok(Arc::new(file)),
-                Some(refusal) => Err(refusal.into()),
-            }
+            let refused = refusal(config, &file, access).await;
+            (Arc::new(file) as Arc<dyn Store>, refused)
         }
         StoreUrl::Mongo(url) => {
             let options = MongoOptions {
@@ -165,36 +159,32 @@ pub(crate) async fn open_with(
                 ..options
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
-            let prepared = {
-                let mut preparing = pin!(prepare(config, &mongo, access));
-                match timeout(SILENCE, &mut preparing).await {
-                    Ok(prepared) => prepared,
-                    Err(_) => {
-                        tracing::warn!(store = place, "MongoDB does not answer yet; waiting");
-                        preparing.await
-                    }
+            let mut preparing = pin!(prepare(config, &mongo, access));
+            let refused = match timeout(SILENCE, &mut preparing).await {
+                Ok(prepared) => prepared,
+                Err(_) => {
+                    tracing::warn!(store = place, "MongoDB does not answer yet; waiting");
+                    preparing.await
                 }
             };
-            match prepared.with_context(opening)? {
-                None => Ok(Arc::new(mongo)),
-                Some(refusal) => Err(refusal.into()),
-            }
+            (Arc::new(mongo.clone()) as Arc<dyn Store>, refused)
         }
+    };
+    match refused.with_context(opening)? {
+        None => Ok(store),
+        Some(refusal) => Err(refusal.into()),
     }
 }
 
 /// Returns the upgrade that opening the configured file would run first; `None` if it needs none.
 /// A MongoDB store can be opened without an upgrade: see [`Access::Inspect`].
 pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
-    let StoreUrl::Sqlite(path) = &config.store else {
-        return Ok(None);
+    let path = match &config.store {
+        StoreUrl::Sqlite(path) if holds(path) => path,
+        _ => return Ok(None),
     };
-    if !holds(path) {
-        return Ok(None);
-    }
-    let schema = Sqlite::schema_of(path)
-        .await
-        .with_context(|| format!("opening {:?}", config.store))?;
+    let schema = Sqlite::schema_of(path).await;
+    let schema = schema.with_context(|| format!("opening {:?}", config.store))?;
     Ok(schema.is_old().then_some(schema))
 }
 

@@ -4,6 +4,7 @@
 //! A preview writes nothing. Templates are read again for each, so it shows the latest saved
 //! version. Links that stop emails lead nowhere, as in a dry run. Start with [`Preview::sheets`].
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -11,12 +12,11 @@ use chrono::{DateTime, Utc};
 use super::open::{Access, Refusal, open_store};
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
-use crate::context::Context;
 use crate::domain::{Address, BatchState, BrandName, DeliveryId, Occasion, Stop, User, UserId};
 use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
+use crate::engine::delivery::Headers;
 use crate::engine::delivery::identity::mailer;
-use crate::engine::delivery::{Compose, Headers};
 use crate::engine::digest::{Digests, Request};
 use crate::engine::{self, Silent};
 use crate::render::pages::PageUser;
@@ -103,13 +103,11 @@ fn note(kind: Kind, user: &UserId) -> String {
 }
 
 impl Preview {
-    /// Renders the emails and pages with the latest templates, in this locale, or in each user's
-    /// own. Also explains which kinds are missing. `pictures` is the base URL of the pictures of
-    /// fictional objects.
+    /// Renders the emails and pages with the latest templates. Also explains which kinds are
+    /// missing. `pictures` is the base URL of the pictures of fictional objects.
     pub async fn sheets(
         &self,
         pictures: Option<&str>,
-        locale: Option<&str>,
     ) -> anyhow::Result<(Vec<Sheet>, Vec<String>)> {
         let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
         let (mut drafts, reader) = match &self.person {
@@ -121,13 +119,13 @@ impl Preview {
         };
         drafts.retain(|draft| has(draft.kind()));
         let reader = reader.filter(|_| has(Kind::Page));
-        let sheets = self.render(&drafts, reader.as_ref(), locale, now)?;
-        let mut notes = Vec::new();
-        if let Some((_, user)) = &self.person {
-            let is_shown = |kind: Kind| sheets.iter().any(|sheet| sheet.kind == kind);
-            let missing = self.kinds.iter().filter(|kind| !is_shown(**kind));
-            notes.extend(missing.map(|kind| note(*kind, user)));
-        }
+        let sheets = self.render(&drafts, reader.as_ref(), now)?;
+        let is_missing = |kind: &&Kind| !sheets.iter().any(|sheet| sheet.kind == **kind);
+        let missing = self.kinds.iter().filter(is_missing);
+        let user = self.person.as_ref().map(|(_, user)| user);
+        let notes = missing
+            .filter_map(|kind| Some(note(*kind, user?)))
+            .collect();
         Ok((sheets, notes))
     }
 
@@ -135,9 +133,10 @@ impl Preview {
     /// pictures; without it there are none.
     fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
         let policies = &self.config.policies;
+        let first = 0;
         let samples = Samples {
             pictures,
-            first: 0,
+            first,
             now,
         };
         let mut drafts = samples.digests(policies, self.config.digest.caps);
@@ -145,24 +144,21 @@ impl Preview {
         drafts
     }
 
-    /// Renders these emails and the pages of this user. `locale` replaces each user's own.
+    /// Renders these emails and the pages of this user.
     fn render(
         &self,
         drafts: &[Draft],
         reader: Option<&User>,
-        locale: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
         let (site, templates) = (&self.config.site, &self.config.mail.templates);
         let renderer = Renderer::new(site.clone(), templates.clone())?;
         let in_locale = |user: &User| User {
-            locale: locale.map(str::to_owned).or_else(|| user.locale.clone()),
+            locale: self.locale.clone().or_else(|| user.locale.clone()),
             ..user.clone()
         };
-        let mails = drafts
-            .iter()
-            .map(|draft| self.mail(&renderer, draft, &in_locale(&draft.user), now));
-        let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
+        let mail = |draft: &Draft| self.mail(&renderer, draft, &in_locale(&draft.user), now);
+        let mut sheets: Vec<Sheet> = drafts.iter().map(mail).collect::<Result<_, _>>()?;
         if let Some(reader) = reader {
             let (pages, user) = (Pages::new(site, templates.clone())?, in_locale(reader));
             let (default, policies) = (&self.config.digest.schedule, &self.config.policies);
@@ -217,6 +213,18 @@ impl Preview {
     }
 }
 
+/// Returns the files in a folder and its subfolders, sorted. Skips unreadable folders.
+pub fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.flat_map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => files_of(&entry.path()),
+        _ => vec![entry.path()],
+    });
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    files
+}
+
 /// The most open batches of a user that are shown, and the most closing ones.
 const BATCHES: usize = 20;
 
@@ -226,15 +234,13 @@ pub struct OfPerson {
     pub digests: Digests,
     /// Finds the user's batches.
     pub batches: BatchService,
-    /// Builds the emails of batches.
-    pub compose: Compose,
-    pub(crate) context: Arc<Context>,
 }
 
 impl OfPerson {
     /// Returns the user's record, if there is one.
     pub async fn reader(&self, user: &UserId) -> engine::Result<Option<User>> {
-        let found = self.context.store.users(std::slice::from_ref(user)).await?;
+        let store = &self.digests.context.store;
+        let found = store.users(std::slice::from_ref(user)).await?;
         Ok(found.into_iter().next().flatten())
     }
 
@@ -253,23 +259,16 @@ impl OfPerson {
         let mut drafts = Vec::new();
         let mut add = |draft| drafts.push(draft);
         self.digests.rehearse(&request, &mut add, &Silent).await?;
-        if let Some(user) = self.reader(user).await? {
-            drafts.extend(self.of_batches(user, brand).await?);
-        }
-        Ok(drafts)
-    }
-
-    async fn of_batches(
-        &self,
-        user: User,
-        brand: Option<&BrandName>,
-    ) -> engine::Result<Vec<Draft>> {
+        let Some(user) = self.reader(user).await? else {
+            return Ok(drafts);
+        };
         let mut batches = Vec::new();
         for state in [BatchState::Closing, BatchState::Open] {
+            let (user, state) = (Some(user.id.clone()), Some(state));
             let theirs = BatchFilter {
-                user: Some(user.id.clone()),
-                state: Some(state),
-                ..BatchFilter::default()
+                user,
+                state,
+                key: None,
             };
             batches.extend(self.batches.list(&theirs, None, BATCHES).await?);
         }
@@ -277,8 +276,9 @@ impl OfPerson {
         // A batch that closed between the two reads is in both.
         batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
         batches.dedup_by_key(|batch| batch.id);
-        let emails = self.compose.prospects(batches, &user).await?;
-        let drafts = emails.into_iter().map(|(batch, content)| Draft {
+        let compose = &self.digests.sender.compose;
+        let emails = compose.prospects(batches, &user).await?;
+        drafts.extend(emails.into_iter().map(|(batch, content)| Draft {
             name: format!("{} {}", batch.key, batch.id),
             user: user.clone(),
             content,
@@ -286,8 +286,8 @@ impl OfPerson {
                 batch: batch.id,
                 queue_position: batch.opened_at,
             },
-        });
-        Ok(drafts.collect())
+        }));
+        Ok(drafts)
     }
 }
 
@@ -307,26 +307,19 @@ pub async fn send_test(
     sheet: &Sheet,
 ) -> anyhow::Result<Outcome> {
     let mailer = mailer(config)?;
-    let suppressed = match open_store(config, Access::Read).await {
-        Ok(store) => store
-            .address_states(&[to.folded()])
-            .await
-            .map_err(engine::Error::from)?,
+    let states = match open_store(config, Access::Read).await {
+        Ok(store) => store.address_states(&[to.folded()]).await,
         Err(error) => match error.downcast_ref::<Refusal>() {
-            Some(refusal) if refusal.is_missing => Vec::new(),
+            Some(refusal) if refusal.is_missing => Ok(Vec::new()),
             _ => return Err(error),
         },
     };
-    if let Some(suppression) = suppressed
-        .into_iter()
-        .next()
-        .and_then(|state| state.suppression)
-    {
+    let mut states = states.map_err(engine::Error::from)?.into_iter();
+    if let Some(suppression) = states.find_map(|state| state.suppression) {
         let why = suppression.reason.as_str();
-        return Err(engine::Error::Conflict(format!(
-            "no mail goes to this address: {why} (tidings suppressions lift ends it)"
-        ))
-        .into());
+        let what = "no mail goes to this address";
+        let why = format!("{what}: {why} (tidings suppressions lift ends it)");
+        return Err(engine::Error::Conflict(why).into());
     }
     let now = SystemClock.now();
     let id = Ids::random().next(now);

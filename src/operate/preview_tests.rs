@@ -35,7 +35,7 @@ fn now() -> DateTime<Utc> {
 fn sheets(preview: &Preview) -> Vec<Sheet> {
     let drafts = preview.invented(Some("http://127.0.0.1:1/pictures"), now());
     let reader = reader();
-    let sheets = preview.render(&drafts, Some(&reader), None, now());
+    let sheets = preview.render(&drafts, Some(&reader), now());
     sheets.unwrap()
 }
 

@@ -8,13 +8,14 @@ use std::sync::{self, Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use futures::TryFutureExt;
 use tokio::sync::Mutex;
 
 use crate::context::Context;
 use crate::domain::Pause;
-use crate::engine::Result;
 use crate::engine::digest::backlog::BacklogDays;
-use crate::metrics::{Gauges, Metrics, StoreState};
+use crate::engine::{Error, Result};
+use crate::metrics::{Gauges, StoreState};
 
 /// How long values from the store are reused.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
@@ -45,7 +46,6 @@ struct LastAnswer {
 /// Serves metrics.
 #[derive(Clone)]
 pub struct Scrape {
-    pub(crate) metrics: Metrics,
     pub(crate) context: Arc<Context>,
     pub(crate) backlog: BacklogDays,
     pub(crate) cache: Arc<ScrapeCache>,
@@ -55,12 +55,12 @@ impl Scrape {
     /// Returns all metrics in the text format of Prometheus.
     pub async fn text(&self) -> std::result::Result<String, std::fmt::Error> {
         let gauges = self.gauges().await;
-        self.metrics.text(&gauges)
+        self.context.metrics.text(&gauges)
     }
 
     async fn gauges(&self) -> Gauges {
         let querying = &self.cache.querying;
-        if !self.is_fresh()
+        if !self.is_younger(FRESH)
             && let Ok(guard) = querying.clone().try_lock_owned()
         {
             let scrape = self.clone();
@@ -76,13 +76,11 @@ impl Scrape {
                 tracing::warn!(error = failed, "metrics report the last known backlog");
             });
         }
-        let in_time = tokio::time::timeout(PATIENCE, querying.lock())
-            .await
-            .is_ok();
+        let ended = tokio::time::timeout(PATIENCE, querying.lock()).await;
+        let in_time = ended.is_ok();
         let LastAnswer { state, answered } = *self.last();
+        let up = answered && (in_time || self.is_younger(STALE));
         let now = self.context.clock.now();
-        let is_recent = |state: StoreState| (now - state.at).abs() < STALE;
-        let up = answered && (in_time || state.is_some_and(is_recent));
         Gauges { up, now, state }
     }
 
@@ -91,28 +89,23 @@ impl Scrape {
         last.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the values are recent. After the clock was set back, values from the future
-    /// are not.
-    fn is_fresh(&self) -> bool {
-        let now = self.context.clock.now();
-        let state = self.last().state;
-        state.is_some_and(|state| (now - state.at).abs() < FRESH)
+    /// Returns whether the last values are younger than this. After the clock was set back, values
+    /// from the future are not.
+    fn is_younger(&self, age: TimeDelta) -> bool {
+        let (now, state) = (self.context.clock.now(), self.last().state);
+        state.is_some_and(|state| (now - state.at).abs() < age)
     }
 
     async fn query(&self) -> Result<()> {
-        let now = self.context.clock.now();
+        let (store, now) = (&*self.context.store, self.context.clock.now());
         let days = self.backlog.days_read(now);
-        let paused = async {
-            let pause = Pause::current(&*self.context.store).await;
-            pause.map(|pause| pause.is_some())
-        };
-        let outstanding = async { Ok(self.context.store.outstanding(now, MOST).await?) };
-        let backlog = async { Ok(self.backlog.old_days(&days).await?) };
-        let last_run = async { Ok(self.backlog.summary().await?) };
-        let (outstanding, backlog, last_run, paused) =
-            futures::try_join!(outstanding, backlog, last_run, paused)?;
-        let expired = last_run.given_up.values().map(|counts| counts.events);
-        let expired = expired.sum::<u64>();
+        let (outstanding, backlog, last_run, pause) = futures::try_join!(
+            store.outstanding(now, MOST).err_into::<Error>(),
+            self.backlog.old_days(&days).err_into::<Error>(),
+            self.backlog.summary().err_into::<Error>(),
+            Pause::current(store),
+        )?;
+        let expired: u64 = last_run.given_up.values().map(|of| of.events).sum();
         let expired_blocked = last_run.given_up_blocked.events;
         let state = StoreState {
             at: self.context.clock.now(),
@@ -121,7 +114,7 @@ impl Scrape {
             backlog_events: last_run.events,
             blocked_events: last_run.blocked_events,
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
-            paused,
+            paused: pause.is_some(),
         };
         *self.last() = LastAnswer {
             state: Some(state),

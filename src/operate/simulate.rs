@@ -46,21 +46,18 @@ pub fn simulate(
     progress: &dyn Watcher,
 ) -> Comparison {
     progress.total((events.len() * policies.len()) as u64);
-    let from = events.first().map(|event| event.at);
-    let to = events.last().map(|event| event.at);
-    let days = from.zip(to).map_or(1.0, |(from, to)| {
-        ((to - from).num_seconds() as f64 / 86_400.0).max(1.0)
-    });
+    let [from, to] = [events.first(), events.last()].map(|event| Some(event?.at));
+    let span = from.zip(to).map(|(from, to)| to - from);
+    let seconds = span.map_or(0, |span| span.num_seconds());
+    let days = (seconds as f64 / 86_400.0).max(1.0);
     let users: HashSet<&UserId> = events.iter().flat_map(|event| &event.users).collect();
+    let figures = |of: &Candidate| replay(events, of, progress).figures(&of.name, days);
     Comparison {
         events: events.iter().map(|event| event.users.len() as u64).sum(),
         users: users.len() as u64,
         from,
         to,
-        policies: policies
-            .iter()
-            .map(|policy| replay(events, policy, progress).figures(&policy.name, days))
-            .collect(),
+        policies: policies.iter().map(figures).collect(),
     }
 }
 
@@ -75,11 +72,9 @@ fn replay(events: &[RecordedEvent], candidate: &Candidate, progress: &dyn Watche
         };
         let key = BatchKey::of(&event.kind, event.key.as_ref(), candidate.key.as_ref());
         for user in &event.users {
-            let id = AccumulatorId {
-                user: user.clone(),
-                key: key.clone(),
-            };
-            let replay = replays.entry(id).or_insert_with_key(Replay::new);
+            let (user, key) = (user.clone(), key.clone());
+            let replay = replays.entry(AccumulatorId { user, key });
+            let replay = replay.or_insert_with_key(Replay::new);
             replay.close_until(event.at, &mut emails);
             replay.join(&item, event.at, &candidate.policy, &mut emails);
         }
@@ -157,10 +152,9 @@ impl Emails {
         self.largest = self.largest.max(batch.contents.count);
         *self.per_user.entry(batch.user.clone()).or_default() += 1;
         let delay = |at: DateTime<Utc>| (batch.closes_at - at).num_milliseconds().max(0) as u64;
-        let delays = included
-            .into_iter()
-            .map(|(_, at)| (delay(at) + 500) / 1_000);
-        self.delays.extend(delays);
+        let included = included.into_iter();
+        self.delays
+            .extend(included.map(|(_, at)| (delay(at) + 500) / 1_000));
     }
 
     fn figures(self, policy: &str, days: f64) -> PolicyFigures {
@@ -195,15 +189,12 @@ fn spread(mut values: Vec<u64>) -> Spread {
 struct Line {
     #[serde(deserialize_with = "time::read_time")]
     at: DateTime<Utc>,
-    #[serde(default)]
     user: Option<UserId>,
     #[serde(default)]
     users: Vec<UserId>,
     #[serde(rename = "type")]
     kind: EventType,
-    #[serde(default)]
     object: Option<ObjectId>,
-    #[serde(default)]
     batch_key: Option<ChosenKey>,
 }
 
@@ -215,16 +206,15 @@ pub fn read_events(path: &Path) -> Result<Vec<RecordedEvent>> {
     let file = path.display();
     let mut events = Vec::new();
     for (number, line) in (1..).zip(open(path)?.split(b'\n')) {
-        let line =
-            line.map_err(|error| Error::file(format!("reading {file}, line {number}"), error))?;
+        let unread = |error| Error::file(format!("reading {file}, line {number}"), error);
+        let line = line.map_err(unread)?;
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let event = parse(&line).map_err(|mistake| Error::Damaged {
+        events.push(parse(&line).map_err(|mistake| Error::Damaged {
             file: file.to_string(),
             why: BadLine::new(number, mistake).to_string(),
-        })?;
-        events.push(event);
+        })?);
     }
     events.sort_by_key(|event| event.at);
     Ok(events)

@@ -11,7 +11,7 @@ use crate::domain::{
     BatchState, Day, Delivery, DeliveryState, FanoutState, Id, Occasion, Reason, Window,
 };
 use crate::engine::Result;
-use crate::engine::delivery::deliveries::{DeliveryService, Only};
+use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::users::find_unreadable;
@@ -56,11 +56,8 @@ impl StatusService {
     pub async fn now(&self) -> Result<Status> {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let window = Window::ending(Day::of(now), self.context.config.window_back);
-        let unknown = Only {
-            state: Some(DeliveryState::Unknown),
-            ..Only::default()
-        };
-        let unknown = self.deliveries.list(&unknown, SHOWN).await?;
+        let unknown = DeliveryFilter::State(DeliveryState::Unknown, Span::default(), None);
+        let unknown = store.find_deliveries(&unknown, SHOWN).await?;
         let failed = DeliveryFilter::State(DeliveryState::Failed, Span::since(now - HEARD), None);
         let mut failed = store.find_deliveries(&failed, FAILED).await?;
         let of_batch = |row: &&Delivery| matches!(row.occasion, Occasion::Batch { .. });

@@ -60,10 +60,10 @@ pub async fn reopen(store: &dyn Store, force: bool) -> Result<bool> {
         return Ok(false);
     };
     if !force && Path::new(folder).join(MANIFEST).exists() {
-        return Err(Error::Conflict(format!(
+        return conflict(format!(
             "the export to {folder} is complete: a store that imported it may have sent emails, \
              and this one would send them again; if none has, add --force"
-        )));
+        ));
     }
     swap(store, mark.as_ref(), None).await.map(|()| true)
 }
@@ -82,41 +82,45 @@ impl Transfer {
             let folder = self.folder.display().to_string();
             let mark = self.store.mark().await?;
             let closed = mark.filter(|mark| matches!(mark, Mark::Closed { .. }));
-            swap(
-                &*self.store,
-                closed.as_ref(),
-                Some(&Mark::Closed { folder }),
-            )
-            .await?;
+            let mark = Mark::Closed { folder };
+            swap(&*self.store, closed.as_ref(), Some(&mark)).await?;
         }
         self.repair_days().await?;
         self.store.catch_up().await?;
-        let parts = self.parts().await?;
         let mut files = Vec::new();
-        for part in &parts {
+        for part in self.parts().await? {
             let path = part.path(&self.folder);
             if !path.exists() {
-                self.write(*part, &path, watcher).await?;
+                self.write(part, &path, watcher).await?;
                 point("export-written");
             }
-            files.push(part.file(part.read(&path)?.0));
+            files.push((part, part.read(&path)?.0));
         }
-        let (unreadable, mut changed) = self.compare(&parts, &files, watcher).await?;
-        if self.parts().await? != parts {
-            changed.push("the list of days".to_owned());
+        let (compared, unreadable) = self.compare(&files, watcher).await?;
+        let changed = files.iter().zip(&compared).filter(|(_, file)| !file.same);
+        for ((part, _), _) in changed {
+            let path = part.path(&self.folder);
+            fs::remove_file(&path).map_err(failed("removing", &path))?;
         }
+        let changed = compared.iter().filter(|file| !file.same);
+        let changed: Vec<&str> = changed.map(|file| &*file.name).collect();
         if !changed.is_empty() {
             let changed = changed.join(", ");
-            return Err(Error::Conflict(format!(
+            return conflict(format!(
                 "the store changed while it was exported ({changed}): stop serve, worker and cron \
                  lines, and repeat the command"
-            )));
+            ));
         }
         point("export-compared");
+        let files = files.into_iter().map(|(part, sum)| FileSum {
+            name: part.name(),
+            records: sum.stacks,
+            sha256: sum.sha256,
+        });
         let manifest = Manifest {
             format: FORMAT,
             at: self.clock.now(),
-            files,
+            files: files.collect(),
             unreadable,
         };
         self.publish(&manifest)?;
@@ -128,7 +132,7 @@ impl Transfer {
         let folder = self.folder.display();
         if self.folder.join(MANIFEST).exists() {
             let why = "holds a complete export already: name another folder";
-            return Err(Error::Conflict(format!("{folder} {why}")));
+            return conflict(format!("{folder} {why}"));
         }
         private::folder(&self.folder).map_err(failed("making", &self.folder))?;
         let mark = self.folder.join(UNFINISHED);
@@ -138,29 +142,9 @@ impl Transfer {
         let mut files = fs::read_dir(&self.folder).map_err(failed("reading", &self.folder))?;
         if files.next().is_some() {
             let why = "holds files, and no unfinished export: name a new or empty folder";
-            return Err(Error::Conflict(format!("{folder} {why}")));
+            return conflict(format!("{folder} {why}"));
         }
         private::write(&mark, "").map_err(failed("writing", &mark))
-    }
-
-    /// Reads the store again. Returns the unreadable records and the names of changed files, which
-    /// it removes.
-    async fn compare(
-        &self,
-        parts: &[Export],
-        files: &[FileSum],
-        watcher: &dyn Watcher,
-    ) -> Result<(BadRecords, Vec<String>)> {
-        let (mut unreadable, mut changed) = (BadRecords::default(), Vec::new());
-        self.store.catch_up().await?;
-        for (part, file) in parts.iter().zip(files) {
-            if part.file(self.sum(*part, &mut unreadable, watcher).await?) != *file {
-                let path = part.path(&self.folder);
-                fs::remove_file(&path).map_err(failed("removing", &path))?;
-                changed.push(file.name.clone());
-            }
-        }
-        Ok((unreadable, changed))
     }
 
     /// Completes days that a killed `archive` left half dropped: they are read by their names.
@@ -168,21 +152,17 @@ impl Transfer {
         // An export that continues a killed one owns its lease.
         let owner = format!("export {}", self.folder.display());
         for day in self.store.days().await? {
-            let (name, now) = (lease_of(day), self.clock.now());
+            let (name, now) = (&lease_of(day), self.clock.now());
             let lease = Lease {
                 owner: owner.clone(),
                 until: now + LEASE,
             };
-            if !self.store.lease(&name, &lease, now).await? {
-                let why = format!("another process archives or restores {day}");
-                return Err(Error::Conflict(why));
+            if !self.store.lease(name, &lease, now).await? {
+                return conflict(format!("another process archives or restores {day}"));
             }
             let fixed = self.store.fix_day(day).await;
-            let lease = Release::Lease {
-                name: &name,
-                owner: &owner,
-            };
-            self.store.release(&lease).await?;
+            let owner = &owner;
+            self.store.release(&Release::Lease { name, owner }).await?;
             fixed?;
         }
         Ok(())
@@ -228,9 +208,9 @@ impl Transfer {
         let mut import = self.begin(&export.sha256).await?;
         point("import-marked");
         let rejected = self.put(&export.files, &mut import, watcher).await?;
-        let files = self.compare_all(&export.files, watcher).await?;
+        let (files, bad) = self.compare(&export.files, watcher).await?;
         point("import-compared");
-        let same = files.iter().all(|file| file.same);
+        let same = bad.count == 0 && files.iter().all(|file| file.same);
         if same {
             let mark = Mark::Importing(import);
             swap(&*self.store, Some(&mark), None).await?;
@@ -249,21 +229,16 @@ impl Transfer {
     /// Marks the store as half imported, unless an earlier run has.
     async fn begin(&self, manifest: &str) -> Result<Importing> {
         let store = &*self.store;
-        let import = match store.mark().await? {
+        let mut import = match store.mark().await? {
             Some(Mark::Importing(import)) if import.manifest == manifest => import,
             Some(Mark::Importing(Importing { folder, .. })) => {
-                return Err(Error::Conflict(format!(
-                    "an import of {folder} has not ended: continue that one, or empty the database"
-                )));
+                let next = "continue that one, or empty the database";
+                return conflict(format!("an import of {folder} has not ended: {next}"));
             }
             Some(Mark::Closed { folder }) => {
-                return Err(Error::Conflict(format!(
-                    "the store is closed: it was exported to {folder}"
-                )));
+                return conflict(format!("the store is closed: it was exported to {folder}"));
             }
-            Some(Mark::Moving) => {
-                return Err(Error::Conflict("the store is being moved".to_owned()));
-            }
+            Some(Mark::Moving) => return conflict("the store is being moved"),
             None => {
                 self.refuse_records().await?;
                 point("import-checked");
@@ -287,8 +262,7 @@ impl Transfer {
             swap(store, Some(&mark), None).await?;
             return Err(error);
         }
-        let checked = true;
-        let import = Importing { checked, ..import };
+        import.checked = true;
         swap(store, Some(&mark), Some(&Mark::Importing(import.clone()))).await?;
         Ok(import)
     }
@@ -302,8 +276,7 @@ impl Transfer {
                 if !(page.lines.is_empty() && page.bad.is_empty()) {
                     let why = "import into an empty database";
                     let name = part.name();
-                    let why = format!("the store is not empty, it holds {name}: {why}");
-                    return Err(Error::Conflict(why));
+                    return conflict(format!("the store is not empty, it holds {name}: {why}"));
                 }
             }
         }
@@ -325,8 +298,7 @@ impl Transfer {
                 let chunk = chunk.map_err(failed("reading", &path))?;
                 // A suspended import writes nothing after another process has ended it.
                 if self.store.mark().await? != Some(Mark::Importing(import.clone())) {
-                    let why = "another process has continued this import";
-                    return Err(Error::Conflict(why.to_owned()));
+                    return conflict("another process has continued this import");
                 }
                 let errors = part.put(&*self.store, done + 1, &chunk).await?;
                 rejected.add(errors.iter().map(ToString::to_string));
@@ -343,76 +315,58 @@ impl Transfer {
 
     /// Moves the mark.
     async fn note(&self, import: &mut Importing, files: usize, lines: u64) -> Result<()> {
-        let next = Importing {
-            files,
-            lines,
-            ..import.clone()
-        };
-        let marks = [&*import, &next].map(|import| Mark::Importing(import.clone()));
-        swap(&*self.store, Some(&marks[0]), Some(&marks[1])).await?;
-        *import = next;
-        Ok(())
+        let read = Mark::Importing(import.clone());
+        (import.files, import.lines) = (files, lines);
+        let mark = Mark::Importing(import.clone());
+        swap(&*self.store, Some(&read), Some(&mark)).await
     }
 
-    /// Compares all parts of the store, those without a file as well.
-    async fn compare_all(
+    /// Reads the store again, and compares all its parts with these files, those without a file as
+    /// well. Also returns the unreadable records.
+    async fn compare(
         &self,
         files: &[(Export, DaySum)],
         watcher: &dyn Watcher,
-    ) -> Result<Vec<ImportedFile>> {
+    ) -> Result<(Vec<ImportedFile>, BadRecords)> {
         self.store.catch_up().await?;
-        let nothing = Summing::default().end();
-        let mut all: Vec<(Export, &DaySum)> =
-            files.iter().map(|(part, sum)| (*part, sum)).collect();
+        let mut all = files.to_vec();
         let others = self.parts().await?.into_iter();
         let others = others.filter(|part| files.iter().all(|(file, _)| file != part));
-        all.extend(others.map(|part| (part, &nothing)));
-        let mut compared = Vec::new();
+        all.extend(others.map(|part| (part, Summing::default().end())));
+        let (mut compared, mut bad) = (Vec::new(), BadRecords::default());
         for (part, expected) in all {
-            let mut bad = BadRecords::default();
-            let stored = self.sum(part, &mut bad, watcher).await?;
+            let mut summing = Summing::default();
+            let mut pages = self.store.export(part);
+            while let Some(page) = pages.try_next().await? {
+                page.lines.iter().for_each(|line| summing.add(line));
+                watcher.advance(page.lines.len() as u64);
+                bad.add(page.bad);
+            }
+            let stored = summing.end();
             compared.push(ImportedFile {
                 name: part.name(),
                 records: expected.stacks,
                 stored: stored.stacks,
-                same: stored == *expected && bad.count == 0,
+                same: stored == expected,
             });
         }
-        Ok(compared)
-    }
-
-    /// Returns the sum of a part of the store. Adds its unreadable records to `bad`.
-    async fn sum(
-        &self,
-        part: Export,
-        bad: &mut BadRecords,
-        watcher: &dyn Watcher,
-    ) -> Result<DaySum> {
-        let mut summing = Summing::default();
-        let mut pages = self.store.export(part);
-        while let Some(page) = pages.try_next().await? {
-            page.lines.iter().for_each(|line| summing.add(line));
-            watcher.advance(page.lines.len() as u64);
-            bad.add(page.bad);
-        }
-        Ok(summing.end())
+        Ok((compared, bad))
     }
 
     async fn parts(&self) -> Result<Vec<Export>> {
         let days = self.store.days().await?.into_iter().map(Export::Day);
-        Ok(Kind::ALL
-            .map(Export::Records)
-            .into_iter()
-            .chain(days)
-            .collect())
+        let records = Kind::ALL.map(Export::Records).into_iter();
+        Ok(records.chain(days).collect())
     }
 }
 
 async fn swap(store: &dyn Store, read: Option<&Mark>, mark: Option<&Mark>) -> Result<()> {
     match store.swap_mark(read, mark).await? {
         true => Ok(()),
-        false => Err(Error::Conflict(
-            "another process exports or imports this store at the same time".to_owned(),
-        )),
+        false => conflict("another process exports or imports this store at the same time"),
     }
+}
+
+fn conflict<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Conflict(why.into()))
 }

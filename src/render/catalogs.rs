@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::bundle::{Bundle, ENGLISH, OURS, bundle, own, truncated};
+use super::bundle::{Bundle, ENGLISH, KNOWN, OURS, bundle, own, truncated};
 use super::files::Error;
 use super::voice::Voice;
 use crate::domain::EventType;
@@ -83,6 +83,18 @@ impl Catalogs {
     /// if the type has one.
     pub fn lacking(&self, locale: Option<&str>, kind: &EventType, has_phrase: bool) -> Vec<String> {
         self.voice(locale).lacking(kind, has_phrase)
+    }
+
+    /// Returns each locale whose language lacks messages, with these messages.
+    pub(crate) fn incomplete(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
+        // Without `direction`, text runs from left to right. Attributes are part of a message.
+        let needed = KNOWN.keys().map(String::as_str);
+        let needed = needed.filter(|id| *id != "direction" && !id.contains('.'));
+        let voices = self.voices().map(move |voice| {
+            let missing = needed.clone().filter(|id| voice.lacks(id));
+            (voice.tag(), missing.collect())
+        });
+        voices.filter(|(_, missing): &(&str, Vec<&str>)| !missing.is_empty())
     }
 
     fn near(&self, locale: &str) -> Option<&Arc<Voice>> {

@@ -152,6 +152,13 @@ pub(super) static PAGES: [Template; 13] = [
     template!("pages/notice.html"),
 ];
 
+/// Returns the names of all templates and of the parts that they share.
+pub(crate) fn template_names() -> impl Iterator<Item = &'static str> {
+    let mails = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
+    let all = mails.chain(PARTS).chain(&PAGES);
+    all.map(|template| template.name)
+}
+
 /// A reason why templates cannot be loaded, or an email cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -32,6 +32,7 @@ use templates::Templates;
 
 pub use catalogs::Catalogs;
 pub use files::Error;
+pub(crate) use files::template_names;
 pub use mail_view::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use sample::Draft;

@@ -89,6 +89,12 @@ impl Voice {
         self.say(id, &[], Medium::Text).unwrap_or_default()
     }
 
+    /// Returns whether no catalog of the locale's own language has this message.
+    pub(super) fn lacks(&self, id: &str) -> bool {
+        let mut own = self.bundles[..self.own].iter();
+        !own.any(|bundle| bundle.has_message(id))
+    }
+
     pub(super) fn tag(&self) -> &str {
         &self.tag
     }

@@ -176,7 +176,7 @@ impl Status {
 /// The status of a store that was not opened, because opening it would upgrade it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Unopened<'a> {
-    pub(crate) store: String,
+    pub(crate) store: &'a str,
     pub(crate) schema: &'a Schema,
 }
 

@@ -8,7 +8,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use actix_web::http::header;
 use actix_web::middleware::from_fn;
@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 use super::demo::{OF_FILE, OF_MAIL, local, local_answer, page_policy};
 use super::listener::{Listening, stopped};
 use crate::demo::picture;
-use crate::operate::preview::{Preview, Sheet};
+use crate::operate::preview::{Preview, Sheet, files_of};
 use crate::wire::local::{Board, Sheet as SheetSummary};
 
 const PAGE: &str = include_str!("preview/page.html");
@@ -51,7 +51,7 @@ impl PreviewServer {
             return built;
         }
         let pictures = format!("http://{}/pictures", self.addr);
-        let sheets = preview.sheets(Some(&pictures), preview.locale.as_deref());
+        let sheets = preview.sheets(Some(&pictures));
         let (notes, trouble) = match sheets.await {
             Ok((sheets, notes)) => {
                 built.sheets = sheets;
@@ -79,32 +79,14 @@ impl PreviewServer {
 
 /// Returns a version that changes if a file in the folder is saved, created or removed; never 0.
 fn version(folder: Option<&Path>) -> u64 {
-    let mut files = Vec::new();
-    if let Some(folder) = folder {
-        list(folder, &mut files);
-    }
-    files.sort();
     let mut hasher = DefaultHasher::new();
-    for file in files {
+    for file in folder.map(files_of).into_iter().flatten() {
         let seen = std::fs::metadata(&file).ok();
         let seen = seen.map(|file| (file.len(), file.modified().ok()));
         (file, seen).hash(&mut hasher);
     }
     // JavaScript represents integers exactly up to 53 bits only.
     (hasher.finish() >> 12).max(1)
-}
-
-/// Lists the files in a folder and its subfolders. Skips unreadable folders.
-fn list(folder: &Path, files: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return;
-    };
-    for entry in entries.filter_map(Result::ok) {
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => list(&entry.path(), files),
-            _ => files.push(entry.path()),
-        }
-    }
 }
 
 impl Listening {

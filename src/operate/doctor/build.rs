@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::database::{DATABASE, UNREACHED, upgrade};
+use super::database::{DATABASE, UNREACHED, judge_schema};
 use super::{Doctor, DoctorOptions};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl};
@@ -59,7 +59,7 @@ pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Cloc
 /// Opens the store and does not upgrade it; fails with a finding.
 async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Finding> {
     if let Ok(Some(schema)) = upgrade_ahead(config).await {
-        return Err(upgrade(&schema));
+        return Err(judge_schema(&schema));
     }
     let mongo = MongoOptions {
         // Shorter than the time-out, so that the driver's reason is reported.
@@ -70,23 +70,20 @@ async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Find
     };
     let is_mongo = matches!(config.store, StoreUrl::Mongo(_));
     let opened = open_with(config, Access::Inspect, mongo).await;
-    let opened = opened.map(|store| store as Arc<dyn Store>);
     let judged = |error: anyhow::Error| {
-        if let Some(refusal) = error.downcast_ref::<Refusal>() {
-            let (found, next) = (refusal.to_string(), &refusal.next);
-            match refusal.is_missing && config.file.is_some() {
-                true => Finding::warning(found, next),
-                false => Finding::error(found, next),
+        let advice = match error.downcast_ref::<store::Error>() {
+            Some(store::Error::Unsupported(_)) => {
+                "run the version of tidings that wrote the database, or a newer one"
             }
-        } else {
-            let advice = match error.downcast_ref::<store::Error>() {
-                Some(store::Error::Unsupported(_)) => {
-                    "run the version of tidings that wrote the database, or a newer one"
-                }
-                Some(store::Error::Database { .. }) if is_mongo => UNREACHED,
-                _ => "see the option `store`",
-            };
-            Finding::error(format!("{error:#}"), advice)
+            Some(store::Error::Database { .. }) if is_mongo => UNREACHED,
+            _ => "see the option `store`",
+        };
+        match error.downcast_ref::<Refusal>() {
+            Some(refusal) if refusal.is_missing && config.file.is_some() => {
+                Finding::warning(refusal.to_string(), &refusal.next)
+            }
+            Some(refusal) => Finding::error(refusal.to_string(), &refusal.next),
+            None => Finding::error(format!("{error:#}"), advice),
         }
     };
     opened.map_err(|error| judged(error).of(DATABASE))

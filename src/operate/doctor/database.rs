@@ -11,8 +11,8 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
-use super::{Doctor, Finding};
-use crate::domain::text::error_chain;
+use super::{Doctor, Finding, LANGUAGES};
+use crate::domain::text::{error_chain, list_first};
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::users::find_unreadable;
@@ -45,6 +45,7 @@ const DELIVERIES: usize = 10_000;
 const RECORDS: usize = 100_000;
 /// The most open batches that are read, newest first.
 const BATCHES: usize = 1_000;
+const NO_TIME: &str = "the database does not say what time it has";
 /// The note that is written and removed.
 const NOTE: &str = "doctor";
 
@@ -52,45 +53,46 @@ impl Doctor {
     pub(super) async fn database(&self) -> Vec<Finding> {
         let store = match &self.store {
             Ok(store) => store,
-            Err(finding) => return unreached(finding.clone()),
+            Err(finding) => return unreached(finding),
         };
         let before = self.clock.now();
         let condition = async { store.condition().await.map_err(|error| error_chain(&error)) };
         let condition = match self.within(condition, Err).await {
             Ok(condition) => condition,
-            Err(why) => return unreached(Finding::error(why, UNREACHED).of(DATABASE)),
+            Err(why) => return unreached(&Finding::error(why, UNREACHED).of(DATABASE)),
         };
         let after = before.max(self.clock.now() - condition.age);
         let clock = match (condition.time, &condition.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
-            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(
-                "the database does not say what time it has",
-            )),
+            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(NO_TIME)),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let mut findings = judge_engine(&condition.engine);
-        let checks: [BoxFuture<'_, Option<Finding>>; 11] = [
-            self.ask(SCHEMA, ready(condition.schema.map(judge_schema)))
-                .boxed(),
-            self.ask(INDEXES, ready(condition.missing_indexes.map(judge_indexes)))
-                .boxed(),
-            async { clock.map(|clock| clock.of("clock")) }.boxed(),
-            self.ask(WRITING, writing(store)).boxed(),
-            self.ask(SENDING, sending(store)).boxed(),
-            self.ask("reports", self.reports(store)).boxed(),
-            self.ask(UNKNOWN, unknown(store)).boxed(),
-            self.ask("brands", self.missing_brands(store)).boxed(),
-            self.ask("languages", self.untranslated(store)).boxed(),
-            self.ask("days", self.days_to_archive(store)).boxed(),
-            self.ask("users", users(store)).boxed(),
+        let schema = condition.schema.map(|schema| Some(judge_schema(&schema)));
+        let checks: [(&'static str, BoxFuture<'_, Judged>); 11] = [
+            (SCHEMA, ready(schema).boxed()),
+            (
+                INDEXES,
+                ready(condition.missing_indexes.map(judge_indexes)).boxed(),
+            ),
+            ("clock", ready(Ok(clock)).boxed()),
+            (WRITING, writing(store).boxed()),
+            (SENDING, sending(store).boxed()),
+            ("reports", self.reports(store).boxed()),
+            (UNKNOWN, unknown(store).boxed()),
+            ("brands", self.missing_brands(store).boxed()),
+            (LANGUAGES, self.untranslated(store).boxed()),
+            ("days", self.days_to_archive(store).boxed()),
+            ("users", users(store).boxed()),
         ];
-        findings.extend(join_all(checks).await.into_iter().flatten());
-        findings
+        let checks = checks.map(|(check, judged)| self.ask(check, judged));
+        let found = join_all(checks).await.into_iter().flatten();
+        let engine = judge_engine(&condition.engine).into_iter();
+        engine.chain(found).collect()
     }
 
     /// Reports emails and batches that wait for brands that are not configured. Users with such a
     /// brand are only found by their pending emails, because there is no index by brand.
-    async fn missing_brands(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    async fn missing_brands(&self, store: &Arc<dyn Store>) -> Judged {
         let mut missing: BTreeMap<BrandName, (u64, u64)> = BTreeMap::new();
         let pending = DeliveryFilter::State(DeliveryState::Pending, Span::default(), None);
         for row in store.find_deliveries(&pending, DELIVERIES).await? {
@@ -112,37 +114,35 @@ impl Doctor {
         let waits = missing.iter().map(|(brand, (emails, batches))| {
             format!("the brand {brand} (pending emails: {emails}, open batches: {batches})")
         });
-        let waits: Vec<String> = waits.collect();
-        Ok((!waits.is_empty()).then(|| {
-            Finding::error(
-                format!("not configured, so emails wait: {}", waits.join(", ")),
-                "put [brands.NAME] back; digests also leave once their people are of another brand",
-            )
-        }))
+        let found = format!(
+            "not configured, so emails wait: {}",
+            list_first(waits, usize::MAX)
+        );
+        let advice =
+            "put [brands.NAME] back; digests also leave once their people are of another brand";
+        Ok((!missing.is_empty()).then(|| Finding::error(found, advice)))
     }
 
     /// Reports days older than `archive.keep`, which `archive` would drop.
-    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    async fn days_to_archive(&self, store: &Arc<dyn Store>) -> Judged {
         let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
-        let Some(oldest) = days.first() else {
-            return Ok(None);
+        let keep = time::show_duration(self.config.archive_keep);
+        let warning = |oldest: &Day| {
+            let oldest = oldest.start().date_naive();
+            let days = count(days.len() as u64, "day is", "days are");
+            Finding::warning(
+                format!("{days} older than archive.keep ({keep}), the oldest {oldest}"),
+                "tidings archive --export FOLDER, which exports and drops them; run it once a day",
+            )
         };
-        let days = count(days.len() as u64, "day is", "days are");
-        let (keep, oldest) = (
-            time::show_duration(self.config.archive_keep),
-            oldest.start().date_naive(),
-        );
-        Ok(Some(Finding::warning(
-            format!("{days} older than archive.keep ({keep}), the oldest {oldest}"),
-            "tidings archive --export FOLDER, which exports and drops them; run it once a day",
-        )))
+        Ok(days.first().map(warning))
     }
 
     /// Warns if emails have no reports, or if any were refused in the last day. Only if a key is
     /// configured to verify the reports.
-    async fn reports(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    async fn reports(&self, store: &Arc<dyn Store>) -> Judged {
         let Some(provider) = self.config.reporter() else {
             return Ok(None);
         };
@@ -156,51 +156,43 @@ impl Doctor {
     async fn ask(
         &self,
         check: &'static str,
-        judged: impl Future<Output = Result<Option<Finding>, Error>>,
+        judged: impl Future<Output = Judged>,
     ) -> Option<Finding> {
-        let failed = |why: String| {
-            let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
-            Some(Finding::error(why, advice))
-        };
-        let judged = async {
-            judged
-                .await
-                .unwrap_or_else(|error| failed(error_chain(&error)))
-        };
-        Some(self.within(judged, failed).await?.of(check))
+        let judged =
+            judged.map(|judged| judged.unwrap_or_else(|error| unread(error_chain(&error))));
+        Some(self.within(judged, unread).await?.of(check))
     }
 }
 
+/// The finding of a check on the store, if there is one.
+type Judged = Result<Option<Finding>, Error>;
+
+fn unread(why: String) -> Option<Finding> {
+    let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
+    Some(Finding::error(why, advice))
+}
+
 /// Without a database, its other checks are `unchecked`.
-fn unreached(finding: Finding) -> Vec<Finding> {
+fn unreached(finding: &Finding) -> Vec<Finding> {
     let others = [SCHEMA, INDEXES, WRITING, SENDING, UNKNOWN];
     let others = others.into_iter().filter(|check| *check != finding.check);
     let why = "the database was not opened, or holds nothing yet";
-    let others: Vec<Finding> = others
-        .map(|check| Finding::unchecked(why).of(check))
-        .collect();
-    [vec![finding], others].concat()
+    let others = others.map(|check| Finding::unchecked(why).of(check));
+    std::iter::once(finding.clone()).chain(others).collect()
 }
 
-fn judge_schema(schema: Schema) -> Option<Finding> {
-    Some(match schema.is_old() {
-        false => Finding::ok(format!("number {}", schema.version)),
-        true => judge_upgrade(&schema),
-    })
-}
-
-/// The finding for a store that must be upgraded.
-pub(super) fn upgrade(schema: &Schema) -> Finding {
-    judge_upgrade(schema).of(SCHEMA)
-}
-
-fn judge_upgrade(schema: &Schema) -> Finding {
+/// Warns about a store that must be upgraded.
+pub(super) fn judge_schema(schema: &Schema) -> Finding {
     let Schema { version, known } = schema;
-    Finding::warning(
-        format!("number {version}, which this version upgrades to {known}"),
-        "stop the processes of older versions, and make a copy if you may want to go back; the next \
+    let finding = match schema.is_old() {
+        false => Finding::ok(format!("number {version}")),
+        true => Finding::warning(
+            format!("number {version}, which this version upgrades to {known}"),
+            "stop the processes of older versions, and make a copy if you may want to go back; the next \
             command that works with the store upgrades it",
-    )
+        ),
+    };
+    finding.of(SCHEMA)
 }
 
 fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
@@ -213,7 +205,7 @@ fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
     })
 }
 
-async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn writing(store: &Arc<dyn Store>) -> Judged {
     // Also removes the note of a check that was interrupted.
     let left = store.note(NOTE).await?;
     let text = Some("may be forgotten");
@@ -228,7 +220,7 @@ async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     }))
 }
 
-async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn sending(store: &Arc<dyn Store>) -> Judged {
     let pause = match Pause::current(store.as_ref()).await {
         Ok(pause) => pause,
         Err(crate::engine::Error::Store(error)) => return Err(error),
@@ -236,36 +228,28 @@ async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     };
     Ok(Some(match pause {
         None => Finding::ok("not paused"),
-        Some(pause) => Finding::error(
-            format!(
-                "paused since {} UTC: {}",
-                pause.at.format("%Y-%m-%d %H:%M"),
-                pause.reason
-            ),
+        Some(Pause { at, reason, .. }) => Finding::error(
+            format!("paused since {} UTC: {reason}", at.format("%Y-%m-%d %H:%M")),
             "fix that, then `tidings digest --resume`",
         ),
     }))
 }
 
-async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn unknown(store: &Arc<dyn Store>) -> Judged {
     let unknown = Counted::Deliveries(DeliveryState::Unknown);
-    Ok(Some(
-        match store.count(&[unknown]).await?.iter().sum::<u64>() {
-            0 => Finding::ok("none"),
-            unknown => Finding::warning(
-                count(
-                    unknown,
-                    "email has an unknown outcome",
-                    "emails have an unknown outcome",
-                ),
-                "look at `tidings deliveries --state unknown`, then settle what is there",
-            ),
-        },
-    ))
+    let unknown: u64 = store.count(&[unknown]).await?.iter().sum();
+    let have = count(unknown, "email has", "emails have");
+    Ok(Some(match unknown {
+        0 => Finding::ok("none"),
+        _ => Finding::warning(
+            format!("{have} an unknown outcome"),
+            "look at `tidings deliveries --state unknown`, then settle what is there",
+        ),
+    }))
 }
 
 /// Reports records with fields that this version cannot read.
-async fn users(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+async fn users(store: &Arc<dyn Store>) -> Judged {
     let found = find_unreadable(store.as_ref(), RECORDS).await?;
     Ok((!found.is_empty()).then(|| {
         Finding::warning(found.sentence(),
@@ -280,15 +264,13 @@ fn judge_engine(engine: &Engine) -> Vec<Finding> {
             let found = format!("SQLite {version} with a write-ahead log, for one machine");
             vec![Finding::ok(found).of(DATABASE)]
         }
-        Engine::Sqlite { version, journal } => vec![
-            Finding::error(
-                format!(
-                    "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
-                ),
-                "put the file onto a disk of this machine: network file systems cannot have a write-ahead log",
-            )
-            .of(DATABASE),
-        ],
+        Engine::Sqlite { version, journal } => {
+            let found = format!(
+                "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
+            );
+            let advice = "put the file onto a disk of this machine: network file systems cannot have a write-ahead log";
+            vec![Finding::error(found, advice).of(DATABASE)]
+        }
         Engine::Mongo { version, topology } => vec![
             judge_version(version).of(DATABASE),
             judge_topology(*topology).of("replication"),
@@ -344,32 +326,26 @@ fn judge_clock(before: DateTime<Utc>, time: DateTime<Utc>, after: DateTime<Utc>)
 }
 
 fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<Finding> {
-    let emails = |n| count(n, "email", "emails");
-    if silent > 0 {
-        return Some(Finding::warning(
+    let [left, sent] = [silent, counts.sent].map(|n| count(n, "email", "emails"));
+    match (silent, counts.refused) {
+        (0, 0) => None,
+        (0, refused) => Some(Finding::warning(
             format!(
-                "{} left more than a day ago, and {provider} has reported nothing since",
-                emails(silent)
-            ),
-            "let the provider post to /hooks, also when it delivers (docs/guides/providers.md, \"Bounces and complaints\")",
-        ));
-    }
-    (counts.refused > 0).then(|| {
-        Finding::warning(
-            format!(
-                "receivers refused the sender or the content of {} of {} of the last day",
-                counts.refused,
-                emails(counts.sent)
+                "receivers refused the sender or the content of {refused} of {sent} of the last day"
             ),
             "look at the status in the log; check SPF, DKIM, DMARC and the domain's reputation",
-        )
-    })
+        )),
+        _ => Some(Finding::warning(
+            format!("{left} left more than a day ago, and {provider} has reported nothing since"),
+            "let the provider post to /hooks, also when it delivers (docs/guides/providers.md, \"Bounces and complaints\")",
+        )),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
+    use crate::wire::status::Severity;
 
     #[test]
     fn old_mongodb_versions_are_errors() {

@@ -105,12 +105,10 @@ impl Doctor {
 
 /// Returns the SPF records among the texts of a name.
 fn spf_records(texts: &[String]) -> Vec<&str> {
-    let texts = texts.iter().map(|text| text.trim());
-    let is_record = |text: &&str| {
-        let version = text.split(' ').next().unwrap_or_default();
-        version.eq_ignore_ascii_case("v=spf1")
-    };
-    texts.filter(is_record).collect()
+    let version = |text: &str| text.split(' ').next().map(str::to_ascii_lowercase);
+    let records = texts.iter().map(|text| text.trim());
+    let records = records.filter(|text| version(text).as_deref() == Some("v=spf1"));
+    records.collect()
 }
 
 /// Judges the SPF records of a domain. `is_own` is whether bounces go to that domain, not to one of
@@ -125,14 +123,13 @@ fn judge_spf(domain: &str, records: &[&str], is_own: bool) -> Finding {
             );
         }
         [] => {
-            return Finding::ok(format!(
-                "{domain} has no record, and needs none: bounces go to the provider's own domain"
-            ));
+            let none = "has no record, and needs none: bounces go to the provider's own domain";
+            return Finding::ok(format!("{domain} {none}"));
         }
         many => {
-            let many = many.len();
+            let (many, why) = (many.len(), "so none counts (RFC 7208, section 4.5)");
             return Finding::error(
-                format!("{domain} has {many} records, so none counts (RFC 7208, section 4.5)"),
+                format!("{domain} has {many} records, {why}"),
                 "make them one",
             );
         }
@@ -171,16 +168,12 @@ fn judge_keys(name: &str, texts: &[String]) -> Finding {
     let key = match (keys.next(), keys.next()) {
         (Some(key), None) => key,
         (None, _) => {
-            return Finding::error(
-                format!("there is no key at {name}, so receivers cannot verify mails"),
-                publish,
-            );
+            let found = format!("there is no key at {name}, so receivers cannot verify mails");
+            return Finding::error(found, publish);
         }
         (Some(_), Some(_)) => {
-            return Finding::error(
-                format!("there are several keys at {name}, so none is sure to count"),
-                "leave one of them",
-            );
+            let found = format!("there are several keys at {name}, so none is sure to count");
+            return Finding::error(found, "leave one of them");
         }
     };
     match (key.is_rsa, key.bytes.as_ref().map(Vec::len)) {
@@ -227,12 +220,14 @@ fn dmarc_domains(domain: &str) -> Vec<String> {
 
 /// Returns the DMARC records among the texts of a name.
 fn dmarc_records(texts: &[String]) -> Vec<&str> {
-    let texts = texts.iter().map(|text| text.trim());
-    let is_record = |text: &&str| {
-        let version = text.split(';').next().unwrap_or_default();
-        version.replace(' ', "") == "v=DMARC1"
+    let version = |text: &str| {
+        text.split(';')
+            .next()
+            .map(|version| version.replace(' ', ""))
     };
-    texts.filter(is_record).collect()
+    let records = texts.iter().map(|text| text.trim());
+    let records = records.filter(|text| version(text).as_deref() == Some("v=DMARC1"));
+    records.collect()
 }
 
 /// Judges the DMARC records of the first domain that has any. `domain` is the sender's.
@@ -246,17 +241,13 @@ fn judge_dmarc(domain: &str, found: Option<(&str, &[&str])>) -> Finding {
         );
     };
     let [record] = records else {
-        let many = records.len();
-        return Finding::error(
-            format!("_dmarc.{place} has {many} records, so none counts (RFC 7489, section 6.6.3)"),
-            "leave one of them",
-        );
+        let (many, why) = (records.len(), "so none counts (RFC 7489, section 6.6.3)");
+        let found = format!("_dmarc.{place} has {many} records, {why}");
+        return Finding::error(found, "leave one of them");
     };
     // A parent's record may have another policy for subdomains.
     let below = (place != domain).then(|| tag(record, "sp")).flatten();
-    let policy = below
-        .or_else(|| tag(record, "p"))
-        .map(str::to_ascii_lowercase);
+    let policy = below.or(tag(record, "p")).map(str::to_ascii_lowercase);
     match policy.as_deref() {
         Some("reject" | "quarantine") => Finding::ok(format!("_dmarc.{place}: {record}")),
         Some("none") => Finding::warning(

@@ -18,7 +18,7 @@ use crate::engine::access::links::Links;
 use crate::operate::probe::{Names, Web};
 use crate::render::Renderer;
 use crate::store::Store;
-use crate::wire::status::{Finding, Severity};
+use crate::wire::status::Finding;
 
 mod build;
 mod database;
@@ -68,18 +68,22 @@ pub struct Doctor {
 }
 
 const PROVIDER: &str = "provider";
+const LANGUAGES: &str = "languages";
 /// The finding for checks that `--offline` skips.
 const LEFT: &str = "skipped because of --offline";
 
 impl Doctor {
     /// Returns all findings, in the order in which they are shown.
     pub async fn run(&self) -> Vec<Finding> {
-        let (database, mail, public) =
-            futures::join!(self.database(), self.mail(), self.public_pages());
+        let (database, mail, public, templates) = futures::join!(
+            self.database(),
+            self.mail(),
+            self.public_pages(),
+            self.templates()
+        );
         let mut findings = self.configuration();
         findings.extend(self.files());
         findings.extend(self.secret_files());
-        let templates = self.templates();
         let brands = self.brands.iter();
         let brands = brands.map(|(name, own)| {
             let shares = own.config.mail.templates == self.config.mail.templates;
@@ -92,9 +96,10 @@ impl Doctor {
     /// Checks a brand: its sender, provider, pages and templates. Omits findings about shared
     /// templates that the default has too.
     async fn of_brand(&self, name: &BrandName, of_default: &[Finding]) -> Vec<Finding> {
-        let (mail, public) = futures::join!(self.mail(), self.public_pages());
+        let (mail, public, templates) =
+            futures::join!(self.mail(), self.public_pages(), self.templates());
         let mut findings = [self.brand_configuration(), mail, public].concat();
-        let templates = self.templates().into_iter();
+        let templates = templates.into_iter();
         findings.extend(templates.filter(|finding| !of_default.contains(finding)));
         for finding in &mut findings {
             finding.brand = Some(name.clone());
@@ -115,23 +120,20 @@ impl Doctor {
     /// Checks that the provider accepts the API key. Also returns the DNS names of the DKIM keys
     /// that the provider reports.
     async fn provider(&self) -> (Finding, Vec<String>) {
-        let mailer = match &self.mailer {
-            Ok(mailer) => mailer,
-            Err(why) => {
-                let advice = "see the options of the section [mail]";
-                return (Finding::error(why, advice), Vec::new());
+        let is_local = matches!(self.config.mail.transport, Transport::Outbox);
+        let finding = match &self.mailer {
+            Err(why) => Finding::error(why, "see the options of the section [mail]"),
+            Ok(_) if self.options.offline && !is_local => Finding::unchecked(LEFT),
+            Ok(mailer) => {
+                let late = |reason| Checked::Unreached { reason };
+                match self.within(mailer.check(), late).await {
+                    Checked::Ready { found, dkim } => return (Finding::ok(found), dkim),
+                    Checked::Wrong { found, remedy } => Finding::error(found, remedy),
+                    Checked::Unreached { reason } => Finding::unchecked(reason),
+                }
             }
         };
-        let is_local = matches!(self.config.mail.transport, Transport::Outbox);
-        if self.options.offline && !is_local {
-            return (Finding::unchecked(LEFT), Vec::new());
-        }
-        let late = |reason| Checked::Unreached { reason };
-        match self.within(mailer.check(), late).await {
-            Checked::Ready { found, dkim } => (Finding::ok(found), dkim),
-            Checked::Wrong { found, remedy } => (Finding::error(found, remedy), Vec::new()),
-            Checked::Unreached { reason } => (Finding::unchecked(reason), Vec::new()),
-        }
+        (finding, Vec::new())
     }
 
     /// Waits for a result for at most the time limit. Then calls `late` with the reason.

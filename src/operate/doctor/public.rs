@@ -16,17 +16,15 @@ const CLICK: &str = "List-Unsubscribe=One-Click";
 
 impl Doctor {
     pub(super) async fn public_pages(&self) -> Vec<Finding> {
-        let unchecked =
-            |why: &str| [PAGES, ONE_CLICK].map(|check| Finding::unchecked(why).of(check));
-        let Some(url) = &self.config.server.public_url else {
-            return unchecked("server.public_url is empty").to_vec();
+        let unchecked = |why: &str| {
+            let unchecked = |check| Finding::unchecked(why).of(check);
+            [PAGES, ONE_CLICK].map(unchecked).to_vec()
         };
-        if self.options.offline {
-            return unchecked(LEFT).to_vec();
-        }
-        let web = match &self.web {
-            Ok(web) => web,
-            Err(why) => return unchecked(why).to_vec(),
+        let (url, web) = match (&self.config.server.public_url, &self.web) {
+            (None, _) => return unchecked("server.public_url is empty"),
+            _ if self.options.offline => return unchecked(LEFT),
+            (_, Err(why)) => return unchecked(why),
+            (Some(url), Ok(web)) => (url, web),
         };
         let late = |reason: String| Err(silent(&reason));
         let health = format!("{url}/healthz");
@@ -59,15 +57,11 @@ impl Doctor {
 }
 
 fn judge_page(url: &str, response: WebResponse) -> Finding {
-    let WebResponse {
-        status,
-        location,
-        body,
-    } = response;
+    let (status, location) = (response.status, response.location.unwrap_or_default());
     match status {
-        200 if body.contains("\"status\":\"ok\"") => Finding::ok(format!("{url} answers")),
+        200 if response.body.contains("\"status\":\"ok\"") => Finding::ok(format!("{url} answers")),
         300..=399 => Finding::error(
-            format!("{url} sends on to {}", location.unwrap_or_default()),
+            format!("{url} sends on to {location}"),
             "set server.public_url to where it leads",
         ),
         _ => Finding::warning(
@@ -79,12 +73,9 @@ fn judge_page(url: &str, response: WebResponse) -> Finding {
 
 /// Compares the responses to a valid link and to a forged one.
 fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
-    let WebResponse {
-        status, location, ..
-    } = genuine;
-    let is_forged_accepted = forged
-        .as_ref()
-        .is_ok_and(|response| (200..300).contains(&response.status));
+    let (status, location) = (genuine.status, genuine.location.unwrap_or_default());
+    let is_accepted = |response: &WebResponse| (200..300).contains(&response.status);
+    let is_forged_accepted = forged.as_ref().is_ok_and(is_accepted);
     match status {
         200..=299 if is_forged_accepted => Finding::error(
             "a link that is not ours was taken as well, so it is not tidings that answers",
@@ -93,8 +84,7 @@ fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
         200..=299 => Finding::ok("a click on a test link was accepted, and a forged one was not"),
         300..=399 => Finding::error(
             format!(
-                "it sends on to {}, where no mailbox provider follows (RFC 8058, section 3.1)",
-                location.unwrap_or_default()
+                "it sends on to {location}, where no mailbox provider follows (RFC 8058, section 3.1)"
             ),
             "set server.public_url to where it leads, or let the proxy answer at once",
         ),
@@ -125,8 +115,8 @@ fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
+    use crate::wire::status::Severity;
 
     fn answered(status: u16, location: Option<&str>) -> WebResponse {
         WebResponse {

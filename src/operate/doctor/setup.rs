@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Doctor, Finding, Severity};
+use super::{Doctor, Finding};
 use crate::config::{Config, StoreUrl, Transport};
 use crate::private;
 
@@ -95,11 +95,9 @@ fn judge(config: &Config) -> Vec<Finding> {
 fn sending(config: &Config) -> Vec<Finding> {
     let provider = match &config.mail.transport {
         Transport::Outbox => {
-            let warning = Finding::warning(
-                "is outbox: emails become files, and none is sent",
-                "set it and mail.from before you send emails to people",
-            );
-            return vec![warning.of("mail.provider")];
+            let found = "is outbox: emails become files, and none is sent";
+            let advice = "set it and mail.from before you send emails to people";
+            return vec![Finding::warning(found, advice).of("mail.provider")];
         }
         Transport::Smtp(_) => None,
         Transport::Api(api) => Some(api.provider),
@@ -131,12 +129,9 @@ fn public_url(config: &Config) -> Finding {
         None => "is empty, so emails contain no unsubscribe link".to_owned(),
     };
     let advice = "set it to the public https address of `tidings serve`";
-    let finding = Finding {
-        severity: match config.mail.transport {
-            Transport::Outbox => Severity::Warning,
-            Transport::Smtp(_) | Transport::Api(_) => Severity::Error,
-        },
-        ..Finding::warning(why, advice)
+    let finding = match config.mail.transport {
+        Transport::Outbox => Finding::warning(why, advice),
+        Transport::Smtp(_) | Transport::Api(_) => Finding::error(why, advice),
     };
     finding.of("server.public_url")
 }
@@ -148,25 +143,19 @@ fn judge_files(
     mode: &str,
     what: &str,
 ) -> Option<Finding> {
-    let open = files.iter().filter_map(|path| Some((path, open(path)?)));
-    let open: Vec<(&PathBuf, String)> = open.collect();
-    if open.is_empty() {
-        return None;
-    }
-    let name = |(path, mode): &(&PathBuf, String)| format!("{} ({mode})", path.display());
-    let names: Vec<String> = open.iter().map(name).collect();
-    let close = |(path, _): &(&PathBuf, String)| format!("chmod {mode} {}", path.display());
-    let advice: Vec<String> = open.iter().map(close).collect();
-    let found = format!(
-        "other users of this machine can read {what} in {}",
-        names.join(", ")
-    );
+    let files = files.iter();
+    let open = files.filter_map(|path| Some((path.display(), open(path)?)));
+    let open = open.map(|(path, of)| (format!("{path} ({of})"), format!("chmod {mode} {path}")));
+    let (names, advice): (Vec<String>, Vec<String>) = open.unzip();
+    let names = (!names.is_empty()).then(|| names.join(", "))?;
+    let found = format!("other users of this machine can read {what} in {names}");
     Some(Finding::warning(found, advice.join("; ")).of("files"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::status::Severity;
 
     /// Returns the findings for a finished configuration with these lines on top.
     fn findings(lines: &str) -> Vec<Finding> {

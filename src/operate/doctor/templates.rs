@@ -1,16 +1,58 @@
-//! Checks that the templates can be rendered, and that no user's language lacks configured words.
+//! Checks that the templates can be rendered, and that neither they nor the catalogs lack a part.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
-use super::{Component, Doctor, Finding};
+use super::{Component, Doctor, Finding, LANGUAGES};
+use crate::domain::nearest;
 use crate::domain::text::list_first;
-use crate::render::Renderer;
+use crate::operate::preview::{Kind, Preview, Sheet, files_of};
+use crate::render::{Renderer, template_names};
 use crate::store::{self, Store, UserField};
 
+const TEMPLATES: &str = "templates";
+
 impl Doctor {
-    pub(super) fn templates(&self) -> Vec<Finding> {
-        vec![judge(&self.renderer).of("templates")]
+    pub(super) async fn templates(&self) -> Vec<Finding> {
+        let mut findings = vec![judge(&self.renderer).of(TEMPLATES)];
+        let (Some(folder), Ok(renderer)) = (&self.config.mail.templates, &self.renderer) else {
+            return findings;
+        };
+        let preview = Preview {
+            config: self.config.clone(),
+            brand: None,
+            person: None,
+            kinds: vec![Kind::Digest, Kind::Batch],
+            locale: None,
+            clock: self.clock.clone(),
+        };
+        let sheets = preview.sheets(None).await;
+        let sheets = sheets.map_or_else(|_| Vec::new(), |(sheets, _)| sheets);
+        let empty: BTreeSet<String> = sheets.iter().filter_map(empty_part).collect();
+        findings.extend(empty.iter().map(|file| {
+            let found = "makes an empty part, which spam filters count against an email";
+            let advice = format!("add text to {file}, or remove it");
+            Finding::warning(format!("{file} {found}"), advice).of(TEMPLATES)
+        }));
+        findings.extend(unknown_files(folder).iter().map(|file| {
+            let found = format!("{file} is not the name of a template, so it is not used");
+            let advice = match nearest(file, template_names()) {
+                Some(nearest) => format!("rename it to {nearest} if you meant that"),
+                None => "move it elsewhere; docs/operations.md lists the names".to_owned(),
+            };
+            Finding::warning(found, advice).of(TEMPLATES)
+        }));
+        let incomplete = renderer.catalogs().incomplete();
+        findings.extend(incomplete.map(|(tag, missing)| {
+            let found = format!(
+                "the catalog {tag} lacks {} messages, which are in English: {}",
+                missing.len(),
+                list_first(missing, 3)
+            );
+            Finding::warning(found, "add them, with the variables that English has").of(LANGUAGES)
+        }));
+        findings
     }
 
     /// Warns about configured headings and phrases that lack a translation into a user's language.
@@ -31,20 +73,15 @@ impl Doctor {
             let lacking = worded
                 .flat_map(|(kind, of)| catalogs.lacking(Some(language), kind, of.phrase.is_some()));
             let lacking: BTreeSet<String> = lacking.collect();
-            (!lacking.is_empty()).then(|| format!("emails in {language}: {}", describe(&lacking)))
+            let rest = "have no translation; they show English headings, and no sentence that \
+                        needs a phrase";
+            let names = list_first(&lacking, 3);
+            (!lacking.is_empty()).then(|| format!("emails in {language}: {names} {rest}"))
         });
         let lacks: Vec<String> = lacks.collect();
         let advice = "add the messages to locales/TAG.ftl in the folder of mail.templates";
         Ok((!lacks.is_empty()).then(|| Finding::warning(lacks.join(". "), advice)))
     }
-}
-
-/// Returns a clause that names messages a language lacks, and describes what emails show instead.
-fn describe(messages: &BTreeSet<String>) -> String {
-    format!(
-        "{} have no translation; they show English headings, and no sentence that needs a phrase",
-        list_first(messages, 3)
-    )
 }
 
 /// Checks that the templates can be rendered.
@@ -55,12 +92,41 @@ fn judge(renderer: &Component<Arc<Renderer>>) -> Finding {
     }
 }
 
+/// Returns the file that makes an empty part of a sample email, if there is one.
+fn empty_part(sheet: &Sheet) -> Option<String> {
+    let elements = sheet.html.split('<');
+    let html: String = elements.filter_map(|of| of.rsplit('>').next()).collect();
+    let mut parts = [
+        ("subject.txt", sheet.subject.as_deref()),
+        ("body.txt", sheet.text.as_deref()),
+        ("body.html", Some(&*html)),
+    ]
+    .into_iter();
+    let (name, _) = parts.find(|(_, part)| part.is_none_or(|part| part.trim().is_empty()))?;
+    Some(format!("{}/{name}", sheet.kind.as_str()))
+}
+
+/// Returns the files of the templates folder that are neither templates nor catalogs. Ignores
+/// hidden files and the copies of editors.
+fn unknown_files(folder: &Path) -> Vec<String> {
+    let files = files_of(folder).into_iter();
+    let paths = files.filter_map(|file| file.strip_prefix(folder).ok().map(Path::to_owned));
+    let names = paths.map(|path| path.to_string_lossy().replace('\\', "/"));
+    let is_unknown = |name: &String| {
+        let is_hidden = name.split('/').any(|part| part.starts_with('.'));
+        let is_copy = name.ends_with('~') || name.ends_with(".bak");
+        let is_catalog = name.starts_with("locales/") && name.ends_with(".ftl");
+        !(is_hidden || is_copy || is_catalog || template_names().any(|known| known == name))
+    };
+    names.filter(is_unknown).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
     use crate::domain::Site;
     use crate::domain::text::error_chain;
+    use crate::wire::status::Severity;
 
     /// Returns the severity with these templates instead of the built-in ones.
     fn severity(files: &[(&str, String)]) -> Severity {

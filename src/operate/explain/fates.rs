@@ -11,10 +11,10 @@ use crate::domain::digest_content::tried_again;
 use crate::domain::{
     Batch, BatchState, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event, EventType,
     Exclusion, Facts, Id, Inbox, Marker, Mutes, ObjectState, Occasion, PersonStacks, Policies,
-    Position, Purpose, Schedule, Stack, StackId, User, batch, classify, content,
+    Position, Purpose, Schedule, Stack, StackId, User, UserId, batch, classify, content,
 };
 use crate::engine::Result;
-use crate::engine::batches::{BatchFilter, BatchService, quiet_until};
+use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::{Selected, SentEmail};
 use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::eligibility::{self, is_seen};
@@ -90,20 +90,14 @@ impl Loaded<'_> {
                 let covered = match (why, case.batch) {
                     (Why::Covered, _) => self.by_marker(&case, catalog),
                     (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
-                        let email = self.batches.mail(batch);
+                        let email = self.batches.delivery(batch);
+                        let email = email.filter(|row| row.state.flushes());
                         email.and_then(|row| self.by_email(&case, row.marker, catalog))
                     }
                     _ => None,
                 };
-                let excludes = |by: &By| {
-                    matches!(
-                        by,
-                        By::Mail {
-                            place: Place::LeftOut,
-                            ..
-                        }
-                    )
-                };
+                let excludes =
+                    |by: &By| matches!(by, By::Mail { place, .. } if *place == Place::LeftOut);
                 if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
                     why = Why::LeftOut;
                 }
@@ -125,7 +119,7 @@ impl Loaded<'_> {
         let is_muted = self.muted.contains_key(&case.position);
         let applies = !case.object.retracted && case.object.object == ObjectState::Notifiable;
         let waits = is_alone && applies && !is_muted;
-        let in_batch = self.batches.why(event, case.batch, case.is_mailed, waits);
+        let in_batch = self.batches.why(case, waits);
         // A muted event's batch was canceled because of the mute, so that is the reason to show.
         let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
         let admits = |scope: EmailScope| scope.admits(&event.t, policies);
@@ -170,11 +164,13 @@ impl Loaded<'_> {
 
     fn fate(&self, case: &Case<'_>, why: Why, covered: Option<By>, catalog: &Catalog) -> Fate {
         let (event, policies) = (case.event, self.policies);
+        let of_batch = case.batch.and_then(|batch| self.batches.delivery(batch));
         let delivery = match why {
-            Why::Closing => case.batch.and_then(|batch| self.batches.waiting(batch)),
+            Why::Closing => of_batch.filter(|row| !row.state.settled()),
             Why::InDelivery | Why::NextDigest => case.digest,
             _ => None,
         };
+        let outcome = of_batch.map(|row| row.outcome.clone()).unwrap_or_default();
         let object = catalog.record(event);
         Fate {
             position: case.position,
@@ -187,10 +183,10 @@ impl Loaded<'_> {
             in_feed: policies.of(&event.t).feed,
             batch: case.batch.map(|batch| InBatch {
                 id: batch.id,
-                closes_at: self.held.get(&batch.id).copied().unwrap_or(batch.closes_at),
+                closes_at: *self.held.get(&batch.id).unwrap_or(&batch.closes_at),
                 held_until: self.held.get(&batch.id).copied(),
-                reason: self.batches.reason(batch.id),
-                settled: settled_of(self.deliveries, batch.id),
+                reason: outcome.reason,
+                settled: outcome.settled,
             }),
             delivery: delivery.map(|row| in_delivery(row, self.now)),
             covered,
@@ -204,11 +200,9 @@ impl Loaded<'_> {
     fn by_marker(&self, case: &Case<'_>, catalog: &Catalog) -> Option<By> {
         let Marker { id, n } = *case.stack.covering(case.position.index)?;
         let email = id.and_then(|id| self.by_email(case, id, catalog));
-        email.or(Some(match (id, n) {
-            (Some(id), Some(_)) => By::Flush { at: id.time() },
-            (id, _) => By::OlderWriter {
-                at: id.map(Id::time),
-            },
+        email.or(Some(match (id.map(Id::time), n) {
+            (Some(at), Some(_)) => By::Flush { at },
+            (at, _) => By::OlderWriter { at },
         }))
     }
 
@@ -240,23 +234,14 @@ impl Loaded<'_> {
         };
         let email = sent.email.as_ref().ok().filter(included);
         if let Some(email) = email {
-            let is_kept = |batch: &Batch| {
-                batch
-                    .contents
-                    .items
-                    .iter()
-                    .any(|item| Event::from(item.clone()) == *event)
-            };
             let is_it =
                 |(kind, item): (&EventType, &content::Item)| *kind == event.t && item.id == event.o;
+            let is_kept = |batch: &Batch| batch.contents.items.iter().any(|of| is_event(of, event));
             if email.included.contains(event) {
-                let is_shown = email.content.items().any(is_it);
-                let place = if is_shown {
-                    Place::Shown
-                } else {
-                    Place::Counted
+                return match email.content.items().any(is_it) {
+                    true => (Place::Shown, None),
+                    false => (Place::Counted, None),
                 };
-                return (place, None);
             } else if email.counts_others && !case.batch.is_some_and(is_kept) {
                 return (Place::Counted, None);
             }
@@ -264,21 +249,19 @@ impl Loaded<'_> {
         let is_same = |other: &Event| other.t == event.t && other.o == event.o;
         let is_repeated = email.is_some_and(|email| email.included.iter().any(is_same));
         let muted = self.muted.get(&case.position);
-        let why = if catalog.was_retracted(event, built) {
-            Why::Retracted
-        } else if catalog.recorded(event).is_none() {
-            Why::UnknownObject
-        } else if catalog.mailable(event).is_none() {
-            Why::Withdrawn
-        } else if muted.is_some_and(|since| *since <= built) {
-            Why::Muted
-        } else if is_repeated {
-            Why::Repeated
-        } else if self.has_seen(case.position) && case.batch.is_none() {
-            Why::Seen
-        } else {
-            Why::NotForDigest
-        };
+        let reasons = [
+            (catalog.was_retracted(event, built), Why::Retracted),
+            (catalog.recorded(event).is_none(), Why::UnknownObject),
+            (catalog.mailable(event).is_none(), Why::Withdrawn),
+            (muted.is_some_and(|since| *since <= built), Why::Muted),
+            (is_repeated, Why::Repeated),
+            (
+                self.has_seen(case.position) && case.batch.is_none(),
+                Why::Seen,
+            ),
+        ];
+        let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies);
+        let why = reasons.next().map_or(Why::NotForDigest, |(_, why)| why);
         match sent.is_exact || matches!(why, Why::Retracted | Why::UnknownObject) {
             true => (Place::LeftOut, Some(why)),
             false => (Place::Unknown, None),
@@ -286,10 +269,9 @@ impl Loaded<'_> {
     }
 }
 
-/// Returns when the delivery of this batch was settled.
-fn settled_of(deliveries: &[Delivery], batch: Id) -> Option<DateTime<Utc>> {
-    let id = DeliveryId::batch(batch);
-    deliveries.iter().find(|row| row.id == id)?.outcome.settled
+/// Returns whether a batch's item is this event.
+fn is_event(item: &batch::Item, event: &Event) -> bool {
+    Some(item.i) == event.i && item.t == event.t && item.o == event.o
 }
 
 /// Describes a delivery: its state, why it waits or failed, and its next attempt.
@@ -307,18 +289,14 @@ fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
 /// Returns the digest that covers this position: the open one, or the latest if it failed.
 fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
     let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
-    let mut digests = deliveries.iter().filter(is_digest);
+    let digests = deliveries.iter().filter(is_digest);
     let includes = |row: &Delivery| {
         let mut reaches = row.watermarks.iter();
         reaches.any(|(of, reach)| of == stack && index < *reach)
     };
-    let is_open = |row: &Delivery| row.open && !row.state.settled();
-    let open = digests.clone().find(|row| is_open(row));
-    let failed = || {
-        digests
-            .next()
-            .filter(|row| row.state == DeliveryState::Failed)
-    };
+    let open = digests.clone().find(|row| row.open && !row.state.settled());
+    let mut latest = digests.take(1);
+    let failed = || latest.find(|row| row.state == DeliveryState::Failed);
     open.or_else(failed).filter(|row| includes(row))
 }
 
@@ -343,13 +321,17 @@ const BATCHES: usize = 200;
 /// A marker on the stack outranks the batch's record. A batch that keeps the event outranks one
 /// that only remembers its id: a lead's ids are also remembered by the batch that it opened.
 pub(super) struct Batches {
-    all: Vec<Batch>,
+    pub(super) all: Vec<Batch>,
     mails: HashMap<DeliveryId, Delivery>,
 }
 
 impl Batches {
-    pub(super) async fn of(book: &BatchService, filter: &BatchFilter) -> Result<Self> {
-        let all = book.list(filter, None, BATCHES).await?;
+    pub(super) async fn of(book: &BatchService, user: &UserId) -> Result<Self> {
+        let theirs = BatchFilter {
+            user: Some(user.clone()),
+            ..BatchFilter::default()
+        };
+        let all = book.list(&theirs, None, BATCHES).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = book.context.store.deliveries(&ids).await?;
         let mails = mails.into_iter().flatten();
@@ -359,26 +341,18 @@ impl Batches {
 
     /// Returns the batches whose emails are not settled yet.
     pub(super) fn unsettled(&self) -> Vec<Batch> {
-        let unsettled =
-            |batch: &&Batch| matches!(batch.state, BatchState::Open | BatchState::Closing);
-        self.all.iter().filter(unsettled).cloned().collect()
-    }
-
-    /// Returns when quiet hours end, by batch id, for the batches that they defer.
-    pub(super) async fn held(
-        &self,
-        book: &BatchService,
-        now: DateTime<Utc>,
-    ) -> Result<HashMap<Id, DateTime<Utc>>> {
-        let all = self.all.iter().cloned();
-        Ok(quiet_until(&book.context, all, now).await?)
+        let is_unsettled = |state| matches!(state, BatchState::Open | BatchState::Closing);
+        let unsettled = self.all.iter().filter(|batch| is_unsettled(batch.state));
+        unsettled.cloned().collect()
     }
 
     /// Returns the batch that the event joined, if it is known.
     fn holding(&self, event: &Event) -> Option<&Batch> {
         let i = event.i?;
-        let is_it = |item: &batch::Item| item.i == i && item.t == event.t && item.o == event.o;
-        let keeps = |batch: &&Batch| batch.contents.items.iter().chain(&batch.removed).any(is_it);
+        let keeps = |batch: &&Batch| {
+            let mut items = batch.contents.items.iter().chain(&batch.removed);
+            items.any(|item| is_event(item, event))
+        };
         let own = |batch: &&Batch| batch.own_fanouts().any(|own| own == i);
         let of_lead = |batch: &&Batch| batch.has_joined(i);
         let all = || self.all.iter();
@@ -397,50 +371,27 @@ impl Batches {
         self.mails.contains_key(delivery)
     }
 
-    /// Returns the batch's delivery, if its email was sent or may have been.
-    fn mail(&self, batch: &Batch) -> Option<&Delivery> {
-        let mail = self.mails.get(&DeliveryId::batch(batch.id));
-        mail.filter(|mail| mail.state.flushes())
-    }
-
-    /// Returns the batch's delivery, if it is not settled.
-    fn waiting(&self, batch: &Batch) -> Option<&Delivery> {
-        let mail = self.mails.get(&DeliveryId::batch(batch.id));
-        mail.filter(|mail| !mail.state.settled())
+    fn delivery(&self, batch: &Batch) -> Option<&Delivery> {
+        self.mails.get(&DeliveryId::batch(batch.id))
     }
 
     /// Returns the outcome of the event in the batch that holds it; `None` if batches do not decide
-    /// it. `mailed` is whether the stack has its marker. `waits` is whether an open batch would
-    /// include it.
-    fn why(
-        &self,
-        event: &Event,
-        holding: Option<&Batch>,
-        mailed: bool,
-        waits: bool,
-    ) -> Option<Why> {
-        let Some(batch) = holding else {
-            return mailed.then_some(Why::Mailed);
+    /// it. `waits` is whether an open batch would include it.
+    fn why(&self, case: &Case<'_>, waits: bool) -> Option<Why> {
+        let Some(batch) = case.batch else {
+            return case.is_mailed.then_some(Why::Mailed);
         };
-        let is_it =
-            |item: &batch::Item| Some(item.i) == event.i && item.t == event.t && item.o == event.o;
-        if batch.removed.iter().any(is_it) {
+        if batch.removed.iter().any(|item| is_event(item, case.event)) {
             return Some(Why::TakenOut);
         }
-        let mail = self.mails.get(&DeliveryId::batch(batch.id));
+        let mail = self.delivery(batch);
         let doubtful = mail.is_some_and(|mail| mail.state == DeliveryState::Unknown);
         match batch.state {
-            _ if mailed && doubtful => Some(Why::MayBeMailed),
-            _ if mailed => Some(Why::Mailed),
+            _ if case.is_mailed && doubtful => Some(Why::MayBeMailed),
+            _ if case.is_mailed => Some(Why::Mailed),
             BatchState::Open => waits.then_some(Why::Gathering),
             BatchState::Closing => waits.then_some(Why::Closing),
             BatchState::Closed | BatchState::Canceled => Some(Why::NotMailed),
         }
-    }
-
-    /// Returns why the batch's email was not sent, if that is recorded.
-    fn reason(&self, batch: Id) -> Option<String> {
-        let row = self.mails.get(&DeliveryId::batch(batch))?;
-        row.outcome.reason.clone()
     }
 }

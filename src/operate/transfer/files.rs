@@ -37,14 +37,6 @@ impl Export {
         }
     }
 
-    pub(super) fn file(self, sum: DaySum) -> FileSum {
-        FileSum {
-            name: self.name(),
-            records: sum.stacks,
-            sha256: sum.sha256,
-        }
-    }
-
     pub(super) fn named(name: &str) -> Option<Self> {
         let name = match name {
             FORMER_RECEIPTS => Kind::WebhookReceipts.as_str(),
@@ -71,14 +63,10 @@ impl Export {
             // One by one, so that the error names the line.
             for (number, line) in (first..).zip(lines) {
                 let put = store.import_records(kind, std::slice::from_ref(line)).await;
-                put.map_err(|why| {
-                    let doing = format!("importing {}, line {number}", kind.as_str());
-                    match why {
-                        store::Error::Database { cause, .. } => {
-                            store::Error::database(doing, cause)
-                        }
-                        why => store::Error::Unsupported(format!("{doing}: {why}")),
-                    }
+                let doing = || format!("importing {}, line {number}", kind.as_str());
+                put.map_err(|why| match why {
+                    store::Error::Database { cause, .. } => store::Error::database(doing(), cause),
+                    why => store::Error::Unsupported(format!("{}: {why}", doing())),
                 })?;
             }
         }

@@ -95,6 +95,33 @@ fn brands_do_not_repeat_template_findings_of_the_default() {
     assert_eq!(brands, [None, Some("umbra")]);
 }
 
+#[test]
+fn unknown_files_empty_parts_and_incomplete_catalogs_are_warnings() {
+    let desk = Desk::new();
+    desk.write("tidings.toml", "mail.templates = \"own\"\n");
+    for folder in ["own/digest", "own/locales"] {
+        std::fs::create_dir_all(desk.path().join(folder)).unwrap();
+    }
+    desk.write("own/digest/bodi.html", "");
+    desk.write("own/digest/body.html~", "");
+    desk.write("own/digest/body.txt", " \n");
+    desk.write("own/locales/sv.ftl", "digest-head = { $news } till dig\n");
+    desk.write("own/locales/de.ftl", "digest-head = { $news } für dich\n");
+
+    let doctor = desk.run(&["doctor", "--offline"]);
+
+    for line in [
+        "digest/body.txt makes an empty part, which spam filters count against an email → add",
+        "digest/bodi.html is not the name of a template, so it is not used → rename it to digest/body.html",
+        "the catalog sv lacks ",
+    ] {
+        assert!(doctor.out.contains(line), "{line} in {}", doctor.out);
+    }
+    let of_templates = |line: &&str| line.starts_with("warning    templates ");
+    assert_eq!(doctor.out.lines().filter(of_templates).count(), 2);
+    assert!(!doctor.out.contains("catalog de"), "{}", doctor.out);
+}
+
 const STARVES: &str = "types.Comment.cooldown has no max_wait beside it";
 
 #[test]

@@ -1,7 +1,10 @@
 //! The working directory of commands. A command that needs a store does not create one, and says
 //! where it looked.
 
+use bson::{Document, doc};
+
 use super::{Desk, Ran};
+use crate::support::poison::database;
 use crate::support::{Fresh, assert_contains, mongo};
 
 /// The commands that need an existing store.
@@ -140,6 +143,30 @@ async fn a_mistyped_mongodb_database_is_reported_and_not_created() {
             !names.iter().any(|name| name.ends_with("_mistyped")),
             "{names:?}"
         );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_of_a_mongodb_database_before_its_upgrade_has_the_counts() {
+    mongo::run(async |fresh: Fresh| {
+        let desk = Desk::new();
+        desk.write("tidings.toml", &format!("store = {:?}", fresh.url()));
+        let notified = desk.run(&["notify", "Published", "a1", "--to", "ada", "--wait"]);
+        assert_eq!(notified.code, 0, "{}", notified.err);
+        let database = database(&fresh).await.unwrap();
+        let notes = database.collection::<Document>("notes");
+        notes.delete_one(doc! {"_id": "schema"}).await.unwrap();
+
+        let status = desk.run(&["status"]);
+
+        assert_eq!(status.code, 0, "{}", status.err);
+        assert_contains!(
+            status.out,
+            "1; the next command that works with the store upgrades it"
+        );
+        assert_contains!(status.out, "none pending, 1 done");
+        assert_contains!(status.err, "stop all processes of earlier versions");
     })
     .await;
 }

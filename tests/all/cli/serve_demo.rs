@@ -387,8 +387,9 @@ async fn a_demo_user_can_open_preferences_and_unsubscribe() {
     assert!(mails.iter().all(|(user, _)| user != "mara"));
     let scene = demo.get("/demo/scene").await;
     let people = scene["people"].as_array().unwrap();
-    let mara = people.iter().find(|person| person["id"] == "mara").unwrap();
-    assert_eq!(mara["digest"], "unsubscribed");
+    let of = |id: &str| people.iter().find(|person| person["id"] == id).unwrap();
+    assert_eq!(of("mara")["digest"], "unsubscribed");
+    assert_eq!(of("ada")["digest"], "Mon 9:00, New York");
 }
 
 #[test]
