@@ -125,10 +125,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
 /// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
 fn of_batch(batch: &BatchView) -> String {
     let BatchView { id, key, state, .. } = batch;
-    let (events, closes) = (
-        words::events(batch.count),
-        words::minute(batch.closes_at),
-    );
+    let (events, closes) = (words::events(batch.count), words::minute(batch.closes_at));
     format!(
         "{id} {}, {events}, closes {closes} UTC, key {key}",
         state.as_str()

@@ -79,9 +79,7 @@ impl Explain {
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
         let batches = Batches::of(&self.batches, user).await?;
         let mut catalog = Catalog::of_mails(&self.context);
-        let kept = batches.all.iter().flat_map(|of| of.contents.items.clone());
-        let kept: Vec<Event> = kept.map(Event::from).collect();
-        catalog.load(kept.iter()).await?;
+        catalog.load(batches.kept().iter()).await?;
         let suppressed = Suppressed::among(store, record).await?;
         let mut inboxes = eligibility::load_inboxes(&self.context, users).await?;
         let mut loaded = Loaded {
@@ -146,7 +144,7 @@ impl Explain {
             name: own.name.clone(),
             email: own.email.as_ref().map(ToString::to_string),
             brand: own.brand.clone().map(|name| BrandView {
-                configured: config.brand_names().knows(Some(&name)),
+                configured: config.brands.contains_key(&name),
                 name,
             }),
             locale: record.map(|user| self.locale(user)),

@@ -150,7 +150,7 @@ fn templates_are_read_again_for_each_preview() {
     let mut shown = preview(&[]);
     shown.config.mail.templates = Some(folder.path().to_owned());
     let drafts = shown.invented(None, now());
-    let sheet = || shown.render(&drafts[..1], None, None, now());
+    let sheet = || shown.render(&drafts[..1], None, now());
 
     std::fs::write(&file, "One").unwrap();
     assert_eq!(sheet().unwrap()[0].subject.as_deref(), Some("One"));

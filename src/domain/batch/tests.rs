@@ -5,6 +5,17 @@ use proptest::prelude::*;
 
 use super::*;
 
+impl Batch {
+    /// Returns whether a worker has to act. A closing batch is due at any time.
+    pub(crate) fn is_due(&self, now: DateTime<Utc>) -> bool {
+        match self.state {
+            BatchState::Open => now >= self.closes_at,
+            BatchState::Closing => true,
+            BatchState::Closed | BatchState::Canceled => false,
+        }
+    }
+}
+
 pub(super) fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_124_800 + seconds, 0).unwrap()
 }

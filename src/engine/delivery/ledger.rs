@@ -63,7 +63,9 @@ impl Ledger {
         transitions: Vec<Transition>,
         at: DateTime<Utc>,
     ) -> Result<Vec<bool>> {
-        let lease = self.context.lease_until(self.context.clock.now() + self.lease());
+        let lease = self
+            .context
+            .lease_until(self.context.clock.now() + self.lease());
         let store = &self.context.store;
         Ok(store.advance(&lease, at, &transitions).await?)
     }
