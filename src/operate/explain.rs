@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::domain::{
-    Cadence, EmailScope, Event, EventType, ObjectKey, Occasion, Route, Stack, User, UserId,
+    Cadence, EmailScope, EventType, ObjectKey, Occasion, Route, Stack, User, UserId,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchService, quiet_until};
