@@ -33,6 +33,7 @@ mod contents;
 mod message;
 mod preview;
 
+pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
 
 /// How soon rows of an unconfigured brand are tried again.

@@ -14,12 +14,13 @@ use futures::join;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::compose::stacks_of;
 use super::retry::Decisions;
 use crate::context::Context;
 use crate::domain::delivery::{Deferral, DeliveryOutcome, Settlement, Transition};
 use crate::domain::{
-    BadStack, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed, Occasion,
-    UserId,
+    BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
+    Occasion, PersonStacks, UserId,
 };
 use crate::engine::{Result, crash};
 use crate::store::{Claim, NewMarker};
@@ -28,6 +29,9 @@ use crate::wire::run_report::Tally;
 /// The longest time to write markers before outcomes are recorded. If the process dies first, the
 /// outcomes are unknown.
 const PROMPTLY: Duration = Duration::from_secs(5);
+/// The markers of a batch with more fan-outs list only those that are stored, so that a stack
+/// document stays small.
+const MANY: usize = 500;
 
 /// Writes the state of rows that this process has leased.
 #[derive(Clone)]
@@ -235,11 +239,15 @@ impl Ledger {
         let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
             flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
         let batches = store.filed(&ids).await?;
+        let large = batches.iter().flatten().filter(|batch| is_large(batch));
+        let large: Vec<Batch> = large.cloned().collect();
+        let stacks = stacks_of(&**store, &large).await?;
         let mut markers = Vec::new();
         for (row, batch) in rows.iter().zip(batches) {
             let Some(batch) = batch else { continue };
+            let stacks = stacks.get(&batch.user).filter(|_| is_large(&batch));
             let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
-            for fanout in batch.own_fanouts() {
+            for fanout in listed(&batch, stacks) {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
             markers.extend(days.into_iter().map(|(day, fanouts)| NewMarker::Mailed {
@@ -262,6 +270,23 @@ impl Ledger {
             .await?;
         Ok(bad)
     }
+}
+
+/// Returns whether it pays to read the stacks so that the marker can be shorter.
+fn is_large(batch: &Batch) -> bool {
+    batch.joined.len() > MANY
+}
+
+/// Returns the fan-outs that the markers list: all of the batch's own or, if `stacks` is given,
+/// those that are stored there. Entries beyond the cap of a day are not stored.
+fn listed(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
+    let Some(stacks) = stacks else {
+        return batch.own_fanouts().collect();
+    };
+    let events = stacks.stacks.iter().flat_map(|stack| stack.events());
+    let stored: HashSet<Id> = events.filter_map(|(_, event)| event.i).collect();
+    let own = batch.own_fanouts();
+    own.filter(|fanout| stored.contains(fanout)).collect()
 }
 
 impl Tally {

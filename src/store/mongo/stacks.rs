@@ -3,7 +3,7 @@
 //!
 //! On MongoDB 6.0, `$in` on the `_id` of a clustered collection reads all of it. So each user is
 //! looked up by equality: a few users with one command each, many with one command per day. If they
-//! own much of a day, its range is read. All users are read by one cursor per day and form of `_id`.
+//! own much of a day, its range is read. One cursor per day and form of `_id` reads all users.
 
 use std::collections::{HashMap, HashSet};
 
@@ -153,20 +153,21 @@ impl Mongo {
         name: &str,
         entries: &'e [NewEntry<'e>],
     ) -> Result<Vec<&'e NewEntry<'e>>> {
-        let (mut groups, mut left) = (HashMap::<&[u8], Vec<&NewEntry<'e>>>::new(), Vec::new());
-        for entry in entries {
+        let (mut groups, mut left) = (HashMap::<&[u8], Vec<usize>>::new(), Vec::new());
+        for (index, entry) in entries.iter().enumerate() {
             match entry.stack.form {
-                Form::Text => {
-                    let equal = groups.entry(entry.document.as_bytes());
-                    equal.or_default().push(entry);
-                }
-                Form::ObjectId => left.push(entry),
+                Form::Text => groups.entry(entry.document.as_bytes()).or_default().push(index),
+                Form::ObjectId => left.push(index),
             }
         }
-        for mut group in groups.into_values() {
-            group.sort_by_key(|entry| entry.user);
-            let users: Vec<&str> = group.iter().map(|entry| entry.user.as_str()).collect();
-            let document = &group[0].document;
+        // In the order of the request, so that a user's entries keep it.
+        let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
+        groups.sort_unstable();
+        for mut group in groups {
+            group.sort_by_key(|index| entries[*index].user);
+            let users = group.iter().map(|index| entries[*index].user.as_str());
+            let users: Vec<&str> = users.collect();
+            let document = &entries[group[0]].document;
             let mark = |part: &[&str]| {
                 let add = rawdoc! {"$addToSet": {"events": document.clone()}};
                 let update = rawdoc! {"q": {"_id": among(part)}, "u": add, "multi": true};
@@ -186,7 +187,8 @@ impl Mongo {
                 }
             }
         }
-        Ok(left)
+        left.sort_unstable();
+        Ok(left.into_iter().map(|index| &entries[index]).collect())
     }
 
     /// Creates a clustered day collection before the first write to it. An existing one keeps its

@@ -18,7 +18,7 @@ async fn concurrent_requests_share_a_store_call_and_get_their_own_feeds(fresh: F
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2"], to(&["cy"])).await;
-    let gate = Gate::before(&town, "feeds");
+    let gate = Gate::before(&town, "windows");
     let feeds = town.process_on(&gate.store).feeds();
     let read = async |person: &str| {
         let page = feeds.page(&feed_of(&user(person))).await.unwrap().answer;

@@ -1,4 +1,5 @@
-//! Contract tests of `Feedbacks` for webhook ids: the first mark for a key is kept until it expires.
+//! Contract tests of `Feedbacks` for webhook ids: the first mark for a key is kept until it
+//! expires.
 
 use chrono::{DateTime, Utc};
 

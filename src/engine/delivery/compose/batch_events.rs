@@ -174,7 +174,7 @@ fn kept(batches: &[Batch]) -> Vec<Event> {
 }
 
 /// Returns the stacks of these batches' users, for the days on which events joined.
-async fn stacks_of(
+pub(in crate::engine::delivery) async fn stacks_of(
     stacks: &dyn Stacks,
     batches: &[Batch],
 ) -> Result<HashMap<UserId, PersonStacks>> {

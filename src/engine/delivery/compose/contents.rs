@@ -103,7 +103,10 @@ impl Reasons {
         let pairs = pairs.into_iter().filter(|(key, _)| named.contains_key(key));
         let pairs = pairs.map(|(key, user)| (key, user.clone()));
         let pairs: Vec<(FollowKey, UserId)> = pairs.collect();
-        let follows = catalog.context().store.following(&pairs).await?;
+        let follows = match pairs.is_empty() {
+            true => Vec::new(),
+            false => catalog.context().store.following(&pairs).await?,
+        };
         let following = pairs.into_iter().zip(follows);
         let following = following.filter_map(|(pair, follows)| follows.then_some(pair));
         Ok(Self {
