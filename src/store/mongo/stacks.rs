@@ -156,7 +156,10 @@ impl Mongo {
         let (mut groups, mut left) = (HashMap::<&[u8], Vec<usize>>::new(), Vec::new());
         for (index, entry) in entries.iter().enumerate() {
             match entry.stack.form {
-                Form::Text => groups.entry(entry.document.as_bytes()).or_default().push(index),
+                Form::Text => groups
+                    .entry(entry.document.as_bytes())
+                    .or_default()
+                    .push(index),
                 Form::ObjectId => left.push(index),
             }
         }

@@ -89,7 +89,9 @@ fn a_report_needs_a_dry_run_and_an_existing_folder() {
     let files = || {
         let all = std::fs::read_dir(desk.path()).unwrap();
         let names = all.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| !name.contains(".db-")).collect::<BTreeSet<_>>()
+        names
+            .filter(|name| !name.contains(".db-"))
+            .collect::<BTreeSet<_>>()
     };
     let before = files();
 
