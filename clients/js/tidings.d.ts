@@ -20,7 +20,7 @@ interface EventFields {
   key?: string;
   batch_key?: string;
   actor?: Id | Actor;
-  tell_actor?: boolean;
+  notify_actor?: boolean;
   brand?: string;
   text?: string | null;
   data?: unknown;
@@ -37,7 +37,7 @@ export type Event = EventFields &
 
 export interface Receipt {
   id: string;
-  known: boolean;
+  duplicate: boolean;
   warnings?: string[];
 }
 
@@ -360,7 +360,7 @@ export class Tidings {
   /** Retracts the events of this type about these objects up to now. */
   retract(
     type: string, objects: Ids, options?: CallOptions,
-  ): Promise<{ taken: number; not_kept: number; objects: string[]; warnings?: string[] }>;
+  ): Promise<{ taken: number; omitted: number; objects: string[]; warnings?: string[] }>;
 
   /** All users, in the order of their ids. */
   users(options?: ListOptions): AsyncGenerator<UserView, void, undefined>;

@@ -165,7 +165,7 @@ async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Re
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.
 pub(super) fn note_not_kept(screen: &mut Screen, out: RemovedEvents) -> std::io::Result<()> {
-    let Some(some) = words::some(out.not_kept, "that they no longer keep") else {
+    let Some(some) = words::some(out.omitted, "that they no longer keep") else {
         return Ok(());
     };
     let stay = "which they are is not known, and they stay counted";

@@ -126,7 +126,7 @@ impl Args {
             waits = read_waits(app, request.users.as_deref()).await;
         }
         notes.extend(found.iter().flat_map(|found| found.failures.clone()));
-        notes.extend(report.not_known.warnings(&app.config.policies));
+        notes.extend(report.unknown_names.warnings(&app.config.policies));
         notes.extend(report.dry_run.warnings());
         notes.extend(backlog_lines(&report.backlog));
         if report.due.users > 0 && app.identities.lacks_links() {

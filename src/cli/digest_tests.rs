@@ -50,7 +50,7 @@ fn the_json_of_a_report_is_flat() {
     let json = serde_json::to_value(report()).unwrap();
     let mut fields: Vec<&String> = json.as_object().unwrap().keys().collect();
     fields.sort_unstable();
-    let expected = "blocked busy due ended events failed_already given_up given_up_blocked held left_over \
+    let expected = "blocked busy due ended events expired expired_blocked failed_already held left_over \
         limited mailed_already mails next_due older pending people \
         tried_again turned_off unmailable unsubscribed waiting withdrawn";
     assert!(fields.into_iter().eq(expected.split(' ')), "{json}");
@@ -139,8 +139,8 @@ fn the_backlog_and_expired_events_are_shown_by_users_events_and_day() {
     let report = BacklogReport {
         older: backlog(1, 12),
         blocked: backlog(2, 5),
-        given_up: BTreeMap::from([(day, backlog(3, 40))]),
-        given_up_blocked: backlog(1, 30),
+        expired: BTreeMap::from([(day, backlog(3, 40))]),
+        expired_blocked: backlog(1, 30),
     };
 
     let lines = backlog_lines(&report);

@@ -169,7 +169,7 @@ impl NotifyArgs {
 }
 
 fn sentence(receipt: Receipt, reached: Option<(FanoutState, Counts)>) -> String {
-    let accepted = match receipt.known {
+    let accepted = match receipt.duplicate {
         true => "accepted before under this key",
         false => "accepted",
     };

@@ -176,15 +176,15 @@ fn dealt_with(by: &By) -> String {
             state,
             at,
             place,
-            left_out,
+            excluded,
         } => {
             let place = match place {
                 Place::Shown => "was shown in",
                 Place::Counted => "was counted (\"+N more\") in",
-                Place::LeftOut => "was left out of",
+                Place::Excluded => "was left out of",
                 Place::Unknown => "was covered by",
             };
-            let why = left_out.map_or(String::new(), |why| format!(": it {}", why.sentence()));
+            let why = excluded.map_or(String::new(), |why| format!(": it {}", why.sentence()));
             let at = words::minute(*at);
             format!("{place} {delivery}, {} {at}{why}", state.as_str())
         }

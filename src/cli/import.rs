@@ -45,7 +45,7 @@ All fields, those that are needed first; docs/api.md says what each means:
   follows  user, key
   objects  id; notifiable, title, url, image, by, at, place [lng, lat], data {…}
   events   type, objects, and one of to, followers_of and near {point [lng, lat], km};
-           except, actor, tell_actor, key, batch_key, brand, text, data, at
+           except, actor, notify_actor, key, batch_key, brand, text, data, at
 
 Examples:
   tidings import users users.ndjson.gz

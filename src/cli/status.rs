@@ -67,7 +67,7 @@ impl Args {
         if !status.unreadable.is_empty() {
             screen.warning(status.unreadable.sentence())?;
         }
-        screen.warnings(status.not_known.warnings(&app.config.policies))?;
+        screen.warnings(status.unknown_names.warnings(&app.config.policies))?;
         Ok(exit)
     }
 }
@@ -111,8 +111,8 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.fact("backlog", events(older.events, "of days before the window"));
     let blocked = "for people who cannot be emailed; they expire after digest.max_age";
     table.fact("blocked", events(older.blocked_events, blocked));
-    let given_up_blocked = older.given_up_blocked.events;
-    table.fact("expired", expired(&older.given_up, given_up_blocked));
+    let expired_blocked = older.expired_blocked.events;
+    table.fact("expired", expired(&older.expired, expired_blocked));
     table.fact("suppressed", by_name(&status.suppressed, Reason::as_str));
     let is_older = |day: &&DayView| !day.in_window && day.day < Day::of(now);
     let (older, current): (Vec<_>, Vec<_>) = status.days.iter().partition(is_older);

@@ -178,23 +178,23 @@ pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
              they expire after digest.max_age"
         ));
     }
-    let blocked = backlog.given_up_blocked.events;
-    lines.extend(expired(&backlog.given_up, blocked).map(|what| format!("expired: {what}")));
+    let blocked = backlog.expired_blocked.events;
+    lines.extend(expired(&backlog.expired, blocked).map(|what| format!("expired: {what}")));
     lines
 }
 
 /// Describes events that expired on these days, and how many of them were blocked: `2014-04-01 to
 /// 2014-04-03: 5 events, older than digest.max_age; 2 of them for people who could not be emailed`.
-pub(super) fn expired(given_up: &BTreeMap<Day, PendingCounts>, blocked: u64) -> Option<String> {
-    let dates = given_up.keys().map(|day| day.start().date_naive());
+pub(super) fn expired(days: &BTreeMap<Day, PendingCounts>, blocked: u64) -> Option<String> {
+    let dates = days.keys().map(|day| day.start().date_naive());
     let (first, last) = (dates.clone().min()?, dates.max()?);
-    let days = match first == last {
+    let range = match first == last {
         true => first.to_string(),
         false => format!("{first} to {last}"),
     };
-    let events = words::events(given_up.values().map(|of| of.events).sum());
+    let events = words::events(days.values().map(|of| of.events).sum());
     let blocked = words::some(blocked, "of them for people who could not be emailed");
-    let expired = format!("{days}: {events}, older than digest.max_age");
+    let expired = format!("{range}: {events}, older than digest.max_age");
     Some(words::clauses([expired, blocked.unwrap_or_default()]))
 }
 

@@ -87,7 +87,7 @@ pub enum Selector {
 pub struct Audience {
     /// The selected users, including the excluded ones.
     pub to: Selector,
-    /// The excluded users, sorted and without duplicates, because [`Self::leaves_out`] uses a
+    /// The excluded users, sorted and without duplicates, because [`Self::excludes`] uses a
     /// binary search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<UserId>,
@@ -198,7 +198,7 @@ impl Audience {
     }
 
     /// Returns whether this user is excluded.
-    pub fn leaves_out(&self, user: &UserId) -> bool {
+    pub fn excludes(&self, user: &UserId) -> bool {
         self.except.binary_search(user).is_ok()
     }
 }
@@ -220,7 +220,7 @@ mod tests {
             .unwrap()
             .except([user("a")]);
         assert_eq!(audience.to, Selector::Users(vec![user("a"), user("b")]));
-        assert!(audience.leaves_out(&user("a")) && !audience.leaves_out(&user("b")));
+        assert!(audience.excludes(&user("a")) && !audience.excludes(&user("b")));
     }
 
     #[test]

@@ -169,7 +169,7 @@ pub struct RemovedEvents {
     #[serde(rename = "taken")]
     pub removed: u64,
     /// The events that are counted but not kept. They stay counted, because they cannot be matched.
-    pub not_kept: u64,
+    pub omitted: u64,
 }
 
 impl Batch {
@@ -275,7 +275,7 @@ impl Batch {
         let removed = self.contents.remove_events(kind, objects, up_to);
         let out = RemovedEvents {
             removed: removed.len() as u64,
-            not_kept: self.contents.more(),
+            omitted: self.contents.more(),
         };
         self.removed.extend(removed);
         let over = self.removed.len().saturating_sub(MOST_REMOVED);

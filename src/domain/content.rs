@@ -159,7 +159,7 @@ pub struct Section {
     /// The number of events that are known to be of this type, shown or not.
     pub total: u64,
     /// The number of them that the batch counted but did not keep.
-    pub not_kept: u64,
+    pub omitted: u64,
 }
 
 /// A key that the recipient follows, given as a reason for the email.
@@ -181,7 +181,7 @@ pub struct Content {
     /// The number of events, shown or not.
     pub total: u64,
     /// The number of them that the batch counted but did not keep.
-    pub not_kept: u64,
+    pub omitted: u64,
     /// The time of the oldest kept event.
     pub oldest: DateTime<Utc>,
     /// The time of the newest kept event.
@@ -201,7 +201,7 @@ impl Content {
         let mut content = Self {
             sections: Vec::new(),
             total: included.len() as u64,
-            not_kept: 0,
+            omitted: 0,
             oldest: included.last()?.1.at,
             newest: included.first()?.1.at,
             because: Vec::new(),
@@ -275,7 +275,7 @@ impl Section {
             groups: Vec::new(),
             abouts: 0,
             total: 0,
-            not_kept: 0,
+            omitted: 0,
         }
     }
 
@@ -349,7 +349,7 @@ impl People {
 /// The most sections that an email shows.
 const SECTIONS: usize = 20;
 
-/// Groups the kept events of a batch, given in the order of joining. `not_kept` more are only
+/// Groups the kept events of a batch, given in the order of joining. `omitted` more are only
 /// counted.
 ///
 /// `applies` returns the data to show for an event, or `None` if its object no longer applies. The
@@ -357,19 +357,19 @@ const SECTIONS: usize = 20;
 pub fn gather<T: Into<EventData>>(
     key: &BatchKey,
     kept: &[Kept],
-    not_kept: u64,
+    omitted: u64,
     policies: &Policies,
     applies: impl Fn(&Event) -> Option<T>,
 ) -> Option<Content> {
     let included = newest_first(kept, applies);
     let mut content = Content::of(included, policies, Grouping::ByAbout)?;
-    content.total += not_kept;
-    content.not_kept = not_kept;
+    content.total += omitted;
+    content.omitted = omitted;
     if let (Some(kind), Some(section)) = (key.kind(), content.sections.first_mut())
         && *kind == section.kind
     {
-        section.not_kept = not_kept;
-        section.total += not_kept;
+        section.omitted = omitted;
+        section.total += omitted;
     }
     content.sections.truncate(SECTIONS);
     // Every section shows at least one item before another gets more than its share.
@@ -418,7 +418,7 @@ impl Content {
     /// section.
     pub fn thread(&self) -> Option<&str> {
         let counted: u64 = self.sections.iter().map(|section| section.total).sum();
-        if self.not_kept > 0 || counted != self.total {
+        if self.omitted > 0 || counted != self.total {
             return None;
         }
         let mut sections = self.sections.iter();

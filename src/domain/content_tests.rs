@@ -50,13 +50,13 @@ fn object(id: &str, title: &str, by: &str) -> Object {
 }
 
 /// Returns the content of a batch under a chosen key, in which these objects apply.
-fn content_of(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Option<Content> {
+fn content_of(events: &[(&str, &str)], omitted: u64, objects: &[Object]) -> Option<Content> {
     let objects: BTreeMap<&str, &Object> = objects
         .iter()
         .map(|object| (object.key.as_str(), object))
         .collect();
     let key = BatchKey::Chosen("all".parse().unwrap());
-    gather(&key, &kept(events), not_kept, &policies(), |event| {
+    gather(&key, &kept(events), omitted, &policies(), |event| {
         objects
             .get(event.o.as_str())
             .map(|object| Arc::new((*object).clone()))
@@ -251,8 +251,8 @@ fn an_email_about_one_topic_only_belongs_to_its_thread() {
         },
         on("6", "Nocturne", "https://a.example/nocturne"),
     ];
-    let of = |events: &[(&str, &str)], not_kept| {
-        let content = content_of(events, not_kept, &objects).unwrap();
+    let of = |events: &[(&str, &str)], omitted| {
+        let content = content_of(events, omitted, &objects).unwrap();
         content.thread().map(str::to_owned)
     };
 
@@ -347,17 +347,17 @@ fn events_that_were_not_kept_belong_to_the_type_of_the_key() {
 
     for content in [&typed, &chosen] {
         assert_eq!(
-            (content.total, content.more(), content.not_kept),
+            (content.total, content.more(), content.omitted),
             (13, 12, 12)
         );
         assert_eq!(content.only(), Some(&kind));
     }
     assert_eq!(
-        (typed.sections[0].total, typed.sections[0].not_kept),
+        (typed.sections[0].total, typed.sections[0].omitted),
         (13, 12)
     );
     assert_eq!(
-        (chosen.sections[0].total, chosen.sections[0].not_kept),
+        (chosen.sections[0].total, chosen.sections[0].omitted),
         (1, 0)
     );
 }
@@ -387,7 +387,7 @@ proptest! {
     #[test]
     fn every_event_is_shown_or_counted(
         events in prop::collection::vec((0_u8..24, 0_u8..60), 0..120),
-        not_kept in 0_u64..1_000,
+        omitted in 0_u64..1_000,
         typed in any::<bool>(),
     ) {
         let names: Vec<_> = events.iter().map(|(t, o)| (format!("T{t}"), o.to_string())).collect();
@@ -413,14 +413,14 @@ proptest! {
             .map(|item| (item.t.clone(), item.o.clone()))
             .collect();
 
-        let content = gather(&key, &kept, not_kept, &Policies::new((0..12).map(phrased)), applies);
+        let content = gather(&key, &kept, omitted, &Policies::new((0..12).map(phrased)), applies);
 
         let Some(content) = content else {
             prop_assert!(expected.is_empty());
             return Ok(());
         };
         let shown: u64 = content.sections.iter().map(|section| section.shown() as u64).sum();
-        prop_assert_eq!(content.total, expected.len() as u64 + not_kept);
+        prop_assert_eq!(content.total, expected.len() as u64 + omitted);
         prop_assert_eq!(shown + content.more(), content.total);
         prop_assert_eq!(shown, content.shown());
         prop_assert!(shown > 0 && shown <= Caps::default().total as u64);
@@ -429,7 +429,7 @@ proptest! {
             let totals: u64 = section.groups.iter().map(|group| group.total).sum();
             prop_assert!(totals <= section.total);
             if section.groups.len() == section.abouts {
-                prop_assert_eq!(totals + section.not_kept, section.total);
+                prop_assert_eq!(totals + section.omitted, section.total);
             }
             for group in &section.groups {
                 prop_assert!(group.items.len() as u64 <= group.total);

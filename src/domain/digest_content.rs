@@ -185,11 +185,19 @@ pub struct DayNote {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<PendingCounts>,
     /// The events that expired, because they were older than `digest.max_age`.
-    #[serde(default, skip_serializing_if = "PendingCounts::is_nothing")]
-    pub given_up: PendingCounts,
-    /// The part of `given_up` whose users could not be emailed when it expired.
-    #[serde(default, skip_serializing_if = "PendingCounts::is_nothing")]
-    pub given_up_blocked: PendingCounts,
+    #[serde(
+        default,
+        rename = "given_up",
+        skip_serializing_if = "PendingCounts::is_nothing"
+    )]
+    pub expired: PendingCounts,
+    /// The part of `expired` whose users could not be emailed when it expired.
+    #[serde(
+        default,
+        rename = "given_up_blocked",
+        skip_serializing_if = "PendingCounts::is_nothing"
+    )]
+    pub expired_blocked: PendingCounts,
 }
 
 impl DayNote {

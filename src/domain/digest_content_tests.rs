@@ -242,8 +242,8 @@ mod pending_counts {
             at: DateTime::UNIX_EPOCH,
             mailable: Some(PendingCounts::default()),
             blocked: None,
-            given_up: PendingCounts::default(),
-            given_up_blocked: PendingCounts::default(),
+            expired: PendingCounts::default(),
+            expired_blocked: PendingCounts::default(),
         };
 
         let read = DayNote::read(&serde_json::to_string(&note).unwrap());

@@ -391,7 +391,7 @@ impl PersonStacks {
     }
 
     /// Hides the events that `meant` selects. The positions of other entries do not change.
-    pub fn leave_out(&mut self, meant: impl Fn(Position, &Event) -> bool) {
+    pub fn exclude(&mut self, meant: impl Fn(Position, &Event) -> bool) {
         for stack in &mut self.stacks {
             let stack_id = stack.id;
             for (index, entry) in stack.entries.iter_mut().enumerate() {

@@ -81,7 +81,7 @@ impl PersonStacks {
     /// Hides the events from before this start, if there is one.
     pub fn begin_at(&mut self, start: Option<Start>) {
         if let Some(start) = start {
-            self.leave_out(|place, event| start.hides(place, event));
+            self.exclude(|place, event| start.hides(place, event));
         }
     }
 }

@@ -386,7 +386,7 @@ impl BatchService {
             };
             for out in change(&self.context, found, remove_events).await? {
                 all.removed += out.removed;
-                all.not_kept += out.not_kept;
+                all.omitted += out.omitted;
             }
         }
     }

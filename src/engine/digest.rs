@@ -275,8 +275,8 @@ impl<'a> Run<'a> {
                 };
                 if !expired.all.is_nothing() {
                     let backlog = &mut self.report.backlog;
-                    *backlog.given_up.entry(old.day).or_default() += expired.all;
-                    backlog.given_up_blocked += expired.blocked;
+                    *backlog.expired.entry(old.day).or_default() += expired.all;
+                    backlog.expired_blocked += expired.blocked;
                 }
             }
         }
@@ -464,7 +464,7 @@ impl<'a> Run<'a> {
         let pending = || due.iter().flat_map(|person| &person.wanted);
         catalog.load(pending().map(|pending| pending.event)).await?;
         for pending in pending() {
-            report.not_known.note(pending.event, catalog, policies);
+            report.unknown_names.note(pending.event, catalog, policies);
         }
         // Sending builds the email again and loads the details then.
         let reasons = match self.onlooker.is_some() {

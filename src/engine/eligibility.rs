@@ -74,7 +74,7 @@ pub async fn exclude(
         if !catalog.knows_retracted() && start.is_none() && inbox.is_none() && mutes.is_empty() {
             continue;
         }
-        person.leave_out(|place, event| {
+        person.exclude(|place, event| {
             let at = || event.at(place.stack.day);
             let facts = Facts {
                 before_start: start.is_some_and(|start| start.hides(place, event)),

@@ -289,7 +289,7 @@ impl Feeds {
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         // Withdrawn objects stay: their items come back if they become notifiable again.
-        person.leave_out(|_, event| {
+        person.exclude(|_, event| {
             let facts = Facts {
                 retracted: catalog.is_retracted(event),
                 ..Facts::default()

@@ -193,12 +193,12 @@ fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
     match answer {
         Accepted::New => Ok(Receipt {
             id: fanout.id,
-            known: false,
+            duplicate: false,
         }),
         // If the ids are equal, a retry inside the store found this request's own write.
         Accepted::Known(earlier) if earlier.same_request(fanout) => Ok(Receipt {
             id: earlier.id,
-            known: earlier.id != fanout.id,
+            duplicate: earlier.id != fanout.id,
         }),
         Accepted::Known(earlier) => {
             let (key, id) = (&fanout.key, earlier.id);
@@ -247,7 +247,7 @@ pub struct EventInput {
     pub actor: Option<ActorInput>,
     /// Whether the actor is notified too, if they are in the audience.
     #[serde(default)]
-    pub tell_actor: bool,
+    pub notify_actor: bool,
     /// The brand of its emails, instead of the user's. The event type must be `branded`.
     #[serde(default, deserialize_with = "fields::given")]
     pub brand: Option<BrandName>,
@@ -315,12 +315,12 @@ impl EventInput {
         };
         check_except(self.except.len())?;
         let actor = self.actor.map(Actor::from);
-        let left_out = actor.as_ref().filter(|_| !self.tell_actor);
-        let left_out = left_out.map(|actor| actor.id.clone());
+        let excluded = actor.as_ref().filter(|_| !self.notify_actor);
+        let excluded = excluded.map(|actor| actor.id.clone());
         Ok(Request {
             kind: self.kind,
             objects: self.objects,
-            audience: audience.except(self.except.into_iter().chain(left_out)),
+            audience: audience.except(self.except.into_iter().chain(excluded)),
             key: self.key,
             batch_key: self.batch_key,
             details: Details {
@@ -389,7 +389,7 @@ mod tests {
         for (existing, known) in [(&ours, false), (&earlier, true)] {
             let answer = Accepted::Known(Box::new(existing.clone()));
             let receipt = receipt(&ours, answer).unwrap();
-            assert_eq!((receipt.id, receipt.known), (existing.id, known));
+            assert_eq!((receipt.id, receipt.duplicate), (existing.id, known));
         }
     }
 }

@@ -105,8 +105,8 @@ impl Scrape {
             self.backlog.summary().err_into::<Error>(),
             Pause::current(store),
         )?;
-        let expired: u64 = last_run.given_up.values().map(|of| of.events).sum();
-        let expired_blocked = last_run.given_up_blocked.events;
+        let expired: u64 = last_run.expired.values().map(|of| of.events).sum();
+        let expired_blocked = last_run.expired_blocked.events;
         let state = StoreState {
             at: self.context.clock.now(),
             outstanding,

@@ -94,7 +94,7 @@ impl StatusService {
                 None => 0,
             },
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
-            not_known: self.known.recent(LATELY).await?,
+            unknown_names: self.known.recent(LATELY).await?,
             older: self.backlog.summary().await?,
             unreadable: find_unreadable(store.as_ref(), RECORDS).await?,
             days: days

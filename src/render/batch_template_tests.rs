@@ -142,7 +142,7 @@ proptest! {
     #[test]
     fn an_email_shows_or_counts_every_event(
         events in prop::collection::vec((0_usize..6, 0_usize..9, 0_usize..4, any::<bool>()), 1..100),
-        not_kept in 0_u64..2_000,
+        omitted in 0_u64..2_000,
         long in prop::sample::select(vec![1_usize, 1, 400]),
         typed in any::<bool>(),
     ) {
@@ -162,8 +162,8 @@ proptest! {
             true => BatchKey::Type(EventType::stored("Comment")),
             false => BatchKey::Chosen("all".parse().unwrap()),
         };
-        let total = events.len() as u64 + not_kept;
-        let content = content_of(key, events, not_kept).unwrap();
+        let total = events.len() as u64 + omitted;
+        let content = content_of(key, events, omitted).unwrap();
 
         let Rendered { subject, html, text, shown, .. } = render(&content);
 

@@ -38,7 +38,7 @@ pub(super) fn policies() -> Policies {
 pub(super) fn content_of(
     key: BatchKey,
     events: Vec<(&str, Object)>,
-    not_kept: u64,
+    omitted: u64,
 ) -> Option<Content> {
     let last = at() + TimeDelta::minutes(55);
     let count = events.len();
@@ -56,12 +56,12 @@ pub(super) fn content_of(
         let (_, object) = &events[event.o.as_str().parse::<usize>().unwrap()];
         object.notifiable.then(|| Arc::new(object.clone()))
     };
-    gather(&key, &kept, not_kept, &policies(), applies)
+    gather(&key, &kept, omitted, &policies(), applies)
 }
 
-pub(super) fn content(events: Vec<(&str, Object)>, not_kept: u64) -> Content {
+pub(super) fn content(events: Vec<(&str, Object)>, omitted: u64) -> Content {
     let key = BatchKey::Chosen("acme".parse().unwrap());
-    content_of(key, events, not_kept).unwrap()
+    content_of(key, events, omitted).unwrap()
 }
 
 static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch {
@@ -96,8 +96,8 @@ pub(super) fn render(content: &Content) -> Rendered {
         .unwrap()
 }
 
-fn subject(events: Vec<(&str, Object)>, not_kept: u64) -> String {
-    render(&content(events, not_kept)).subject
+fn subject(events: Vec<(&str, Object)>, omitted: u64) -> String {
+    render(&content(events, omitted)).subject
 }
 
 fn slug(text: &str) -> String {

@@ -17,15 +17,15 @@ fn button(rendered: &Rendered) -> Option<(String, String)> {
     Some((url.to_owned(), name.to_owned()))
 }
 
-fn opens(events: Vec<(&str, Object)>, not_kept: u64) -> Option<(String, String)> {
-    button(&render(&content(events, not_kept)))
+fn opens(events: Vec<(&str, Object)>, omitted: u64) -> Option<(String, String)> {
+    button(&render(&content(events, omitted)))
 }
 
 #[test]
 fn an_email_about_one_topic_has_a_button_that_opens_it() {
     let budget = |url: &str| Some((url.to_owned(), "Budget".to_owned()));
 
-    for (events, not_kept, expected) in [
+    for (events, omitted, expected) in [
         (four_comments(), 0, budget("https://www.example.org/budget")),
         // A single event links to its own URL.
         (
@@ -44,7 +44,7 @@ fn an_email_about_one_topic_has_a_button_that_opens_it() {
         // The object has no URL.
         (vec![("Work", titled("Ruins"))], 0, None),
     ] {
-        assert_eq!(opens(events, not_kept), expected);
+        assert_eq!(opens(events, omitted), expected);
     }
 }
 

@@ -157,17 +157,16 @@ impl Samples<'_> {
         let (kinds, policies) = kinds(policies, Route::is_mailed_alone, ("Comment", sample));
         let mut batches = Vec::new();
         for kind in &kinds {
-            for (name, kept, not_kept) in [("one event", 1, 0), ("several", 4, 0), ("many", 6, 17)]
-            {
+            for (name, kept, omitted) in [("one event", 1, 0), ("several", 4, 0), ("many", 6, 17)] {
                 let key = BatchKey::Type(kind.clone());
-                batches.push((format!("{kind}, {name}"), key, vec![kind; kept], not_kept));
+                batches.push((format!("{kind}, {name}"), key, vec![kind; kept], omitted));
             }
         }
         if let (Some(key), true) = (ChosenKey::new("sample").ok(), kinds.len() > 1) {
             let key = BatchKey::Chosen(key);
             batches.push(("several types".to_owned(), key, kinds.iter().collect(), 0));
         }
-        let draft = |(name, key, kinds, not_kept): (String, BatchKey, Vec<&EventType>, u64)| {
+        let draft = |(name, key, kinds, omitted): (String, BatchKey, Vec<&EventType>, u64)| {
             let items = kinds.iter().enumerate().map(|(n, kind)| {
                 let Event { t, o, .. } = self.event((*kind).clone(), n);
                 let i = Id::at(self.at(kinds.len() - n), [n as u8; 8]);
@@ -178,7 +177,7 @@ impl Samples<'_> {
             Some(Draft {
                 name,
                 user: reader(),
-                content: gather(&key, &items, not_kept, &policies, data)?,
+                content: gather(&key, &items, omitted, &policies, data)?,
                 occasion: Occasion::Batch {
                     batch: Id::at(self.now, [0; 8]),
                     queue_position: self.now,

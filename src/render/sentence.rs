@@ -80,7 +80,7 @@ impl SentenceView {
         }
         let groups = section.groups.iter().take(named(section.abouts));
         let about: Vec<String> = groups.map(|group| about(group, SHORT)).collect();
-        let known = section.total - section.not_kept;
+        let known = section.total - section.omitted;
         Some(Self {
             elsewhere: section.abouts - about.len(),
             about,

@@ -88,14 +88,14 @@ pub(super) fn digest<'a>(
         people: no_one.clone(),
         abouts: objects.len() + more,
         total: (objects.len() + more) as u64,
-        not_kept: 0,
+        omitted: 0,
         groups: objects.into_iter().enumerate().map(group).collect(),
     };
     let sections: Vec<Section> = sections.into_iter().map(section).collect();
     let times = || sections.iter().flat_map(Section::items).map(|item| item.at);
     Content {
         total: sections.iter().map(|section| section.total).sum(),
-        not_kept: 0,
+        omitted: 0,
         oldest: times().min().unwrap_or(at),
         newest: times().max().unwrap_or(at),
         because: Vec::new(),

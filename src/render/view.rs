@@ -116,7 +116,7 @@ impl Mail<'_> {
             },
             Occasion::Batch { .. } => {
                 let topic = match content.sections.as_slice() {
-                    [section] if section.abouts == 1 && content.not_kept == 0 => {
+                    [section] if section.abouts == 1 && content.omitted == 0 => {
                         section.groups.first().map(about_view)
                     }
                     _ => None,
@@ -128,7 +128,7 @@ impl Mail<'_> {
                     // The time of the newest included event.
                     until => self.when(voice, content.newest),
                     // The number of events that the batch counted but did not keep.
-                    not_kept => content.not_kept,
+                    omitted => content.omitted,
                     // The topic of all events, if they are known to share one.
                     topic,
                     // A sentence to open the email with.

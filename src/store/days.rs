@@ -120,8 +120,8 @@ pub(super) fn entries_to_append(
         Entry::Event(_) | Entry::Mailed(_) | Entry::Other => stored.contains(&exported[index]),
     };
     let has_pending = !is_expired && before.has_uncovered();
-    // `left_out[n]`: number of entries among the first `n` that are not appended.
-    let (mut left_out, mut append) = (vec![0], Vec::new());
+    // `excluded[n]`: number of entries among the first `n` that are not appended.
+    let (mut excluded, mut append) = (vec![0], Vec::new());
     for (index, entry) in ours.iter().enumerate() {
         let mut is_left_out = is_stored(index);
         let mut element = exported[index].clone();
@@ -129,18 +129,18 @@ pub(super) fn entries_to_append(
             let covers = n.map_or(index, |n| (n as usize).min(index));
             // The stored part may have a marker of the same email. This one is still needed if it
             // covers appended entries.
-            is_left_out &= left_out[covers] == covers;
+            is_left_out &= excluded[covers] == covers;
             if has_pending && !is_left_out {
                 return None;
             }
             if n.is_some() && !is_left_out {
-                element = covering(&element, covers - left_out[covers] + stored.len())?;
+                element = covering(&element, covers - excluded[covers] + stored.len())?;
             }
         }
         if !is_left_out {
             append.push(element);
         }
-        left_out.push(left_out[index] + usize::from(is_left_out));
+        excluded.push(excluded[index] + usize::from(is_left_out));
     }
     Some(append)
 }

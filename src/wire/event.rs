@@ -23,7 +23,7 @@ pub struct Receipt {
     /// The id of the event, which is also that of its fan-out.
     pub id: Id,
     /// Whether the event had already been accepted under the same key.
-    pub known: bool,
+    pub duplicate: bool,
 }
 
 /// An accepted event, with warnings about its unknown type, objects and users.

@@ -190,7 +190,7 @@ sentences! {
         /// It may have been emailed, but the outcome of the email is unknown.
         MayBeMailed = "may have been emailed: see tidings deliveries",
         /// The email of its batch was sent and excluded it.
-        LeftOut = "was left out of its batch's email",
+        Excluded = "was left out of its batch's email",
         /// It is in an open batch.
         Gathering = "is in an open batch",
         /// Its batch is being emailed.
@@ -249,7 +249,7 @@ pub enum By {
         /// Where in the email the event is.
         place: Place,
         /// Why the email excluded the event, if it did, as of now.
-        left_out: Option<Why>,
+        excluded: Option<Why>,
     },
     /// A flush: the marker has `n`, and no stored delivery has its id.
     Flush {
@@ -272,7 +272,7 @@ pub enum Place {
     /// The email counts it in "+N more".
     Counted,
     /// The email excluded it.
-    LeftOut,
+    Excluded,
     /// It can no longer be determined.
     Unknown,
 }

@@ -34,7 +34,7 @@ pub struct Report {
     pub mails: Tally,
     /// The unknown types and objects of the events of due users, included or not.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
-    pub not_known: Unknown,
+    pub unknown_names: Unknown,
     /// The counts that only a dry run has; flattened in JSON.
     #[serde(flatten)]
     pub dry_run: DryRunReport,
@@ -101,9 +101,9 @@ pub struct BacklogReport {
     /// Further events, whose users may not be emailed at the moment.
     pub blocked: PendingCounts,
     /// The events that expired in this run, older than `digest.max_age`, by day.
-    pub given_up: BTreeMap<Day, PendingCounts>,
-    /// The part of `given_up` whose users could not be emailed.
-    pub given_up_blocked: PendingCounts,
+    pub expired: BTreeMap<Day, PendingCounts>,
+    /// The part of `expired` whose users could not be emailed.
+    pub expired_blocked: PendingCounts,
 }
 
 /// The counts that only a dry run has.

@@ -55,7 +55,7 @@ pub struct Status {
     pub suppressed: BTreeMap<Reason, u64>,
     /// Unknown types and objects of recently accepted events.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
-    pub not_known: Unknown,
+    pub unknown_names: Unknown,
     /// The backlog of days before the window, and the events that expired.
     pub older: OlderDays,
     /// The users whose records have fields that this version cannot read.
@@ -149,9 +149,9 @@ pub struct OlderDays {
     /// Further events, whose users may not be emailed at the moment.
     pub blocked_events: u64,
     /// The expired events, by day.
-    pub given_up: BTreeMap<Day, PendingCounts>,
-    /// The part of `given_up` whose users could not be emailed.
-    pub given_up_blocked: PendingCounts,
+    pub expired: BTreeMap<Day, PendingCounts>,
+    /// The part of `expired` whose users could not be emailed.
+    pub expired_blocked: PendingCounts,
 }
 
 /// A stored day.

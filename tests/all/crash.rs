@@ -85,7 +85,7 @@ async fn an_accepted_event_reaches_its_audience_after_a_crash(fresh: Fresh) {
     };
     let receipt = notify.accept(vec![again]).await.unwrap().remove(0);
     let fanout = fresh.fanout(receipt.id).await.unwrap().unwrap();
-    assert!(receipt.known);
+    assert!(receipt.duplicate);
     assert_eq!(
         (fanout.state, fanout.progress.counts.people),
         (FanoutState::Done, 2)

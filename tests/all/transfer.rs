@@ -206,7 +206,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
         .notify()
         .accept(vec![comment(&["a5"], "two")])
         .await;
-    assert!(again.unwrap()[0].known, "its key is known");
+    assert!(again.unwrap()[0].duplicate, "its key is known");
     // Its lease is over, and it is still worth asking.
     town.digests_at(issued + TimeDelta::minutes(6)).await;
     town.clock.advance(TimeDelta::hours(3));

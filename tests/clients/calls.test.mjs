@@ -74,7 +74,7 @@ test('many events are cut into requests of 1,000', async () => {
   assert.equal(new Set([...first, ...again, ...last].map(({ key }) => key)).size, 2500);
   assert.equal(new Set(receipts.map(({ id }) => id)).size, 2500);
   assert.deepEqual(
-    receipts.map(({ known }) => known),
+    receipts.map(({ duplicate }) => duplicate),
     receipts.map((_, at) => at >= 1000 && at < 2000),
   );
   assert.deepEqual((await client.event(receipts[1700].id)).objects, ['Comment:1700']);
@@ -448,7 +448,7 @@ test('people, objects and preferences are put, changed and removed', async () =>
   await client.publish(event(user, { objects: [`Late:${user}`] }));
   await until(async () => (await unread(user)) === 1);
   const { warnings, ...back } = await client.retract('Comment', `Late:${user}`);
-  assert.deepEqual(back, { taken: 0, not_kept: 0, objects: [`Late:${user}`] });
+  assert.deepEqual(back, { taken: 0, omitted: 0, objects: [`Late:${user}`] });
   assert.match(warnings[0], /no record of/);
   await until(async () => (await unread(user)) === 0);
   await client.deleteUser(user);

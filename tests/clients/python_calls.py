@@ -45,8 +45,8 @@ def many_events_are_cut_into_requests_of_1000(caller):
     assert lost == again, "the same keys"
     assert len({one["key"] for one in first + again + last}) == 2500
     assert len({receipt["id"] for receipt in receipts}) == 2500
-    known = [at for at, receipt in enumerate(receipts) if receipt["known"]]
-    assert known == list(range(1000, 2000)), "those whose answer was lost"
+    repeated = [at for at, receipt in enumerate(receipts) if receipt["duplicate"]]
+    assert repeated == list(range(1000, 2000)), "those whose answer was lost"
     assert caller.get(client.event(receipts[1700]["id"]))["objects"] == ["Comment:1700"]
     assert "key" not in events[0], "what was given is not changed"
     assert caller.get(client.publish_many([])) == []
@@ -319,7 +319,7 @@ def people_objects_and_preferences_are_put_changed_and_removed(caller):
     until(lambda: caller.tidings.counts(user)["unread"] == 1)
     back = caller.get(client.retract("Comment", f"Late:{user}"))
     assert "no record of" in back.pop("warnings")[0]
-    assert back == {"taken": 0, "not_kept": 0, "objects": [f"Late:{user}"]}
+    assert back == {"taken": 0, "omitted": 0, "objects": [f"Late:{user}"]}
     until(lambda: caller.tidings.counts(user)["unread"] == 0)
     caller.get(client.delete_user(user))
     assert caller.error(lambda: client.user(user)).code == "unknown_user"

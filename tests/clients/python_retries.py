@@ -26,7 +26,7 @@ def a_lost_answer_is_asked_for_again_under_the_same_key_and_the_event_is_there_o
 
     first, *again = caller.bodies()
     assert again == [first, first] and len(first[0]["key"]) == 32, caller.bodies()
-    assert receipt["known"]
+    assert receipt["duplicate"]
     until(lambda: caller.tidings.counts(caller.user)["unread"])
     time_of_it = caller.tidings.ask("GET", f"/v1/events/{receipt['id']}")
     assert time_of_it["counts"] == {"people": 1, "pushed": 1, "capped": 0}, time_of_it
@@ -216,7 +216,7 @@ def what_was_not_accepted_of_many_can_be_published_again(caller):
     assert (len(error.receipts), len(error.unsent)) == (1000, 500)
     assert error.unsent == caller.bodies()[-1]
     receipts = caller.get(client.publish_many(error.unsent))
-    assert [receipt["known"] for receipt in receipts] == [True] * 500, "none is there twice"
+    assert [receipt["duplicate"] for receipt in receipts] == [True] * 500, "none is there twice"
 
 
 @both

@@ -38,7 +38,7 @@ test('a lost answer is asked for again with its key, and the event is there once
   const [first, ...again] = await bodies();
   assert.deepEqual(again, [first, first]);
   assert.match(first[0].key, /^[0-9a-f]{32}$/);
-  assert.ok(receipt.known);
+  assert.ok(receipt.duplicate);
   await until(() => unread(user));
   assert.deepEqual((await ask('GET', `/v1/events/${receipt.id}`)).counts, {
     people: 1,
@@ -233,7 +233,7 @@ test('what was not accepted of many can be published again', async () => {
   assert.deepEqual([error.receipts.length, error.unsent.length], [1000, 500]);
   assert.deepEqual(error.unsent, (await bodies()).at(-1));
   assert.ok(
-    (await client.publishMany(error.unsent)).every(({ known }) => known),
+    (await client.publishMany(error.unsent)).every(({ duplicate }) => duplicate),
     'none is there twice',
   );
 });

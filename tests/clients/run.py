@@ -80,7 +80,7 @@ def main(binary, node, *names):
             failed |= shapes.read_by_typescript(node, names)
             failed |= any([process.ended() for process in processes])
             if not names and not failed:
-                failed |= shapes.left_out([proxy, *[process.proxy for process in processes]])
+                failed |= shapes.excluded([proxy, *[process.proxy for process in processes]])
         finally:
             for process in processes:
                 process.process.kill()

@@ -30,7 +30,7 @@ async def both(client: AsyncClient) -> None:
         "point": (2.35, 48.85), "km": 5}})
     items: AsyncGenerator[Item, None] = client.items("mara")
     async for item in items:
-        print(item["state"], receipt["known"])
+        print(item["state"], receipt["duplicate"])
     try:
         wrong: Receipt = client.publish({"type": "A", "objects": 1})  # type: ignore[assignment]
     except TidingsError as error:

@@ -30,7 +30,7 @@ Near = TypedDict("Near", {"point": Point, "km": float})
 _HasId = TypedDict("_HasId", {"id": str})
 _ActorMay = TypedDict("_ActorMay", {"name": str, "url": str, "image": str}, total=False)
 _EventMust = TypedDict("_EventMust", {"type": str, "objects": Ids})
-_ReceiptMust = TypedDict("_ReceiptMust", {"id": str, "known": bool})
+_ReceiptMust = TypedDict("_ReceiptMust", {"id": str, "duplicate": bool})
 _ReceiptMay = TypedDict("_ReceiptMay", {"warnings": list[str]}, total=False)
 _ChoiceMust = TypedDict("_ChoiceMust", {"route": Route})
 _ChoiceMay = TypedDict("_ChoiceMay", {"window": Str}, total=False)
@@ -42,7 +42,7 @@ class Actor(_HasId, _ActorMay): ...
 
 _EventMay = TypedDict("_EventMay", {
     "to": Ids, "followers_of": Ids, "near": Near, "except": Ids, "key": str, "batch_key": str,
-    "actor": Union[Id, Actor], "tell_actor": bool, "brand": str, "text": Str, "data": Any, "at": Str,
+    "actor": Union[Id, Actor], "notify_actor": bool, "brand": str, "text": Str, "data": Any, "at": Str,
 }, total=False)
 
 
@@ -61,7 +61,7 @@ _RetractedMay = TypedDict("_RetractedMay", {"warnings": list[str]}, total=False)
 
 class Retracted(_RetractedMay):
     taken: int
-    not_kept: int
+    omitted: int
     objects: list[str]
 
 Quiet = TypedDict("Quiet", {"from": str, "to": str})

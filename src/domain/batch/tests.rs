@@ -117,7 +117,7 @@ fn withdrawn_items_reduce_the_total_and_omitted_events_stay_counted() {
     let other = batch.remove_events(&EventType::stored("Like"), &b, None);
     let out = batch.remove_events(&EventType::stored("Comment"), &b, None);
 
-    assert_eq!((other.removed, out.removed, out.not_kept), (0, 1, 2));
+    assert_eq!((other.removed, out.removed, out.omitted), (0, 1, 2));
     assert_eq!(
         (batch.contents.count, objects(&batch.contents)),
         (4, vec!["a", "c"])

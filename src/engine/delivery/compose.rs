@@ -102,7 +102,7 @@ struct BatchEvents {
     /// In the order in which they joined.
     items: Vec<Item>,
     /// The number of further events, which were counted but not kept.
-    not_kept: u64,
+    omitted: u64,
     /// Whether its markers are written: the provider once accepted its email.
     has_markers: bool,
 }
@@ -367,11 +367,11 @@ impl Compose {
         let BatchEvents {
             key,
             items,
-            not_kept,
+            omitted,
             ..
         } = events;
         let applies = |event: &Event| catalog.event_data(event);
-        gather(key, items, *not_kept, &self.context.policies, applies)
+        gather(key, items, *omitted, &self.context.policies, applies)
     }
 
     /// Returns the events that a digest's row may include.

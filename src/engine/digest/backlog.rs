@@ -54,8 +54,8 @@ impl OldDay {
     /// Returns the events of this day that have expired already.
     pub fn expired(&self) -> Expired {
         let expired = |note: &DayNote| Expired {
-            all: note.given_up,
-            blocked: note.given_up_blocked,
+            all: note.expired,
+            blocked: note.expired_blocked,
         };
         self.note.as_ref().map(expired).unwrap_or_default()
     }
@@ -138,7 +138,7 @@ impl BacklogDays {
             let (clear, blocked) = (is(DayNote::is_clear), is(DayNote::is_blocked));
             let (settled, expired) = (
                 is(DayNote::is_settled),
-                is(|note| !note.given_up.is_nothing()),
+                is(|note| !note.expired.is_nothing()),
             );
             let old = OldDay { day, read, note };
             if days.is_older(day) && !clear {
@@ -182,9 +182,9 @@ impl BacklogDays {
                 summary.events += note.mailable.unwrap_or_default().events;
                 summary.blocked_events += note.blocked.unwrap_or_default().events;
             }
-            summary.given_up_blocked += note.given_up_blocked;
-            if !note.given_up.is_nothing() {
-                summary.given_up.insert(day, note.given_up);
+            summary.expired_blocked += note.expired_blocked;
+            if !note.expired.is_nothing() {
+                summary.expired.insert(day, note.expired);
             }
         }
         Ok(summary)
@@ -356,8 +356,8 @@ impl BacklogDays {
             at,
             mailable: found.map(|found| found.mailable),
             blocked: found.map(|found| found.blocked),
-            given_up: expired.all,
-            given_up_blocked: expired.blocked,
+            expired: expired.all,
+            expired_blocked: expired.blocked,
         };
         let text = serde_json::to_string(&note).unwrap_or_default();
         let name = DayNote::name(old.day);

@@ -200,7 +200,7 @@ async fn read_audience(
         }
     };
     if !audience.except.is_empty() {
-        people.retain(|user| !audience.leaves_out(user));
+        people.retain(|user| !audience.excludes(user));
     }
     Ok((people, next))
 }

@@ -64,7 +64,7 @@ impl Loaded<'_> {
             classify(&event.t, at, facts, self.record, policies, digest)
         };
         let mut eligible = person.clone();
-        eligible.leave_out(|place, event| excluded(place, event).is_some());
+        eligible.exclude(|place, event| excluded(place, event).is_some());
         let pending = eligible.pending();
         let pending: HashSet<Position> = pending.iter().map(|of| of.position).collect();
         let mut fates = Vec::new();
@@ -97,9 +97,9 @@ impl Loaded<'_> {
                     _ => None,
                 };
                 let excludes =
-                    |by: &By| matches!(by, By::Mail { place, .. } if *place == Place::LeftOut);
+                    |by: &By| matches!(by, By::Mail { place, .. } if *place == Place::Excluded);
                 if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
-                    why = Why::LeftOut;
+                    why = Why::Excluded;
                 }
                 fates.push(self.fate(&case, why, covered, catalog));
             }
@@ -209,13 +209,13 @@ impl Loaded<'_> {
     /// Returns the email with this marker, and the place of the event in it.
     fn by_email(&self, case: &Case<'_>, marker: Id, catalog: &Catalog) -> Option<By> {
         let (row, sent) = self.sent.get(&marker)?;
-        let (place, left_out) = self.place(case, row, sent, catalog);
+        let (place, excluded) = self.place(case, row, sent, catalog);
         Some(By::Mail {
             delivery: row.id.clone(),
             state: row.state,
             at: row.outcome.settled.unwrap_or(row.built_at()),
             place,
-            left_out,
+            excluded,
         })
     }
 
@@ -263,7 +263,7 @@ impl Loaded<'_> {
         let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies);
         let why = reasons.next().map_or(Why::NotForDigest, |(_, why)| why);
         match sent.is_exact || matches!(why, Why::Retracted | Why::UnknownObject) {
-            true => (Place::LeftOut, Some(why)),
+            true => (Place::Excluded, Some(why)),
             false => (Place::Unknown, None),
         }
     }

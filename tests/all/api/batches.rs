@@ -238,20 +238,20 @@ async fn retracted_events_leave_open_batches_and_feeds(fresh: Fresh) {
         "type \"Comment\" is not configured, though others are: check its spelling";
     assert_eq!(
         other_type.body,
-        json!({"taken": 0, "not_kept": 0, "objects": ["a1", "a3"], "warnings": [not_configured]})
+        json!({"taken": 0, "omitted": 0, "objects": ["a1", "a3"], "warnings": [not_configured]})
     );
     assert_eq!(
         (out.status, &out.body),
         (
             200,
-            &json!({"taken": 3, "not_kept": 1, "objects": ["a1", "a3", "x"], "warnings": [
+            &json!({"taken": 3, "omitted": 1, "objects": ["a1", "a3", "x"], "warnings": [
                 "there is no record of \"x\"; check the ids"
             ]})
         )
     );
     assert_eq!(
         again.body,
-        json!({"taken": 0, "not_kept": 0, "objects": ["a3"]})
+        json!({"taken": 0, "omitted": 0, "objects": ["a3"]})
     );
     let summary = |one: &Value| {
         (

@@ -93,7 +93,7 @@ async fn an_accepted_event_reaches_the_feeds_of_its_audience(fresh: Fresh) {
     let receipt = api.post("/v1/events", loan()).await;
 
     assert_eq!(
-        (receipt.status, &receipt.body["known"]),
+        (receipt.status, &receipt.body["duplicate"]),
         (202, &json!(false))
     );
     let path = receipt.header("Location").to_owned();
@@ -130,9 +130,12 @@ async fn a_repeated_idempotency_key_returns_the_same_event(fresh: Fresh) {
     let bare = with_key("k-1").await;
     let field = api.post("/v1/events", in_body).await;
 
-    assert_eq!(first.body["known"], false);
+    assert_eq!(first.body["duplicate"], false);
     for again in [bare, field] {
-        assert_eq!((again.status, &again.body["known"]), (202, &json!(true)));
+        assert_eq!(
+            (again.status, &again.body["duplicate"]),
+            (202, &json!(true))
+        );
         assert_eq!(again.body["id"], first.body["id"]);
     }
     assert_eq!(backlog(&api).await, 1);
@@ -163,7 +166,7 @@ async fn reusing_a_key_for_another_event_conflicts_and_changes_nothing(fresh: Fr
 
 async fn an_actor_is_not_notified_by_default(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    let by = |object: &str, actor: serde_json::Value, tell: bool| json!({"type": "Loan", "objects": object, "to": ["ada", "ben", "7"], "actor": actor, "tell_actor": tell});
+    let by = |object: &str, actor: serde_json::Value, tell: bool| json!({"type": "Loan", "objects": object, "to": ["ada", "ben", "7"], "actor": actor, "notify_actor": tell});
     let events = json!([
         by("o1", json!("ada"), false),
         by("o2", json!({"id": "ben"}), false),
@@ -241,7 +244,10 @@ async fn any_text_is_a_batch_key_and_is_stored_unchanged(fresh: Fresh) {
         let path = format!("/v1/events/{}", receipt["id"].as_str().unwrap());
         assert_eq!(api.get(&path).await.body["batch_key"], json!(key));
     }
-    assert_eq!((again.status, &again.body["known"]), (202, &json!(true)));
+    assert_eq!(
+        (again.status, &again.body["duplicate"]),
+        (202, &json!(true))
+    );
     for another in [other, without] {
         another.assert_problem(409, "idempotency_key_reused", &"");
     }

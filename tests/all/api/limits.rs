@@ -88,7 +88,7 @@ async fn an_audience_may_have_a_hundred_thousand_long_ids(fresh: Fresh) {
     let many = api.post("/v1/events", many).await;
 
     assert_eq!((first.status, again.status), (202, 202), "{}", first.body);
-    assert_eq!(again.body["known"], true);
+    assert_eq!(again.body["duplicate"], true);
     fewer.assert_problem(409, "idempotency_key_reused", &"");
     for (refused, limit) in [(&except, "10000"), (&longer, "10485760"), (&many, "100000")] {
         let problem = (refused.status, refused.code());

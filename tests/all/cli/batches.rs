@@ -115,7 +115,7 @@ fn events_are_removed_and_omitted_items_are_reported() {
         "the same batches count 2 that they no longer keep; which they are is not known, and they stay counted\n"
     );
     assert_eq!(other, "take-out: 0 events taken out of open batches\n");
-    assert_eq!(again.json(), serde_json::json!({"taken": 0, "not_kept": 0}));
+    assert_eq!(again.json(), serde_json::json!({"taken": 0, "omitted": 0}));
     assert_eq!(listed(&desk, &["--user", "ada"])[0]["count"], 2);
 }
 

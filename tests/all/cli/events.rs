@@ -111,7 +111,7 @@ fn a_repeated_key_is_a_duplicate_or_a_conflict() {
     let (first, again) = (notify("a1").json(), notify("a1").json());
 
     assert_eq!(
-        (&first["known"], &again["known"]),
+        (&first["duplicate"], &again["duplicate"]),
         (&json!(false), &json!(true))
     );
     assert_eq!(first["id"], again["id"]);

@@ -134,7 +134,7 @@ async fn the_api_and_the_json_output_of_commands_agree() {
             assert_eq!(one[name], other[name], "{name}");
         }
     };
-    same(&["id", "known", "warnings"], &posted, &again);
+    same(&["id", "duplicate", "warnings"], &posted, &again);
     same(&["id", "state"], &progress, &notified);
     same(
         &["people", "pushed", "capped"],

@@ -87,7 +87,7 @@ async fn concurrent_events_share_a_store_call_and_get_separate_answers(fresh: Fr
         .iter()
         .filter_map(|answer| answer.as_ref().ok())
         .collect();
-    let duplicates: Vec<bool> = receipts.iter().map(|receipt| receipt.known).collect();
+    let duplicates: Vec<bool> = receipts.iter().map(|receipt| receipt.duplicate).collect();
     assert_eq!(duplicates, [false, false, false, true, false, true]);
     assert_eq!(
         (receipts[3].id, receipts[5].id),

@@ -253,8 +253,8 @@ async fn places(town: &Town, person: &str) -> Vec<Placed> {
     let explanation = town.process().explain().user(&user(person), None).await;
     let place = |fate: Fate| match fate.covered {
         Some(By::Mail {
-            place, left_out, ..
-        }) => (fate.object.to_string(), fate.why, place, left_out),
+            place, excluded, ..
+        }) => (fate.object.to_string(), fate.why, place, excluded),
         other => panic!("{other:?}"),
     };
     explanation
@@ -271,7 +271,7 @@ fn shown(object: &str) -> Placed {
 }
 
 fn excluded(object: &str, why: Why) -> Placed {
-    (object.to_owned(), Why::LeftOut, Place::LeftOut, Some(why))
+    (object.to_owned(), Why::Excluded, Place::Excluded, Some(why))
 }
 
 async fn send_due_after(town: &Town, minutes: i64) {

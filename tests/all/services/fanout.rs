@@ -219,7 +219,7 @@ async fn a_reused_key_is_a_duplicate_or_a_conflict(fresh: Fresh) {
         .await;
 
     assert_eq!(
-        (again.id, again.known, first.known),
+        (again.id, again.duplicate, first.duplicate),
         (first.id, true, false)
     );
     assert!(

@@ -286,10 +286,10 @@ async fn events_older_than_max_age_expire_once_and_can_be_archived(fresh: Fresh)
         people: 1,
         events: 1,
     };
-    assert_eq!(late.backlog.given_up_blocked, blocked);
-    assert!(late.backlog.given_up.into_iter().eq([(day, expired)]));
-    assert!(again.backlog.given_up.is_empty());
-    assert_eq!(reported.given_up.get(&day), Some(&expired));
+    assert_eq!(late.backlog.expired_blocked, blocked);
+    assert!(late.backlog.expired.into_iter().eq([(day, expired)]));
+    assert!(again.backlog.expired.is_empty());
+    assert_eq!(reported.expired.get(&day), Some(&expired));
     assert_eq!(emailed_works(&town), ["a3"]);
     assert!(
         days.iter()
@@ -323,7 +323,7 @@ async fn events_of_an_open_delivery_do_not_expire(fresh: Fresh) {
     let kept = archive_days(&town).await;
     town.digests_at(again + TimeDelta::hours(2)).await;
 
-    assert!(waiting.backlog.given_up.is_empty(), "{waiting:?}");
+    assert!(waiting.backlog.expired.is_empty(), "{waiting:?}");
     assert!(
         matches!(
             kept[0].fate,

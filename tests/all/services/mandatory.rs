@@ -431,5 +431,5 @@ async fn explain_marks_mandatory_events_and_says_why_others_are_excluded(fresh: 
         Some(By::Mail { place, .. }) => *place,
         other => panic!("{other:?}"),
     };
-    assert_eq!((place(1), place(0)), (Place::LeftOut, Place::Shown));
+    assert_eq!((place(1), place(0)), (Place::Excluded, Place::Shown));
 }

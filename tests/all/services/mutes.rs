@@ -309,21 +309,21 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
         let fates = explained.unwrap().events.into_iter();
         let mut fates: Vec<_> = fates
             .map(|fate| {
-                let left_out = match fate.covered {
+                let excluded = match fate.covered {
                     Some(By::Mail {
-                        place: Place::LeftOut,
-                        left_out,
+                        place: Place::Excluded,
+                        excluded,
                         ..
-                    }) => left_out,
+                    }) => excluded,
                     _ => None,
                 };
-                (fate.kind, fate.object.to_string(), fate.why, left_out)
+                (fate.kind, fate.object.to_string(), fate.why, excluded)
             })
             .collect();
         fates.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         let fates = fates.into_iter();
         fates
-            .map(|(_, _, why, left_out)| (why, left_out))
+            .map(|(_, _, why, excluded)| (why, excluded))
             .collect::<Vec<_>>()
     };
 
@@ -346,7 +346,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
     assert_eq!(
         after,
         [
-            (Why::LeftOut, muted),
+            (Why::Excluded, muted),
             (Why::Mailed, None),
             (Why::Covered, muted),
             (Why::Covered, None),

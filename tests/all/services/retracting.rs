@@ -64,7 +64,7 @@ async fn a_retracted_event_is_in_no_feed_and_no_digest(fresh: Fresh) {
 
     let out = retract(&town.process(), &["a2", "a3"]).await;
 
-    assert_eq!((out.removed, out.not_kept), (0, 0));
+    assert_eq!((out.removed, out.omitted), (0, 0));
     let page = town.feed("ada").await;
     assert_eq!(shown(&page), ["a1"]);
     assert_eq!((page.counts.unseen, page.counts.unread), (1, 1));
@@ -159,7 +159,7 @@ async fn a_retraction_removes_events_from_open_batches(fresh: Fresh) {
 
     let out = retract(&app, &["a1", "x"]).await;
 
-    assert_eq!((out.removed, out.not_kept), (2, 0));
+    assert_eq!((out.removed, out.omitted), (2, 0));
     assert_eq!(shown(&town.feed("ben").await), [""; 0]);
     town.send_due_in(5).await;
     assert_eq!(batch_emails(&town), ["ada@example.org: a2"]);
@@ -246,7 +246,7 @@ async fn an_event_that_recurs_during_a_retraction_is_emailed(fresh: Fresh) {
 
     let out = retract(&town.process_on(&store), &["a1"]).await;
 
-    assert_eq!((out.removed, out.not_kept), (2, 0));
+    assert_eq!((out.removed, out.omitted), (2, 0));
     town.send_due_in(5).await;
     assert_eq!(batch_emails(&town), ["ada@example.org: a1"]);
 }
@@ -268,7 +268,7 @@ async fn explain_reports_events_retracted_after_their_email_as_shown(fresh: Fres
     let mut places: Vec<_> = explanation.unwrap().events.into_iter().map(place).collect();
     places.sort_by(|one, other| one.0.cmp(&other.0));
     let expected = [
-        ("a1", Place::LeftOut),
+        ("a1", Place::Excluded),
         ("a2", Place::Shown),
         ("a3", Place::Shown),
     ];

@@ -220,7 +220,7 @@ async fn an_event_seen_before_its_email_is_reported_as_excluded(fresh: Fresh) {
 
     let (places, items) = explain_email(&town, "ada").await;
 
-    let expected = [("a1", Place::LeftOut), ("a2", Place::Shown)];
+    let expected = [("a1", Place::Excluded), ("a2", Place::Shown)];
     assert_eq!(
         places,
         expected.map(|(object, place)| (object.to_owned(), place))

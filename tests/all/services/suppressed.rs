@@ -182,7 +182,7 @@ async fn the_first_digest_after_a_lift_has_every_event_up_to_max_age(fresh: Fres
     for run in [second, third] {
         assert_eq!(run.backlog.older, PendingCounts::default());
         assert_eq!(run.backlog.blocked, PendingCounts::default());
-        assert!(run.backlog.given_up.is_empty(), "{run:?}");
+        assert!(run.backlog.expired.is_empty(), "{run:?}");
     }
 }
 
@@ -215,8 +215,8 @@ async fn events_of_a_missing_brand_are_all_emailed_once_the_brand_is_back(fresh:
 
     assert_eq!(emailed(&town, "ok").iter().sum::<usize>(), 36);
     let runs = before.iter().chain(&after);
-    let given_up = runs.map(|run| run.backlog.given_up.len());
-    assert_eq!(given_up.sum::<usize>(), 0);
+    let expired = runs.map(|run| run.backlog.expired.len());
+    assert_eq!(expired.sum::<usize>(), 0);
 }
 
 async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: Fresh) {
@@ -235,7 +235,7 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
         .await;
     let first = town.digests_at(day(18, 9)).await;
 
-    let expired = runs.iter().flat_map(|run| run.backlog.given_up.clone());
+    let expired = runs.iter().flat_map(|run| run.backlog.expired.clone());
     let expired: Vec<(Day, PendingCounts)> = expired.collect();
     let of_a_day = PendingCounts {
         people: 1,
@@ -243,12 +243,12 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
     };
     let days = ["20141101", "20141102"].map(|day| (day.parse().unwrap(), of_a_day));
     assert_eq!(expired, days);
-    assert_eq!(reported.given_up.into_iter().collect::<Vec<_>>(), days);
+    assert_eq!(reported.expired.into_iter().collect::<Vec<_>>(), days);
     let blocked = PendingCounts {
         people: 2,
         events: 6,
     };
-    assert_eq!(reported.given_up_blocked, blocked);
+    assert_eq!(reported.expired_blocked, blocked);
     let count = |why| {
         explained
             .events
@@ -258,7 +258,7 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
     };
     assert_eq!((count(Why::Expired), count(Why::Blocked)), (6, 30));
     assert_eq!(emailed(&town, "suppressed"), [27]);
-    assert!(first.backlog.given_up.into_values().eq([of_a_day]));
+    assert!(first.backlog.expired.into_values().eq([of_a_day]));
 }
 
 async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh: Fresh) {
@@ -294,8 +294,8 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     let reported = town.process().backlog().summary().await.unwrap();
     assert_eq!(
         (
-            reported.given_up.into_values().next(),
-            reported.given_up_blocked
+            reported.expired.into_values().next(),
+            reported.expired_blocked
         ),
         (Some(one), one)
     );

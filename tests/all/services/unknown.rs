@@ -69,8 +69,8 @@ async fn explain_does_not_guess_if_objects_change_after_the_digest(fresh: Fresh)
     town.put_works(&["late", "a1"], |_| false).await;
     let withdrawn_later = places().await;
 
-    use Place::{LeftOut, Shown, Unknown};
-    assert_eq!(at_first, [Shown, LeftOut, LeftOut]);
+    use Place::{Excluded, Shown, Unknown};
+    assert_eq!(at_first, [Shown, Excluded, Excluded]);
     assert_eq!(put_later, [Unknown; 3]);
     assert_eq!(withdrawn_later, [Unknown; 3]);
 }
@@ -123,7 +123,7 @@ async fn an_id_with_and_without_its_model_is_the_same_object(fresh: Fresh) {
         .await;
     town.digests_at(monday(0)).await;
 
-    assert!(accepted[1].known, "the same key is the same event");
+    assert!(accepted[1].duplicate, "the same key is the same event");
     assert_eq!((by_key.events.len(), by_id.events.len()), (1, 1));
     assert_eq!(by_id.events[0].object.as_str(), "n1");
     let retracted = retracted.unwrap();
@@ -161,7 +161,7 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
     let (planned, _) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let ran = town.digests_at(monday(0)).await;
 
-    for unknown in [&planned.not_known, &ran.not_known] {
+    for unknown in [&planned.unknown_names, &ran.unknown_names] {
         assert_eq!((unknown.events, unknown.objects.len()), (2, 1));
         let warnings = unknown.warnings(&town.process().config.policies);
         assert!(

@@ -498,7 +498,7 @@ impl Year {
             }
         }
         self.mails_read = mails.len();
-        let expired = self.app.backlog().summary().await.unwrap().given_up;
+        let expired = self.app.backlog().summary().await.unwrap().expired;
         for (day, total) in &expired {
             let before = self.expired.get(day).copied().unwrap_or_default();
             let mut left = 0;

@@ -84,8 +84,8 @@ impl Compose {
                 incomplete.push(batch);
                 continue;
             }
-            let not_kept = batch.contents.more();
-            let found = new(batch.key, batch.contents.items, not_kept);
+            let omitted = batch.contents.more();
+            let found = new(batch.key, batch.contents.items, omitted);
             events.insert(batch.id, found);
         }
         let stacks = stacks_of(&*self.context.store, &incomplete).await?;
@@ -158,11 +158,11 @@ impl Compose {
     }
 }
 
-fn new(key: crate::domain::BatchKey, items: Vec<Item>, not_kept: u64) -> BatchEvents {
+fn new(key: crate::domain::BatchKey, items: Vec<Item>, omitted: u64) -> BatchEvents {
     BatchEvents {
         key,
         items,
-        not_kept,
+        omitted,
         has_markers: false,
     }
 }

@@ -208,7 +208,7 @@ impl Compose {
             included: events
                 .filter(|event| catalog.applies(event).is_some())
                 .collect(),
-            counts_others: batch.is_some_and(|batch| batch.not_kept > 0),
+            counts_others: batch.is_some_and(|batch| batch.omitted > 0),
         }))
     }
 
