@@ -115,7 +115,7 @@ fn options_that_the_provider_does_not_support_are_errors() {
     let problems = problems(text);
     for expected in [
         "mail.region: Postmark has one API for all regions",
-        "mail.stream: \"a b\" is not letters, digits, - and _",
+        "mail.stream: \"a b\" is not up to 64 letters, digits, - and _",
         "mail.calls_per_second: 5000 is not a whole number from 0 to 1000",
     ] {
         assert!(problems.contains(expected), "{expected} in {problems}");

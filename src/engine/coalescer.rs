@@ -1,24 +1,20 @@
 //! Combines concurrent requests into one call, so that all wait for the disk or a majority once.
 //!
 //! While a call runs, new requests queue for the next call. Each request gets its own answer. A
-//! call runs in its own task, so a dropped caller does not cancel it. After an error, each request
-//! of a shared call is repeated alone, so a rejected request fails no other. If the first two fail
-//! again, the store is unavailable: then queued requests fail too instead of waiting as long again.
-//! Start with [`Coalescer::call`].
+//! call runs in its own task, so a dropped caller does not cancel it. If the store is unavailable,
+//! queued requests fail too instead of waiting as long again. After another error, each request of
+//! a shared call is repeated alone. Start with [`Coalescer::call`].
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::future::join_all;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::store::{Error, Result};
 
 /// The most requests in one call.
 pub(crate) const MOST: usize = 250;
-/// The number of requests whose failure alone shows that the store is unavailable.
-const PROBES: usize = 2;
 
 /// Combines requests of one kind. A process has one for each kind.
 pub struct Coalescer<Q, A> {
@@ -73,49 +69,38 @@ where
             }
             let batch = self.take();
             let answers = call(batch.iter().map(|one| one.request.clone()).collect());
-            // They only start if the shared call fails.
-            let probes = batch.iter().take(PROBES);
-            let probes: Vec<F> = probes.map(|one| call(vec![one.request.clone()])).collect();
             let coalescer = Arc::clone(self);
             tokio::spawn(async move {
-                let answers = answers.await;
-                coalescer.reply_to_all(batch, answers, probes).await;
+                coalescer.reply_to_all(batch, answers.await);
                 // Unlock only now: the next holder first checks whether it has been answered.
                 drop(turn);
             });
         }
-        only(call(vec![request]).await)
+        let missing = || Error::database("repeating a request alone", "an answer is missing");
+        call(vec![request]).await?.pop().ok_or_else(missing)
     }
 
     /// Answers the requests of a batch. A request without an answer is repeated alone by its
     /// caller. Dropped callers are ignored.
-    async fn reply_to_all<F>(
-        &self,
-        mut batch: Vec<Waiting<Q, A>>,
-        answers: Result<Vec<A>>,
-        probes: Vec<F>,
-    ) where
-        F: Future<Output = Result<Vec<A>>>,
-    {
-        let answers: Vec<Result<A>> = match answers {
-            Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(error) if batch.len() == 1 => vec![Err(error)],
-            Err(_) => join_all(probes).await.into_iter().map(only).collect(),
-        };
-        if let [
-            Err(Error::Database { doing, cause }),
-            Err(Error::Database { .. }),
-        ] = &answers[..]
-        {
-            batch.extend(self.open().drain(..));
-            for one in batch {
-                let error = Error::database(doing.as_str(), cause.to_string());
-                drop(one.reply.send(Err(error)));
+    fn reply_to_all(&self, mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
+        match answers {
+            Ok(answers) => {
+                for (one, answer) in batch.into_iter().zip(answers) {
+                    drop(one.reply.send(Ok(answer)));
+                }
             }
-            return;
-        }
-        for (one, answer) in batch.into_iter().zip(answers) {
-            drop(one.reply.send(answer));
+            Err(Error::Database { doing, cause }) => {
+                batch.extend(self.open().drain(..));
+                for one in batch {
+                    let error = Error::database(doing.as_str(), cause.to_string());
+                    drop(one.reply.send(Err(error)));
+                }
+            }
+            Err(error) if batch.len() == 1 => {
+                let one = batch.pop();
+                drop(one.map(|one| one.reply.send(Err(error))));
+            }
+            Err(_) => {}
         }
     }
 
@@ -130,12 +115,6 @@ where
     fn open(&self) -> MutexGuard<'_, VecDeque<Waiting<Q, A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the answer to a call with one request.
-fn only<A>(answers: Result<Vec<A>>) -> Result<A> {
-    let missing = || Error::database("repeating a request alone", "an answer is missing");
-    answers?.pop().ok_or_else(missing)
 }
 
 #[cfg(test)]

@@ -48,8 +48,8 @@ pub struct Request {
     /// How long the run waits for deferred emails while none of them makes progress. Without it,
     /// the next run sends them.
     pub patience: Option<TimeDelta>,
-    /// Whether all users with pending events are due who got no email in their current period, not
-    /// only those who had pending events when their hour came.
+    /// Whether a run ignores the users' hours: every user with pending events is due who got no
+    /// digest in the current period.
     pub now: bool,
     /// Whether the run only reports what it would send, and writes nothing.
     pub dry_run: bool,

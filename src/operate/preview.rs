@@ -216,9 +216,9 @@ impl Preview {
 /// Returns the files in a folder and its subfolders, sorted. Skips unreadable folders.
 pub fn files_of(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = entries.flat_map(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => files_of(&entry.path()),
-        _ => vec![entry.path()],
+    let files = entries.flat_map(|entry| match entry.path().is_dir() {
+        true => files_of(&entry.path()),
+        false => vec![entry.path()],
     });
     let mut files: Vec<PathBuf> = files.collect();
     files.sort();

@@ -371,6 +371,13 @@ pub enum DeliveryFilter<'a> {
     ProviderIds(&'a [String]),
 }
 
+impl DeliveryFilter<'_> {
+    /// Returns whether the filter names no rows. Some versions of MongoDB scan all rows for it.
+    pub(super) fn matches_nothing(&self) -> bool {
+        matches!(self, Self::Tags([]) | Self::ProviderIds([]))
+    }
+}
+
 /// Returns the more severe of two suppressions.
 pub(super) fn graver(one: Suppression, other: Suppression) -> Suppression {
     match other.outweighs(&one) {

@@ -67,7 +67,7 @@ pub static PROVIDERS: &[Provider] = &[
         title: "Postmark",
         options: &[MailOption {
             path: postmark::STREAM,
-            wanted: "letters, digits, - and _",
+            wanted: "up to 64 letters, digits, - and _",
             parse: |text| plain_word(text, "-_", 1..=64),
             unset: Unset::Means("broadcast"),
         }],

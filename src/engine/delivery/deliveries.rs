@@ -142,8 +142,11 @@ impl DeliveryService {
     pub async fn settle(&self, id: &DeliveryId, decision: OperatorDecision) -> Result<()> {
         let row = self.get(id).await?;
         let settled = self.settle_all(row.as_slice(), decision).await?;
-        let why = match row {
-            Some(_) if settled.settled > 0 => return Ok(()),
+        if settled.settled > 0 {
+            return Ok(());
+        }
+        // Another process may have settled it in the meantime.
+        let why = match self.get(id).await? {
             Some(_) if settled.busy > 0 => format!(
                 "another delivery of the person of {id} is open; settle this one when that one has ended"
             ),

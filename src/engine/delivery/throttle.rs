@@ -1,10 +1,9 @@
 //! Decides whether a provider call may start now.
 //!
-//! Notes share pauses, waits and recent outcomes between all processes, also with later ones such
-//! as hourly cron jobs. One read before each call returns them all, because they share a prefix.
-//! Changes are compare-and-set, so no count is lost. Notes from a fast clock are ignored.
-//! Start with [`Throttle::before_call`].
-//! Long because the limits of this process and those of all processes are decided together.
+//! All processes share pauses, waits and recent outcomes as notes, also with hourly cron jobs. One
+//! read before each call returns all notes, because their names share a prefix. Changes are
+//! compare-and-set, so no count is lost. Start with [`Throttle::before_call`].
+//! Long because it decides the limits of one process and those of all processes.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

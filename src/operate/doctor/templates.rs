@@ -35,11 +35,11 @@ impl Doctor {
             let advice = format!("add text to {file}, or remove it");
             Finding::warning(format!("{file} {found}"), advice).of(TEMPLATES)
         }));
-        findings.extend(unknown_files(folder).iter().map(|file| {
+        findings.extend(unknown_files(folder).iter().take(5).map(|file| {
             let found = format!("{file} is not the name of a template, so it is not used");
             let advice = match nearest(file, template_names()) {
                 Some(nearest) => format!("rename it to {nearest} if you meant that"),
-                None => "move it elsewhere; docs/operations.md lists the names".to_owned(),
+                None => "move it elsewhere; docs/guides/templates.md lists the names".to_owned(),
             };
             Finding::warning(found, advice).of(TEMPLATES)
         }));

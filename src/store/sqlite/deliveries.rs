@@ -172,6 +172,9 @@ impl Deliveries for Sqlite {
         filter: &DeliveryFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
+        if filter.matches_nothing() {
+            return Ok(Vec::new());
+        }
         // All values in one JSON parameter.
         let (which, values): (_, serde_json::Value) = match *filter {
             DeliveryFilter::State(state, span, feedback) => {

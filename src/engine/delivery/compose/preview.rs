@@ -116,26 +116,28 @@ impl Compose {
             user.mutes.as_of(row.built_at());
         }
         let sent = u64::from(row.outcome.items);
-        let mut likely = Err(String::new());
+        let mut whole = Err(String::new());
         for (selection, seen) in [
             (WANTED, Seen::Included),
             (WANTED, Seen::Skipped),
             (MANDATORY, Seen::Included),
             (MANDATORY, Seen::Skipped),
-            (Selection::All, Seen::Included),
             (Selection::All, Seen::Skipped),
+            (Selection::All, Seen::Included),
         ] {
             let email = self.select_covered(row, &users, selection, seen).await?;
             let is_exact = email.as_ref().is_ok_and(|of| of.content.total == sent);
             if is_exact || sent == 0 {
                 return Ok(SentEmail { email, is_exact });
             }
-            if likely.is_err() {
-                likely = email;
+            let is_better = selection == WANTED && seen == Seen::Included
+                || selection == Selection::All && seen == Seen::Included && whole.is_err();
+            if is_better {
+                whole = email;
             }
         }
         Ok(SentEmail {
-            email: likely,
+            email: whole,
             is_exact: false,
         })
     }
