@@ -39,7 +39,7 @@ impl Doctor {
             let found = format!("{file} is not the name of a template, so it is not used");
             let advice = match nearest(file, template_names()) {
                 Some(nearest) => format!("rename it to {nearest} if you meant that"),
-                None => "move it elsewhere; docs/operations.md lists the names".to_owned(),
+                None => "move it elsewhere; docs/guides/templates.md lists the names".to_owned(),
             };
             Finding::warning(found, advice).of(TEMPLATES)
         }));
