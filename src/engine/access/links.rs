@@ -167,11 +167,7 @@ impl Links {
     }
 
     /// Verifies a token and returns its content.
-    pub async fn open(
-        &self,
-        token: &str,
-        now: DateTime<Utc>,
-    ) -> Result<std::result::Result<Link, LinkError>> {
+    pub async fn open(&self, token: &str, now: DateTime<Utc>) -> Result<Result<Link, LinkError>> {
         Ok(self.keys().await?.open(token, now))
     }
 
@@ -268,7 +264,7 @@ impl LinkKeys {
     }
 
     /// Verifies a token and returns its content.
-    fn open(&self, token: &str, now: DateTime<Utc>) -> std::result::Result<Link, LinkError> {
+    fn open(&self, token: &str, now: DateTime<Utc>) -> Result<Link, LinkError> {
         let link = self.read(token).ok_or(LinkError::Forged)?;
         match now.signed_duration_since(link.issued) > VALID {
             true => Err(LinkError::Expired),

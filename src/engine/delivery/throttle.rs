@@ -282,7 +282,7 @@ impl Throttle {
     pub(super) async fn before_send(
         &self,
         permit: &Permit,
-    ) -> std::result::Result<(), (String, Option<DateTime<Utc>>)> {
+    ) -> Result<(), (String, Option<DateTime<Utc>>)> {
         if let Some(reason) = permit.withheld() {
             return Err((reason, None));
         }

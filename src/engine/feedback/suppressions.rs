@@ -51,7 +51,7 @@ impl Suppressed {
     }
 
     /// Returns the address of a user who may be emailed, by their record and the suppressions.
-    pub fn mailable<'a>(&self, user: &'a User) -> std::result::Result<&'a Address, Unmailable> {
+    pub fn mailable<'a>(&self, user: &'a User) -> Result<&'a Address, Unmailable> {
         let address = user.mailable()?;
         match self.of(user) {
             Some(suppression) => Err(Unmailable::Address(suppression.reason)),
@@ -72,7 +72,7 @@ impl Suppressed {
     /// # Errors
     ///
     /// The reason why the user may get no email at all.
-    pub fn scope(&self, user: &User) -> std::result::Result<EmailScope, Unmailable> {
+    pub fn scope(&self, user: &User) -> Result<EmailScope, Unmailable> {
         let Err(why) = self.mailable(user) else {
             return Ok(EmailScope::All);
         };

@@ -51,7 +51,7 @@ fn check_growth(before: Option<&User>, after: &User) -> Result<()> {
 
 impl PeopleService {
     /// Checks that the configuration has the brand of a record and allows its routes.
-    pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
+    pub fn check(&self, input: &UserInput) -> Result<(), Invalid> {
         input.check_configured(&self.context.config, &self.context.policies)
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::compose::{Mail, Room};
+use super::super::compose::Mail;
 use super::super::retry::{Attempt, Decisions};
 use super::super::throttle::{FRESH, ThrottleState};
 use super::Sender;
@@ -39,8 +39,7 @@ impl Sender {
             let at = self.context.clock.now();
             let portion = self.throttle.account.state().portion.unwrap_or(usize::MAX);
             let portion = &rest[..rest.len().min(portion)];
-            let built = self.compose.build(portion, at, Room::Bounded);
-            let built = built.boxed().await?;
+            let built = self.compose.build(portion, at).boxed().await?;
             // When the checks began. A single email is sent right after its checks, so their
             // duration does not matter.
             let checked = match portion.len() {
