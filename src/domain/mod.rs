@@ -36,7 +36,7 @@ pub mod type_policy;
 pub mod user;
 
 pub use address::Address;
-pub use audience::{Audience, Point, Selector};
+pub use audience::{Audience, Point, Selector, distinct};
 pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
 pub use content::Content;
 pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};

@@ -16,7 +16,7 @@ use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDE
 use crate::domain::fanout::check_objects;
 use crate::domain::{
     Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, ObjectId, Occasion,
-    User, UserId,
+    User, UserId, distinct,
 };
 use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::{Error, Result, Watcher, crash};
@@ -446,8 +446,7 @@ pub(crate) async fn quiet_until(
     if open.is_empty() {
         return Ok(HashMap::new());
     }
-    let users: HashSet<&UserId> = open.iter().map(|batch| &batch.user).collect();
-    let users: Vec<UserId> = users.into_iter().cloned().collect();
+    let users = distinct(open.iter().map(|batch| batch.user.clone()));
     let users = context.store.users(&users).await?.into_iter().flatten();
     let quiet = users.filter(|user| user.quiet.is_some());
     let quiet: HashMap<UserId, User> = quiet.map(|user| (user.id.clone(), user)).collect();

@@ -5,7 +5,7 @@
 
 pub mod cache;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -23,7 +23,7 @@ use crate::domain::stack::EventAt;
 use crate::domain::user::TypePreference;
 use crate::domain::{
     Day, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks,
-    Purpose, Route, Stack, UserId, Window, classify,
+    Purpose, Route, Stack, UserId, Window, classify, distinct,
 };
 use crate::store::{self, FeedParts, Store};
 use crate::wire::feed::{Counts, Group, GroupPage, Item, Page};
@@ -389,8 +389,7 @@ async fn read_feeds(
 ) -> store::Result<Vec<FeedParts>> {
     let mut all = Vec::with_capacity(requests.len());
     for same in requests.chunk_by(|one, next| one.0 == next.0) {
-        let users: BTreeSet<&UserId> = same.iter().map(|(_, user)| user).collect();
-        let users: Vec<UserId> = users.into_iter().cloned().collect();
+        let users = distinct(same.iter().map(|(_, user)| user.clone()));
         let parts = store.feeds(same[0].0.clone(), &users).await?;
         let places = same
             .iter()

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use crate::domain::{
     Audience, BadStack, Counts, Day, Defect, Fanout, FollowKey, Progress, Selector, UserId,
+    distinct,
 };
 use crate::store::{Directory, PeopleFilter, Pushed, Pushes, Result};
 
@@ -229,12 +230,7 @@ async fn followers(
         .filter_map(|people| people.last())
         .min()
         .cloned();
-    let mut people: Vec<UserId> = pages
-        .into_iter()
-        .flatten()
-        .filter(|user| known.as_ref().is_none_or(|end| user <= end))
-        .collect();
-    people.sort_unstable();
-    people.dedup();
+    let mut people = distinct(pages.into_iter().flatten());
+    people.retain(|user| known.as_ref().is_none_or(|end| user <= end));
     Ok((people, known))
 }

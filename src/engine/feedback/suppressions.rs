@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::domain::EmailScope;
 use crate::domain::feedback::OPERATOR;
 use crate::domain::user::Unmailable;
-use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, time};
+use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, distinct, time};
 use crate::engine::Result;
 use crate::store::{self, Feedbacks, Suppressions};
 
@@ -29,9 +29,7 @@ impl Suppressed {
     ) -> Result<Self> {
         let people = people.into_iter();
         let addresses = people.filter_map(|user| user.email.as_ref().map(Address::folded));
-        let mut addresses: Vec<Address> = addresses.collect();
-        addresses.sort_unstable();
-        addresses.dedup();
+        let addresses = distinct(addresses);
         let found = suppressions.address_states(&addresses).await?;
         // Results are in the order of the request. Their address may have an older spelling.
         let found = addresses.into_iter().zip(found);
