@@ -259,6 +259,27 @@ impl Content {
     pub fn more(&self) -> u64 {
         self.total - self.shown()
     }
+
+    /// Returns the topic of all events: its URL, its title, or the key of an object that is its own
+    /// topic.
+    ///
+    /// `None` if there are several topics, or if events are counted without being shown in a
+    /// section.
+    pub fn thread(&self) -> Option<&str> {
+        let counted: u64 = self.sections.iter().map(|section| section.total).sum();
+        if self.not_kept > 0 || counted != self.total {
+            return None;
+        }
+        let mut sections = self.sections.iter();
+        let only = |section: &'_ Section| section.abouts == 1;
+        let first = sections.next().filter(|section| only(section))?;
+        let name = first.groups.first()?.known_as()?;
+        let is_same = |section: &Section| {
+            let group = section.groups.first().filter(|_| only(section));
+            group.and_then(Group::known_as) == Some(name)
+        };
+        sections.all(is_same).then_some(name)
+    }
 }
 
 impl Section {
@@ -332,6 +353,11 @@ impl Group {
             About::Other { url, .. } | About::Page { url, .. } => url.as_deref(),
             About::Itself => self.items.first()?.object.url.as_deref(),
         }
+    }
+
+    fn known_as(&self) -> Option<&str> {
+        let itself = || Some(self.items.first()?.object.key.as_str());
+        self.about.name().or_else(itself)
     }
 }
 
@@ -408,36 +434,6 @@ fn newest_first<T: Into<EventData>>(
     items.sort_by_key(|(index, _, item)| std::cmp::Reverse((item.at, *index)));
     let included = items.into_iter().map(|(_, kind, item)| (kind, item));
     included.collect()
-}
-
-impl Content {
-    /// Returns the topic of all events: its URL, its title, or the key of an object that is its own
-    /// topic.
-    ///
-    /// `None` if there are several topics, or if events are counted without being shown in a
-    /// section.
-    pub fn thread(&self) -> Option<&str> {
-        let counted: u64 = self.sections.iter().map(|section| section.total).sum();
-        if self.not_kept > 0 || counted != self.total {
-            return None;
-        }
-        let mut sections = self.sections.iter();
-        let only = |section: &'_ Section| section.abouts == 1;
-        let first = sections.next().filter(|section| only(section))?;
-        let name = first.groups.first()?.known_as()?;
-        let is_same = |section: &Section| {
-            let group = section.groups.first().filter(|_| only(section));
-            group.and_then(Group::known_as) == Some(name)
-        };
-        sections.all(is_same).then_some(name)
-    }
-}
-
-impl Group {
-    fn known_as(&self) -> Option<&str> {
-        let itself = || Some(self.items.first()?.object.key.as_str());
-        self.about.name().or_else(itself)
-    }
 }
 
 #[cfg(test)]

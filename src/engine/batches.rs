@@ -266,9 +266,7 @@ impl BatchService {
         crash::point("after-forget");
         Ok(closed)
     }
-}
 
-impl BatchService {
     /// Returns batches, newest first. `before` continues after the last batch of an earlier page.
     pub async fn list(
         &self,

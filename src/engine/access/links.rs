@@ -59,7 +59,7 @@ const SUBJECT: u8 = 5;
 /// The id of no user, because ids are not empty.
 const NO_USER: &str = "";
 
-/// Creates and opens links. A process has one, because it caches the keys.
+/// Creates and opens links. A process has one, because it caches the secret.
 pub struct Links {
     pub(crate) notes: Arc<dyn Notes>,
     /// The URL of the public pages, without a slash at the end. Without it, emails have no links.
@@ -112,8 +112,8 @@ pub struct LinkMaker<'a> {
 }
 
 impl Links {
-    /// Creates an instance without keys. The first call that needs them loads or generates the
-    /// secret.
+    /// Creates an instance that has not read the secret. The first call that needs it loads or
+    /// generates it.
     pub fn new(notes: Arc<dyn Notes>, public_url: Option<String>, secret: Option<String>) -> Self {
         Self {
             notes,
@@ -159,7 +159,7 @@ impl Links {
             issued: now,
         };
         // Only the proof is wrong, because it comes from another secret.
-        let other = LinkKeys::new(&hex::encode(random(SECRET)?));
+        let other = LinkKeys(hex::encode(random(SECRET)?));
         Ok(Some(LinkProbe {
             genuine: page(maker.public_url, &maker.keys.seal(&link)),
             forged: page(maker.public_url, &other.seal(&link)),
@@ -178,11 +178,11 @@ impl Links {
 
     async fn keys(&self) -> Result<&LinkKeys> {
         let read = async || match &self.secret {
-            Some(secret) => Ok(LinkKeys::new(secret)),
+            Some(secret) => Ok(LinkKeys(secret.clone())),
             // The first stored secret wins, for all processes.
             None => loop {
                 if let Some(stored) = self.notes.note(NOTE).await? {
-                    break Ok(LinkKeys::new(&stored));
+                    break Ok(LinkKeys(stored));
                 }
                 let secret = hex::encode(random(SECRET)?);
                 self.notes.swap_note(NOTE, None, Some(&secret)).await?;
@@ -228,9 +228,9 @@ fn page(public_url: &str, token: &str) -> String {
     format!("{public_url}/u/{token}")
 }
 
-/// The keys that create and open tokens, by version. Each version has its own, so no token is valid
-/// in another version.
-struct LinkKeys([KeyPair; VERSIONS.len()]);
+/// The secret from which the keys of tokens are derived. Each version has its own keys, so no token
+/// is valid in another version.
+struct LinkKeys(String);
 
 struct KeyPair {
     prove: [u8; 32],
@@ -238,25 +238,23 @@ struct KeyPair {
 }
 
 impl LinkKeys {
-    /// Derives the keys from a secret of any length.
-    fn new(secret: &str) -> Self {
-        Self(VERSIONS.map(|version| {
-            let derive = |what: &str| {
-                let what = format!("tidings link {version}: {what}");
-                keyed(secret.as_bytes(), &[what.as_bytes()])
-            };
-            KeyPair {
-                prove: derive("prove"),
-                mask: derive("mask"),
-            }
-        }))
+    /// Derives the keys of a version from the secret, which may have any length.
+    fn pair(&self, version: char) -> KeyPair {
+        let derive = |what: &str| {
+            let what = format!("tidings link {version}: {what}");
+            keyed(self.0.as_bytes(), &[what.as_bytes()])
+        };
+        KeyPair {
+            prove: derive("prove"),
+            mask: derive("mask"),
+        }
     }
 
     /// Creates the token of a link. A long token omits the address.
     fn seal(&self, link: &Link) -> String {
         let link = link.shortened();
         let (version, mut content) = (link.version(), link.encode());
-        let pair = &self.0[index(version)];
+        let pair = self.pair(version);
         let mut bytes = pair.proof(&content).to_vec();
         pair.mask(&bytes, &mut content);
         bytes.extend_from_slice(&content);
@@ -284,19 +282,13 @@ impl LinkKeys {
         let bytes = URL_SAFE_NO_PAD.decode(rest).ok()?;
         let (proof, masked) = bytes.split_at_checked(PROOF)?;
         let mut content = masked.to_vec();
-        let pair = &self.0[index(version)];
+        let pair = self.pair(version);
         pair.mask(proof, &mut content);
         let is_genuine = bool::from(pair.proof(&content).ct_eq(proof));
         is_genuine
             .then(|| Link::decode(version, &content))
             .flatten()
     }
-}
-
-/// Returns the position of a version in [`VERSIONS`].
-fn index(version: char) -> usize {
-    let known = VERSIONS.iter().position(|known| *known == version);
-    known.expect("callers pass a version of the list")
 }
 
 impl KeyPair {

@@ -51,6 +51,14 @@ impl AudienceScan {
         Ok(())
     }
 
+    fn take_until(&mut self, bound: Option<&UserId>) -> Vec<UserId> {
+        let end = bound.map_or(self.people.len(), |bound| {
+            self.people.partition_point(|user| user <= bound)
+        });
+        let rest = self.people.split_off(end);
+        std::mem::replace(&mut self.people, rest)
+    }
+
     pub(super) fn finished(&self) -> bool {
         self.exhausted && self.people.is_empty()
     }
@@ -161,16 +169,6 @@ impl Page {
                 scan.cursor = Some(bound.clone());
             }
         }
-    }
-}
-
-impl AudienceScan {
-    fn take_until(&mut self, bound: Option<&UserId>) -> Vec<UserId> {
-        let end = bound.map_or(self.people.len(), |bound| {
-            self.people.partition_point(|user| user <= bound)
-        });
-        let rest = self.people.split_off(end);
-        std::mem::replace(&mut self.people, rest)
     }
 }
 

@@ -175,11 +175,10 @@ async fn stacks_of(
     batches: &[Batch],
 ) -> Result<HashMap<UserId, PersonStacks>> {
     let fanouts = batches.iter().flat_map(Batch::own_fanouts);
-    let Some(joined) = Window::of(fanouts.map(|fanout| Day::of(fanout.time()))) else {
+    let Some(window) = Window::of(fanouts.map(|fanout| Day::of(fanout.time()))) else {
         return Ok(HashMap::new());
     };
     let users = distinct(batches.iter().map(|batch| batch.user.clone()));
-    let window = Window::between(joined.first(), joined.last());
     let stacks = stacks.windows(window, &users).await?;
     Ok(users.into_iter().zip(stacks).collect())
 }
