@@ -110,13 +110,6 @@ pub struct EventData {
     pub details: Option<Arc<Details>>,
 }
 
-impl From<Arc<Object>> for EventData {
-    fn from(object: Arc<Object>) -> Self {
-        let details = None;
-        Self { object, details }
-    }
-}
-
 /// The people who caused the events of a group or section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum People {
@@ -380,12 +373,12 @@ const SECTIONS: usize = 20;
 ///
 /// `applies` returns the data to show for an event, or `None` if its object no longer applies. The
 /// result is `None` if no kept event applies.
-pub fn gather<T: Into<EventData>>(
+pub fn gather(
     key: &BatchKey,
     kept: &[Kept],
     not_kept: u64,
     policies: &Policies,
-    applies: impl Fn(&Event) -> Option<T>,
+    applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Option<Content> {
     let included = newest_first(kept, applies);
     let mut content = Content::of(included, policies, Grouping::ByAbout)?;
@@ -405,16 +398,15 @@ pub fn gather<T: Into<EventData>>(
 
 /// Returns the events that apply, newest first. Each object of a type appears once, at the time of
 /// its last event.
-fn newest_first<T: Into<EventData>>(
+fn newest_first(
     kept: &[Kept],
-    applies: impl Fn(&Event) -> Option<T>,
+    applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Vec<(&EventType, Item)> {
     let mut items: Vec<(usize, &EventType, Item)> = Vec::new();
     for (index, kept) in kept.iter().enumerate() {
-        let Some(data) = applies(&Event::from(kept.clone())) else {
+        let Some(EventData { object, details }) = applies(&Event::from(kept.clone())) else {
             continue;
         };
-        let EventData { object, details } = data.into();
         let (id, at) = (kept.o.clone(), kept.i.time());
         let item = Item {
             id,

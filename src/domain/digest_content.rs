@@ -51,15 +51,15 @@ fn is_wanted(event: &Event, day: Day, user: &User, scope: EmailScope, policies: 
 /// Builds the content of a digest, one item for each event. Returns `None` if no event applies.
 ///
 /// `applies` returns the text to show for an event, or `None` if its object no longer applies.
-pub fn assemble<T: Into<EventData>>(
+pub fn assemble(
     wanted: &[EventAt<'_>],
     policies: &Policies,
     caps: Caps,
-    applies: impl Fn(&Event) -> Option<T>,
+    applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Option<Content> {
     let applying = wanted
         .iter()
-        .filter_map(|pending| Some((pending, applies(pending.event)?.into())));
+        .filter_map(|pending| Some((pending, applies(pending.event)?)));
     let mut included: Vec<(&EventAt<'_>, EventData)> = applying.collect();
     included.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
     let item = |(pending, data): (&EventAt<'_>, EventData)| Item {

@@ -60,7 +60,7 @@ pub use name::{
 };
 pub use object::{Object, ObjectKey};
 pub use preferences::{Mute, Mutes, Quiet};
-pub use schedule::{Cadence, Due, DueChoices, Period, Schedule};
+pub use schedule::{Cadence, Due, DueChoices, Schedule};
 pub use send_settings::{Sending, Share};
 pub use site::Site;
 pub use stack::{

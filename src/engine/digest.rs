@@ -25,8 +25,8 @@ use crate::domain::digest_content::{assemble, showable, tried_again, wanted};
 use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, Due, EmailScope, Event,
-    Id, Occasion, PersonStacks, User, UserId, distinct,
+    Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, EmailScope, Event, Id,
+    Occasion, PersonStacks, User, UserId, distinct,
 };
 use crate::engine::delivery::Sender;
 use crate::render::Draft;
@@ -71,7 +71,7 @@ struct DuePerson<'a> {
     user: User,
     stacks: &'a PersonStacks,
     cadence: Cadence,
-    due: Due,
+    period: String,
     /// The id of the digest's row.
     id: DeliveryId,
     /// The failed row that is retried, if the digest has one.
@@ -80,17 +80,10 @@ struct DuePerson<'a> {
 }
 
 impl DuePerson<'_> {
-    /// Returns the email with this content, before it is rendered.
-    fn draft(&self, content: &Content) -> Draft {
-        let (cadence, period) = (self.cadence, self.due.period);
-        Draft {
-            name: format!("{cadence} {period}"),
-            user: self.user.clone(),
-            content: content.clone(),
-            occasion: Occasion::Digest {
-                cadence,
-                period: period.to_string(),
-            },
+    fn occasion(&self) -> Occasion {
+        Occasion::Digest {
+            cadence: self.cadence,
+            period: self.period.clone(),
         }
     }
 }
@@ -316,7 +309,12 @@ impl<'a> Run<'a> {
                 *counts.entry(brand.clone()).or_default() += 1;
             }
             if let Some(onlooker) = self.onlooker.as_deref_mut() {
-                onlooker(person.draft(content));
+                onlooker(Draft {
+                    name: format!("{} {}", person.cadence, person.period),
+                    user: user.clone(),
+                    content: content.clone(),
+                    occasion: person.occasion(),
+                });
             }
         }
         Ok(Vec::new())
@@ -414,12 +412,12 @@ impl<'a> Run<'a> {
             return None;
         };
         Some(DuePerson {
-            id: DeliveryId::digest(&user.id, schedule.cadence, due.period),
+            id: DeliveryId::digest(&user.id, schedule.cadence, &due.period),
             failed: None,
             user,
             stacks,
             cadence: schedule.cadence,
-            due,
+            period: due.period,
             wanted,
         })
     }
@@ -508,14 +506,10 @@ impl<'a> Run<'a> {
     /// Returns the row to open, without a lease. Other rows of the run may have the same marker.
     fn opening(&self, person: &DuePerson<'_>, marker: Id) -> Opening {
         let now = self.digests.context.clock.now();
-        let occasion = Occasion::Digest {
-            cadence: person.cadence,
-            period: person.due.period.to_string(),
-        };
         let (id, user) = (person.id.clone(), person.stacks.user.clone());
         let mut row = Delivery {
             watermarks: person.stacks.covers(),
-            ..Delivery::new(id, user, occasion, marker, now)
+            ..Delivery::new(id, user, person.occasion(), marker, now)
         };
         if let Some(failed) = &person.failed {
             row.marker = failed.marker;

@@ -349,14 +349,9 @@ impl Compose {
 
     /// Returns the content of a batch's email; `None` if no event applies.
     fn batch_content(&self, events: &BatchEvents, catalog: &Catalog) -> Option<Content> {
-        let BatchEvents {
-            key,
-            items,
-            not_kept,
-            ..
-        } = events;
         let applies = |event: &Event| catalog.event_data(event);
-        gather(key, items, *not_kept, &self.context.policies, applies)
+        let (key, policies) = (&events.key, &self.context.policies);
+        gather(key, &events.items, events.not_kept, policies, applies)
     }
 
     /// Returns the events that a digest's row may include.

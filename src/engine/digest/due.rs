@@ -173,7 +173,7 @@ pub async fn next(
     let last = schedule.last_due(now);
     let last = last.filter(|due| oldest.is_some_and(|oldest| oldest < due.at));
     let dues: Vec<Due> = last.into_iter().chain(schedule.dues_after(now)).collect();
-    let id = |due: &Due| DeliveryId::digest(user, schedule.cadence, due.period);
+    let id = |due: &Due| DeliveryId::digest(user, schedule.cadence, &due.period);
     let ids: Vec<DeliveryId> = dues.iter().map(id).collect();
     for (due, row) in dues.iter().zip(deliveries.deliveries(&ids).await?) {
         let Some(row) = row else {
