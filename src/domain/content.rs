@@ -166,11 +166,9 @@ pub struct Followed {
     pub url: Option<String>,
 }
 
-/// The content of one email.
+/// The content of one email. Comparing two begins with the numbers, which usually differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
-    /// The sections, in the order of the configuration, then by name. Each has at least one event.
-    pub sections: Vec<Section>,
     /// The number of events, shown or not.
     pub total: u64,
     /// The number of them that the batch counted but did not keep.
@@ -179,6 +177,8 @@ pub struct Content {
     pub oldest: DateTime<Utc>,
     /// The time of the newest kept event.
     pub newest: DateTime<Utc>,
+    /// The sections, in the order of the configuration, then by name. Each has at least one event.
+    pub sections: Vec<Section>,
     /// The keys through which the recipient follows these events, most events first. The code that
     /// builds the email fills it in.
     pub because: Vec<Followed>,

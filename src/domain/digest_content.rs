@@ -101,10 +101,8 @@ const AT_LEAST: TimeDelta = TimeDelta::days(1);
 /// Returns when a failed digest is retried automatically. The delay starts at one hour and doubles
 /// up to one day, because the cause of the failure may have passed.
 pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
-    let failed = row
-        .outcome
-        .settled
-        .filter(|_| row.state == DeliveryState::Failed && !row.open)?;
+    let has_failed = row.state == DeliveryState::Failed && !row.open;
+    let failed = row.outcome.settled.filter(|_| has_failed)?;
     let doubled = AGAIN * (1 << row.attempts.reopened.min(5));
     Some(failed + doubled.min(AT_LEAST))
 }

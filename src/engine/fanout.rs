@@ -368,10 +368,8 @@ impl Fanouts {
     async fn save(&self, scans: &mut Vec<AudienceScan>) -> Result<FannedOut> {
         let until = self.context.clock.now() + self.settings().lease;
         let lease = self.context.lease_until(until);
-        let progress: Vec<(Id, Progress)> = scans
-            .iter()
-            .map(|scan| (scan.fanout.id, scan.progress()))
-            .collect();
+        let progress = scans.iter().map(|scan| (scan.fanout.id, scan.progress()));
+        let progress: Vec<(Id, Progress)> = progress.collect();
         let store = &self.context.store;
         let saved = store.save_fanouts(&lease, &progress).await?;
         let mut done = FannedOut::default();

@@ -339,15 +339,10 @@ impl Feeds {
 
     fn state(&self, feed: &UserFeed, entry: &EventAt<'_>) -> ItemState {
         let state = feed.inbox.state(entry.position);
+        let since = self.context.config.feed.since;
         if feed.muted.contains_key(&entry.position) {
             state.max(ItemState::Read)
-        } else if self
-            .context
-            .config
-            .feed
-            .since
-            .is_some_and(|since| entry.at < since)
-        {
+        } else if since.is_some_and(|since| entry.at < since) {
             state.max(ItemState::Seen)
         } else {
             state

@@ -212,10 +212,8 @@ impl BacklogDays {
             all: before.all.plus(new.all),
             blocked: before.blocked.plus(new.blocked),
         };
-        let noted = self
-            .swap(old, Some(Backlog::default()), expired, at)
-            .await?;
-        Ok(noted.then_some(new))
+        let noted = self.swap(old, Some(Backlog::default()), expired, at);
+        Ok(noted.await?.then_some(new))
     }
 
     /// Counts the current backlog of one day.
@@ -354,10 +352,8 @@ impl BacklogDays {
         };
         let text = serde_json::to_string(&note).unwrap_or_default();
         let name = DayNote::name(old.day);
-        self.context
-            .store
-            .swap_note(&name, old.read.as_deref(), Some(&text))
-            .await
+        let (store, read) = (&self.context.store, old.read.as_deref());
+        store.swap_note(&name, read, Some(&text)).await
     }
 }
 

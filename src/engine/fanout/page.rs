@@ -87,12 +87,9 @@ impl Page {
     /// Takes the users up to the merge bound from each fan-out, and merges them into one push per
     /// user.
     pub(super) fn cut(scans: &mut [AudienceScan]) -> Self {
-        let bound = scans
-            .iter()
-            .filter(|scan| !scan.exhausted)
-            .filter_map(|scan| scan.people.last())
-            .min()
-            .cloned();
+        let unfinished = scans.iter().filter(|scan| !scan.exhausted);
+        let ends = unfinished.filter_map(|scan| scan.people.last());
+        let bound = ends.min().cloned();
         let (mut users, mut served) = (Vec::new(), Vec::with_capacity(scans.len()));
         for (index, scan) in scans.iter_mut().enumerate() {
             let people = scan.take_until(bound.as_ref());
@@ -222,12 +219,9 @@ async fn followers(
         directory.find_people(&following, after, limit).await
     };
     let pages = futures::future::try_join_all(keys.iter().map(page)).await?;
-    let known = pages
-        .iter()
-        .filter(|people| people.len() == limit)
-        .filter_map(|people| people.last())
-        .min()
-        .cloned();
+    let unfinished = pages.iter().filter(|people| people.len() == limit);
+    let ends = unfinished.filter_map(|people| people.last());
+    let known = ends.min().cloned();
     let mut people = distinct(pages.into_iter().flatten());
     people.retain(|user| known.as_ref().is_none_or(|end| user <= end));
     Ok((people, known))

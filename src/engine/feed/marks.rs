@@ -60,10 +60,7 @@ impl MarksInput {
             let why = "is only known beside to; with ids, leave it out";
             let beside = [
                 ("type", self.kind.as_ref().map(ToString::to_string)),
-                (
-                    "category",
-                    self.category.as_ref().map(|of| of.as_str().to_owned()),
-                ),
+                ("category", self.category.as_ref().map(ToString::to_string)),
                 ("day", self.day.map(|day| day.to_string())),
                 ("about", self.about.clone()),
             ];

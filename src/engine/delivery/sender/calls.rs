@@ -163,9 +163,8 @@ impl Sender {
         at: DateTime<Utc>,
         checked: DateTime<Utc>,
     ) -> Result<Vec<Mail>> {
-        let permit = self
-            .throttle
-            .fresh_permit(self.throttle.send_permit(at), checked);
+        let permit = self.throttle.send_permit(at);
+        let permit = self.throttle.fresh_permit(permit, checked);
         if permit.withheld().is_some() {
             // Marking the rows as `sending` would count an attempt. Stale emails are built again.
             return Ok(mails);
