@@ -166,7 +166,7 @@ pub struct Followed {
     pub url: Option<String>,
 }
 
-/// The content of one email. Comparing two begins with the numbers, which usually differ.
+/// The content of one email. Equality compares the numbers first, because they usually differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
     /// The number of events, shown or not.
