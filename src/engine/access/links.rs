@@ -95,15 +95,6 @@ pub enum LinkError {
     Expired,
 }
 
-/// Two links that test the public pages. They belong to no user, so using them changes nothing.
-#[derive(Clone, PartialEq, Eq)]
-pub struct LinkProbe {
-    /// A valid link for a user that cannot exist.
-    pub genuine: String,
-    /// A link with a wrong proof.
-    pub forged: String,
-}
-
 /// Creates the links of emails.
 pub struct LinkMaker<'a> {
     public_url: &'a str,
@@ -146,8 +137,9 @@ impl Links {
         }))
     }
 
-    /// Returns links that test the public pages from outside, or `None` without a public URL.
-    pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<LinkProbe>> {
+    /// Returns two links that test the public pages from outside: a valid one, and one with a wrong
+    /// proof. They belong to no user, so using them changes nothing. `None` without a public URL.
+    pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<(String, String)>> {
         let Some(maker) = self.maker().await? else {
             return Ok(None);
         };
@@ -160,10 +152,8 @@ impl Links {
         };
         // Only the proof is wrong, because it comes from another secret.
         let other = LinkKeys(hex::encode(random(SECRET)?));
-        Ok(Some(LinkProbe {
-            genuine: page(maker.public_url, &maker.keys.seal(&link)),
-            forged: page(maker.public_url, &other.seal(&link)),
-        }))
+        let valid = page(maker.public_url, &maker.keys.seal(&link));
+        Ok(Some((valid, page(maker.public_url, &other.seal(&link)))))
     }
 
     /// Verifies a token and returns its content.
