@@ -3,7 +3,6 @@
 //! [`Accumulator`] decides each change, and the store applies it by compare-and-set. Therefore a
 //! user has one open batch per key under any race, and an event joins once. Fan-outs call
 //! [`BatchService::join`], workers [`BatchService::step`], and operators the other methods.
-//! Long because all of them change accumulators in the same way.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

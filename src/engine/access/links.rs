@@ -4,7 +4,6 @@
 //! It is valid for a year and needs no login (P7). Only tidings can create, change or read a token
 //! (P8), and the same input gives the same token, so an email that is built again has the same
 //! bytes. `docs/decisions/0007-links.md` explains the format. Start with [`Links`].
-//! Long because one file reads and writes the tokens of all versions.
 
 use std::sync::Arc;
 
