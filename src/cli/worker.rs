@@ -163,7 +163,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> anyhow::Result<()> {
     let worker = app.worker();
     let working = worker.run(stop.clone(), |part, round| {
         let now = app.context.clock.now();
-        app.metrics.worked(part.name(), round.is_ok(), now);
+        app.metrics.worked(part.as_str(), round.is_ok(), now);
         lock(&seen).log(app, part, round);
     });
     let (worked, ()) = tokio::join!(working, beat(app, stop, &seen));

@@ -146,9 +146,9 @@ fn read_batch(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPo
     policy.keep = keep.unwrap_or(policy.keep);
     let leading = r.if_set(&option("leading"), Reader::flag);
     policy.leading = leading.unwrap_or(policy.leading);
-    for doubt in policy.doubts() {
+    for (name, why, advice) in policy.doubts() {
         // An inherited option is not at this path, and an invalid one is a problem already.
-        r.warn(&option(doubt.option), doubt.why, doubt.advice);
+        r.warn(&option(name), why, advice);
     }
     policy
 }

@@ -203,7 +203,9 @@ impl Audience {
     }
 }
 
-fn distinct<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+/// Returns these values in ascending order, each once.
+pub fn distinct<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = all.into_iter().collect();
     all.sort_unstable();
     all.dedup();
     all

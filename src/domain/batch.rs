@@ -16,7 +16,7 @@ mod policy;
 
 pub use accumulator::{Accumulator, AccumulatorId, Addition, MEMORIES, MEMORY, MOST_ENDED, Memory};
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
-pub use policy::{BatchPolicy, Doubt, Keep};
+pub use policy::{BatchPolicy, Keep};
 
 /// The most fan-outs that join a batch, which remembers each so that none joins twice. A fan-out
 /// that finds no room closes the batch and opens the next.

@@ -110,13 +110,6 @@ pub struct EventData {
     pub details: Option<Arc<Details>>,
 }
 
-impl From<Arc<Object>> for EventData {
-    fn from(object: Arc<Object>) -> Self {
-        let details = None;
-        Self { object, details }
-    }
-}
-
 /// The people who caused the events of a group or section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum People {
@@ -173,11 +166,9 @@ pub struct Followed {
     pub url: Option<String>,
 }
 
-/// The content of one email.
+/// The content of one email. Equality compares the numbers first, because they usually differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
-    /// The sections, in the order of the configuration, then by name. Each has at least one event.
-    pub sections: Vec<Section>,
     /// The number of events, shown or not.
     pub total: u64,
     /// The number of them that the batch counted but did not keep.
@@ -186,6 +177,8 @@ pub struct Content {
     pub oldest: DateTime<Utc>,
     /// The time of the newest kept event.
     pub newest: DateTime<Utc>,
+    /// The sections, in the order of the configuration, then by name. Each has at least one event.
+    pub sections: Vec<Section>,
     /// The keys through which the recipient follows these events, most events first. The code that
     /// builds the email fills it in.
     pub because: Vec<Followed>,
@@ -258,6 +251,27 @@ impl Content {
     /// Returns the number of events that are not shown.
     pub fn more(&self) -> u64 {
         self.total - self.shown()
+    }
+
+    /// Returns the topic of all events: its URL, its title, or the key of an object that is its own
+    /// topic.
+    ///
+    /// `None` if there are several topics, or if events are counted without being shown in a
+    /// section.
+    pub fn thread(&self) -> Option<&str> {
+        let counted: u64 = self.sections.iter().map(|section| section.total).sum();
+        if self.not_kept > 0 || counted != self.total {
+            return None;
+        }
+        let mut sections = self.sections.iter();
+        let only = |section: &'_ Section| section.abouts == 1;
+        let first = sections.next().filter(|section| only(section))?;
+        let name = first.groups.first()?.known_as()?;
+        let is_same = |section: &Section| {
+            let group = section.groups.first().filter(|_| only(section));
+            group.and_then(Group::known_as) == Some(name)
+        };
+        sections.all(is_same).then_some(name)
     }
 }
 
@@ -333,6 +347,11 @@ impl Group {
             About::Itself => self.items.first()?.object.url.as_deref(),
         }
     }
+
+    fn known_as(&self) -> Option<&str> {
+        let itself = || Some(self.items.first()?.object.key.as_str());
+        self.about.name().or_else(itself)
+    }
 }
 
 impl People {
@@ -354,12 +373,12 @@ const SECTIONS: usize = 20;
 ///
 /// `applies` returns the data to show for an event, or `None` if its object no longer applies. The
 /// result is `None` if no kept event applies.
-pub fn gather<T: Into<EventData>>(
+pub fn gather(
     key: &BatchKey,
     kept: &[Kept],
     omitted: u64,
     policies: &Policies,
-    applies: impl Fn(&Event) -> Option<T>,
+    applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Option<Content> {
     let included = newest_first(kept, applies);
     let mut content = Content::of(included, policies, Grouping::ByAbout)?;
@@ -379,16 +398,15 @@ pub fn gather<T: Into<EventData>>(
 
 /// Returns the events that apply, newest first. Each object of a type appears once, at the time of
 /// its last event.
-fn newest_first<T: Into<EventData>>(
+fn newest_first(
     kept: &[Kept],
-    applies: impl Fn(&Event) -> Option<T>,
+    applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Vec<(&EventType, Item)> {
     let mut items: Vec<(usize, &EventType, Item)> = Vec::new();
     for (index, kept) in kept.iter().enumerate() {
-        let Some(data) = applies(&Event::from(kept.clone())) else {
+        let Some(EventData { object, details }) = applies(&Event::from(kept.clone())) else {
             continue;
         };
-        let EventData { object, details } = data.into();
         let (id, at) = (kept.o.clone(), kept.i.time());
         let item = Item {
             id,
@@ -408,36 +426,6 @@ fn newest_first<T: Into<EventData>>(
     items.sort_by_key(|(index, _, item)| std::cmp::Reverse((item.at, *index)));
     let included = items.into_iter().map(|(_, kind, item)| (kind, item));
     included.collect()
-}
-
-impl Content {
-    /// Returns the topic of all events: its URL, its title, or the key of an object that is its own
-    /// topic.
-    ///
-    /// `None` if there are several topics, or if events are counted without being shown in a
-    /// section.
-    pub fn thread(&self) -> Option<&str> {
-        let counted: u64 = self.sections.iter().map(|section| section.total).sum();
-        if self.omitted > 0 || counted != self.total {
-            return None;
-        }
-        let mut sections = self.sections.iter();
-        let only = |section: &'_ Section| section.abouts == 1;
-        let first = sections.next().filter(|section| only(section))?;
-        let name = first.groups.first()?.known_as()?;
-        let is_same = |section: &Section| {
-            let group = section.groups.first().filter(|_| only(section));
-            group.and_then(Group::known_as) == Some(name)
-        };
-        sections.all(is_same).then_some(name)
-    }
-}
-
-impl Group {
-    fn known_as(&self) -> Option<&str> {
-        let itself = || Some(self.items.first()?.object.key.as_str());
-        self.about.name().or_else(itself)
-    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,13 @@ fn object(id: &str, title: &str, by: &str) -> Object {
     }
 }
 
+fn without_details(object: Object) -> EventData {
+    EventData {
+        object: Arc::new(object),
+        details: None,
+    }
+}
+
 /// Returns the content of a batch under a chosen key, in which these objects apply.
 fn content_of(events: &[(&str, &str)], omitted: u64, objects: &[Object]) -> Option<Content> {
     let objects: BTreeMap<&str, &Object> = objects
@@ -59,7 +66,7 @@ fn content_of(events: &[(&str, &str)], omitted: u64, objects: &[Object]) -> Opti
     gather(&key, &kept(events), omitted, &policies(), |event| {
         objects
             .get(event.o.as_str())
-            .map(|object| Arc::new((*object).clone()))
+            .map(|object| without_details((*object).clone()))
     })
 }
 
@@ -338,7 +345,7 @@ fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
 fn events_that_were_not_kept_belong_to_the_type_of_the_key() {
     let kind = EventType::stored("Comment");
     let of = |key: &BatchKey| {
-        let applies = |_: &Event| Some(Arc::new(object("1", "Budget", "Ada")));
+        let applies = |_: &Event| Some(without_details(object("1", "Budget", "Ada")));
         gather(key, &kept(&[("Comment", "1")]), 12, &policies(), applies).unwrap()
     };
 
@@ -396,7 +403,7 @@ proptest! {
         let applies = |event: &Event| {
             let n: u8 = event.o.as_str().parse().unwrap();
             let by = if n.is_multiple_of(5) { "" } else { "Ada" };
-            (!n.is_multiple_of(7)).then(|| Arc::new(object("x", &(n % 9).to_string(), by)))
+            (!n.is_multiple_of(7)).then(|| without_details(object("x", &(n % 9).to_string(), by)))
         };
         let phrased = |n: u8| (EventType::stored(format!("T{n}")), Policy {
             phrase: n.is_multiple_of(2).then(|| "commented on".parse().unwrap()),

@@ -27,16 +27,6 @@ pub struct Lease {
     pub until: DateTime<Utc>,
 }
 
-/// Returns the latest time to which a lease can be valid at `now`.
-pub fn furthest_lease(now: DateTime<Utc>) -> DateTime<Utc> {
-    now + LONGEST_LEASE
-}
-
-/// Returns the latest time to which a record without a lease can be deferred at `now`.
-pub fn furthest_wait(now: DateTime<Utc>) -> DateTime<Utc> {
-    now + LONGEST_WAIT
-}
-
 /// Returns the latest time to which the lease of this name can be valid at `now`.
 pub fn furthest_lease_of(name: &str, now: DateTime<Utc>) -> DateTime<Utc> {
     // A wrong decision about this lease only costs work, so a shorter limit is safe.
@@ -50,7 +40,7 @@ pub fn furthest_lease_of(name: &str, now: DateTime<Utc>) -> DateTime<Utc> {
 impl Lease {
     /// Returns whether the lease is valid at `now`.
     pub fn holds(&self, now: DateTime<Utc>) -> bool {
-        now < self.until && self.until <= furthest_lease(now)
+        now < self.until && self.until <= now + LONGEST_LEASE
     }
 }
 

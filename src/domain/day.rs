@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, SecondsFormat, TimeDelta, Utc};
 
+use super::audience::distinct;
 use super::name::{Invalid, Kind, debug_as_text, serde_as_text};
 
 /// A UTC day. Parsed days are in the years 1 to 9999.
@@ -86,9 +87,7 @@ impl Window {
 
     /// Returns the window of exactly these days; `None` if there are none.
     pub fn of(days: impl IntoIterator<Item = Day>) -> Option<Self> {
-        let mut days: Vec<Day> = days.into_iter().collect();
-        days.sort_unstable();
-        days.dedup();
+        let days = distinct(days);
         (!days.is_empty()).then(|| Self(days.into()))
     }
 

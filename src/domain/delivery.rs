@@ -13,7 +13,7 @@ pub use super::feedback::DeliveryState;
 use super::feedback::Feedback;
 use super::id::Id;
 use super::name::{Invalid, UserId, checked_texts, named_enum};
-use super::schedule::{Cadence, Period};
+use super::schedule::Cadence;
 use super::stack::Watermarks;
 
 checked_texts! {
@@ -27,7 +27,7 @@ checked_texts! {
 
 impl DeliveryId {
     /// Returns the id of a digest. A second run for the period derives the same id.
-    pub fn digest(user: &UserId, cadence: Cadence, period: Period) -> Self {
+    pub fn digest(user: &UserId, cadence: Cadence, period: &str) -> Self {
         Self::stored(format!("digest:{user}:{cadence}:{period}"))
     }
 

@@ -51,15 +51,15 @@ fn is_wanted(event: &Event, day: Day, user: &User, scope: EmailScope, policies: 
 /// Builds the content of a digest, one item for each event. Returns `None` if no event applies.
 ///
 /// `applies` returns the text to show for an event, or `None` if its object no longer applies.
-pub fn assemble<T: Into<EventData>>(
+pub fn assemble(
     wanted: &[EventAt<'_>],
     policies: &Policies,
     caps: Caps,
-    applies: impl Fn(&Event) -> Option<T>,
+    applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Option<Content> {
     let applying = wanted
         .iter()
-        .filter_map(|pending| Some((pending, applies(pending.event)?.into())));
+        .filter_map(|pending| Some((pending, applies(pending.event)?)));
     let mut included: Vec<(&EventAt<'_>, EventData)> = applying.collect();
     included.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
     let item = |(pending, data): (&EventAt<'_>, EventData)| Item {
@@ -101,10 +101,8 @@ const AT_LEAST: TimeDelta = TimeDelta::days(1);
 /// Returns when a failed digest is retried automatically. The delay starts at one hour and doubles
 /// up to one day, because the cause of the failure may have passed.
 pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
-    let failed = row
-        .outcome
-        .settled
-        .filter(|_| row.state == DeliveryState::Failed && !row.open)?;
+    let has_failed = row.state == DeliveryState::Failed && !row.open;
+    let failed = row.outcome.settled.filter(|_| has_failed)?;
     let doubled = AGAIN * (1 << row.attempts.reopened.min(5));
     Some(failed + doubled.min(AT_LEAST))
 }

@@ -46,8 +46,12 @@ mod assembling {
         ])
     }
 
-    fn all(event: &Event) -> Option<Arc<Object>> {
-        Some(Arc::new(Object::bare(ObjectKey::stored(event.o.as_str()))))
+    fn all(event: &Event) -> Option<EventData> {
+        let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
+        Some(EventData {
+            object: Arc::new(bare),
+            details: None,
+        })
     }
 
     #[test]
@@ -61,10 +65,7 @@ mod assembling {
 
         let showable = showable(&wanted, caps, applies);
 
-        let object = |event: &Event| {
-            let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
-            applies(event).then(|| Arc::new(bare))
-        };
+        let object = |event: &Event| all(event).filter(|_| applies(event));
         let content = assemble(&wanted, &policies, caps, object).unwrap();
         let can = |id: &ObjectId| showable.iter().any(|event| event.o == *id);
         assert!(content.items().all(|(_, item)| can(&item.id)));
@@ -129,7 +130,7 @@ mod assembling {
                 &stacks(&works(5)).pending(),
                 &policies(),
                 Caps::default(),
-                |_| None::<EventData>
+                |_| None
             ),
             None
         );

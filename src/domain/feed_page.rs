@@ -150,12 +150,9 @@ impl Query {
 /// Returns the selected events, newest first. The caller still has to filter by object, topic and
 /// state.
 pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<EventAt<'a>> {
-    let mut events = person.events();
+    let (mut events, after) = (person.events(), query.after.as_ref());
     events.retain(|item| {
-        query
-            .after
-            .as_ref()
-            .is_none_or(|cursor| cursor.is_before(item.position))
+        after.is_none_or(|cursor| cursor.is_before(item.position))
             && query.before.is_none_or(|before| item.position < before)
             && query.kinds.admit(&item.event.t)
             && query.day.is_none_or(|day| item.position.stack.day == day)

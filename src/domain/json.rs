@@ -3,7 +3,7 @@
 //! Parsing checks the text and copies it piece by piece. Memory therefore grows with the number of
 //! bytes, not with the number of values. Start with [`Json`].
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
@@ -89,8 +89,10 @@ impl<'de> Deserialize<'de> for Json {
 struct Copy<'a>(&'a mut String);
 
 impl Copy<'_> {
-    fn append<E: Error>(self, value: impl fmt::Display) -> Result<(), E> {
-        write!(self.0, "{value}").map_err(E::custom)
+    fn append<E: Error>(self, value: impl Serialize) -> Result<(), E> {
+        let text = serde_json::to_string(&value).map_err(E::custom)?;
+        self.0.push_str(&text);
+        Ok(())
     }
 
     /// Ends a list or an object, which has a comma after its last value.
@@ -99,12 +101,6 @@ impl Copy<'_> {
             self.0.pop();
         }
         self.0.push(bracket);
-    }
-
-    fn append_text<E: Error>(&mut self, text: &str) -> Result<(), E> {
-        let text = serde_json::to_string(text).map_err(E::custom)?;
-        self.0.push_str(&text);
-        Ok(())
     }
 }
 
@@ -124,7 +120,7 @@ impl<'de> Visitor<'de> for Copy<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.append("null")
+        self.append(())
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
@@ -140,11 +136,11 @@ impl<'de> Visitor<'de> for Copy<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        self.append(Value::from(value))
+        self.append(value)
     }
 
-    fn visit_str<E: Error>(mut self, value: &str) -> Result<(), E> {
-        self.append_text(value)
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        self.append(value)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -156,10 +152,9 @@ impl<'de> Visitor<'de> for Copy<'_> {
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         self.0.push('{');
-        while let Some(name) = fields.next_key::<String>()? {
-            self.append_text::<A::Error>(&name)?;
+        while fields.next_key_seed(Copy(self.0))?.is_some() {
             self.0.push(':');
             fields.next_value_seed(Copy(self.0))?;
             self.0.push(',');

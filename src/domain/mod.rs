@@ -36,7 +36,7 @@ pub mod type_policy;
 pub mod user;
 
 pub use address::Address;
-pub use audience::{Audience, Point, Selector};
+pub use audience::{Audience, Point, Selector, distinct};
 pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
 pub use content::Content;
 pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
@@ -60,7 +60,7 @@ pub use name::{
 };
 pub use object::{Object, ObjectKey};
 pub use preferences::{Mute, Mutes, Quiet};
-pub use schedule::{Cadence, Due, DueChoices, Period, Schedule};
+pub use schedule::{Cadence, Due, DueChoices, Schedule};
 pub use send_settings::{Sending, Share};
 pub use site::Site;
 pub use stack::{

@@ -194,6 +194,14 @@ impl Object {
         Ok(())
     }
 
+    /// Returns the text to show for the object: its title, its topic's title, or its key.
+    pub fn label(&self) -> Cow<'_, str> {
+        match &self.title {
+            Some(title) => title.into(),
+            None => Topic::of(self).map_or(self.key.as_str().into(), |topic| topic.title.into()),
+        }
+    }
+
     /// Returns the number of bytes in all texts, for the limits of caches.
     pub fn bytes(&self) -> usize {
         let texts = [&self.title, &self.url, &self.image, &self.by];
@@ -264,16 +272,6 @@ pub fn json_text(value: &RawValue) -> Option<String> {
     let text: String = serde_json::from_str(value.get()).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
-}
-
-impl Object {
-    /// Returns the text to show for the object: its title, its topic's title, or its key.
-    pub fn label(&self) -> Cow<'_, str> {
-        match &self.title {
-            Some(title) => title.into(),
-            None => Topic::of(self).map_or(self.key.as_str().into(), |topic| topic.title.into()),
-        }
-    }
 }
 
 /// Returns the topic by which feeds group an object: the stated topic, the author, or the object's

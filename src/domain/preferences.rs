@@ -189,10 +189,8 @@ impl Mutes {
         let followed = details.and_then(Details::followed);
         let names = [Some(key.as_str()), about, followed].into_iter().flatten();
         let mutes = names.filter_map(|name| self.0.get(&Subject::stored(name)));
-        mutes
-            .filter(|mute| mute.covers(at))
-            .map(|mute| mute.at)
-            .min()
+        let covering = mutes.filter(|mute| mute.covers(at));
+        covering.map(|mute| mute.at).min()
     }
 }
 

@@ -6,7 +6,6 @@
 //! twice, the first counts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use chrono::{
     DateTime, Datelike, Days, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta,
@@ -33,37 +32,15 @@ named_enum! {
     }
 }
 
-/// A local day or ISO week (ISO 8601, weeks start on Monday). A user gets at most one digest of a
-/// cadence per period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Period {
-    /// A day of a daily digest: the local date on which it is due.
-    Day(NaiveDate),
-    /// A week of a weekly digest: the ISO week in which it is due.
-    Week {
-        /// The year of the ISO week. Around New Year it can differ from the calendar year.
-        year: i32,
-        /// The number of the week, 1 to 53.
-        week: u32,
-    },
-}
-
-impl fmt::Display for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Day(date) => write!(f, "{date}"),
-            Self::Week { year, week } => write!(f, "{year:04}-W{week:02}"),
-        }
-    }
-}
-
 /// A period, with the moment at which its digest becomes due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     /// The start of the local hour. If the clock skips that hour, the first moment after it.
     pub at: DateTime<Utc>,
-    /// The period of the digest, which is part of the delivery id.
-    pub period: Period,
+    /// The period of the digest, which is part of the delivery id: the local date on which it is
+    /// due, or the ISO week (ISO 8601, weeks start on Monday). A user gets at most one digest of a
+    /// cadence per period.
+    pub period: String,
 }
 
 /// A user's schedule for digests.
@@ -108,16 +85,9 @@ impl Schedule {
     /// Returns the period that is due on this local date, if there is one.
     pub(super) fn due_on(&self, date: NaiveDate) -> Option<Due> {
         let period = match self.cadence {
-            Cadence::Never => return None,
-            Cadence::Daily => Period::Day(date),
-            Cadence::Weekly if date.weekday() == self.weekday => {
-                let week = date.iso_week();
-                Period::Week {
-                    year: week.year(),
-                    week: week.week(),
-                }
-            }
-            Cadence::Weekly => return None,
+            Cadence::Daily => date.to_string(),
+            Cadence::Weekly if date.weekday() == self.weekday => date.format("%G-W%V").to_string(),
+            Cadence::Weekly | Cadence::Never => return None,
         };
         let hour = NaiveTime::from_hms_opt(self.hour.into(), 0, 0)?;
         let (at, _) = moments(date.and_time(hour), self.tz)?;

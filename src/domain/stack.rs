@@ -330,12 +330,8 @@ pub fn covered(entries: &[Entry]) -> usize {
         Entry::Marker(Marker { n: None, .. }) => Some(index),
         Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
     };
-    entries
-        .iter()
-        .enumerate()
-        .filter_map(covers)
-        .max()
-        .unwrap_or(0)
+    let covered = entries.iter().enumerate().filter_map(covers);
+    covered.max().unwrap_or(0)
 }
 
 /// The coverage of an email: for each stack, the number of entries from the front.

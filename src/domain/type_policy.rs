@@ -215,13 +215,8 @@ impl Policies {
 
     /// Returns the sort key of a type's section.
     pub fn rank<'a>(&self, name: &'a EventType) -> (usize, &'a EventType) {
-        (
-            self.order
-                .iter()
-                .position(|known| known == name)
-                .unwrap_or(self.order.len()),
-            name,
-        )
+        let place = self.order.iter().position(|known| known == name);
+        (place.unwrap_or(self.order.len()), name)
     }
 
     /// Returns the heading of the type's section; by default the type's name.

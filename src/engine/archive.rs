@@ -220,16 +220,7 @@ impl Archive {
             ))),
         }
     }
-}
 
-/// Returns the outcome of a day that failed, with all causes.
-fn failed(error: Error) -> DayFate {
-    let why = format!("{:#}", anyhow::Error::from(error));
-    tracing::error!(why, "a day could not be archived");
-    DayFate::Failed { why }
-}
-
-impl Archive {
     /// Runs `work` under the day's lease; `None` if another process holds the lease.
     async fn holding<T>(
         &self,
@@ -272,6 +263,13 @@ impl Archive {
         let store = &self.context.store;
         Ok(store.lease(&lease_of(day), &lease, now).await?)
     }
+}
+
+/// Returns the outcome of a day that failed, with all causes.
+fn failed(error: Error) -> DayFate {
+    let why = format!("{:#}", anyhow::Error::from(error));
+    tracing::error!(why, "a day could not be archived");
+    DayFate::Failed { why }
 }
 
 /// Returns the name of the day's lease.

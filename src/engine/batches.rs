@@ -3,7 +3,6 @@
 //! [`Accumulator`] decides each change, and the store applies it by compare-and-set. Therefore a
 //! user has one open batch per key under any race, and an event joins once. Fan-outs call
 //! [`BatchService::join`], workers [`BatchService::step`], and operators the other methods.
-//! Long because all of them change accumulators in the same way.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDE
 use crate::domain::fanout::check_objects;
 use crate::domain::{
     Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, ObjectId, Occasion,
-    User, UserId,
+    User, UserId, distinct,
 };
 use crate::engine::eligibility::catalog::Catalog;
 use crate::engine::{Error, Result, Watcher, crash};
@@ -266,9 +265,7 @@ impl BatchService {
         crash::point("after-forget");
         Ok(closed)
     }
-}
 
-impl BatchService {
     /// Returns batches, newest first. `before` continues after the last batch of an earlier page.
     pub async fn list(
         &self,
@@ -446,8 +443,7 @@ pub(crate) async fn quiet_until(
     if open.is_empty() {
         return Ok(HashMap::new());
     }
-    let users: HashSet<&UserId> = open.iter().map(|batch| &batch.user).collect();
-    let users: Vec<UserId> = users.into_iter().cloned().collect();
+    let users = distinct(open.iter().map(|batch| batch.user.clone()));
     let users = context.store.users(&users).await?.into_iter().flatten();
     let quiet = users.filter(|user| user.quiet.is_some());
     let quiet: HashMap<UserId, User> = quiet.map(|user| (user.id.clone(), user)).collect();

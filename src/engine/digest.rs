@@ -25,14 +25,14 @@ use crate::domain::digest_content::{assemble, showable, tried_again, wanted};
 use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, Due, EmailScope, Event,
-    Id, Occasion, PersonStacks, User, UserId, Window,
+    Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, EmailScope, Event, Id,
+    Occasion, PersonStacks, User, UserId, distinct,
 };
 use crate::engine::delivery::Sender;
 use crate::render::Draft;
 use crate::store;
 use crate::wire::run_report::{Ended, Report};
-use backlog::{BacklogDays, Older};
+use backlog::{BacklogDays, Older, SCAN_CHUNK};
 
 /// The options of a digest run.
 #[derive(Debug, Clone, Default)]
@@ -55,13 +55,6 @@ pub struct Request {
     pub dry_run: bool,
 }
 
-impl Request {
-    /// Returns whether a run reads all users, so that it may store their backlog.
-    fn reads_all(&self) -> bool {
-        !self.dry_run && self.users.is_none()
-    }
-}
-
 /// Receives the digests that a dry run finds, in the order of user ids.
 pub type Onlooker<'a> = dyn FnMut(Draft) + Send + 'a;
 
@@ -78,7 +71,7 @@ struct DuePerson<'a> {
     user: User,
     stacks: &'a PersonStacks,
     cadence: Cadence,
-    due: Due,
+    period: String,
     /// The id of the digest's row.
     id: DeliveryId,
     /// The failed row that is retried, if the digest has one.
@@ -87,17 +80,10 @@ struct DuePerson<'a> {
 }
 
 impl DuePerson<'_> {
-    /// Returns the email with this content, before it is rendered.
-    fn draft(&self, content: &Content) -> Draft {
-        let (cadence, period) = (self.cadence, self.due.period);
-        Draft {
-            name: format!("{cadence} {period}"),
-            user: self.user.clone(),
-            content: content.clone(),
-            occasion: Occasion::Digest {
-                cadence,
-                period: period.to_string(),
-            },
+    fn occasion(&self) -> Occasion {
+        Occasion::Digest {
+            cadence: self.cadence,
+            period: self.period.clone(),
         }
     }
 }
@@ -121,22 +107,14 @@ struct Run<'a> {
     older: Older,
 }
 
-/// A row of a due digest.
-#[derive(Clone)]
-struct Opening {
-    row: Delivery,
-    /// Whether the row already exists, as failed.
-    again: bool,
-}
+/// The row of a due digest, and whether it already exists, as failed.
+type Opening = (Delivery, bool);
 
 /// The chunks that are being sent, each by a task of its own: one is built while another is sent.
 type Sending = FuturesUnordered<JoinHandle<Result<()>>>;
 
 /// The number of chunks at a time.
 const AT_ONCE: usize = 2;
-
-/// The number of users in one read of the stacks.
-const SCAN_CHUNK: usize = 1_000;
 
 impl Digests {
     /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
@@ -163,16 +141,12 @@ impl Digests {
 
     /// Opens new rows and reopens failed ones. Returns the rows that this process leased.
     async fn open(&self, rows: Vec<Opening>) -> Result<Vec<Delivery>> {
-        let (again, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|opening| opening.again);
-        let rows = |openings: Vec<Opening>| openings.into_iter().map(|opening| opening.row);
-        let (again, new): (Vec<Delivery>, Vec<Delivery>) =
-            (rows(again).collect(), rows(new).collect());
-        let deliveries = &self.context.store;
-        let opened = deliveries.open(&new).await?;
-        let opened = new.into_iter().zip(opened);
-        let mut ours: Vec<Delivery> = opened
-            .filter_map(|(row, ours)| ours.then_some(row))
-            .collect();
+        let (again, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, again)| *again);
+        let [again, new] = [again, new].map(|rows: Vec<Opening>| -> Vec<Delivery> {
+            rows.into_iter().map(|(row, _)| row).collect()
+        });
+        let (deliveries, now) = (&self.context.store, self.context.clock.now());
+        let mut are_ours = deliveries.open(&new).await?;
         if !again.is_empty() {
             let reopening = |row: &Delivery| {
                 Correction::Reopen(Reopening {
@@ -183,27 +157,11 @@ impl Digests {
                 })
             };
             let corrections: Vec<Correction> = again.iter().map(reopening).collect();
-            let now = self.context.clock.now();
-            let reopened = deliveries.correct(now, &corrections).await?;
-            let reopened = again.into_iter().zip(reopened);
-            let done = reopened.filter(|(_, reopened)| *reopened == Corrected::Done);
-            ours.extend(done.map(|(row, _)| row));
+            let reopened = deliveries.correct(now, &corrections).await?.into_iter();
+            are_ours.extend(reopened.map(|of| of == Corrected::Done));
         }
-        Ok(ours)
-    }
-
-    /// Reads the stacks of these users in the window, chunk by chunk.
-    fn windows_of(
-        &self,
-        window: Window,
-        users: Vec<UserId>,
-    ) -> BoxStream<'_, store::Result<Vec<PersonStacks>>> {
-        let chunks: Vec<Vec<UserId>> = users.chunks(SCAN_CHUNK).map(<[UserId]>::to_vec).collect();
-        let read = move |chunk: Vec<UserId>| {
-            let window = window.clone();
-            async move { self.context.store.windows(window, &chunk).await }
-        };
-        stream::iter(chunks).then(read).boxed()
+        let ours = new.into_iter().chain(again).zip(are_ours);
+        Ok(ours.filter_map(|(row, ours)| ours.then_some(row)).collect())
     }
 }
 
@@ -252,10 +210,15 @@ impl<'a> Run<'a> {
         let window = days.window.with(read);
         let chunks = match &self.request.users {
             Some(users) => {
-                let mut users = users.clone();
-                users.sort_unstable();
-                users.dedup();
-                digests.windows_of(window, users)
+                let chunks: Vec<Vec<UserId>> = distinct(users.clone())
+                    .chunks(SCAN_CHUNK)
+                    .map(<[UserId]>::to_vec)
+                    .collect();
+                let read = move |chunk: Vec<UserId>| {
+                    let window = window.clone();
+                    async move { digests.context.store.windows(window, &chunk).await }
+                };
+                stream::iter(chunks).then(read).boxed()
             }
             None => digests.context.store.scan(window, None, SCAN_CHUNK),
         };
@@ -267,7 +230,8 @@ impl<'a> Run<'a> {
         sent.into_iter().try_for_each(came_to)?;
         let Backlog { mailable, blocked } = self.older.all;
         (self.report.backlog.older, self.report.backlog.blocked) = (mailable, blocked);
-        if self.request.reads_all() && !self.older.partly {
+        // Only a run that reads all users may store their backlog.
+        if self.sends() && self.request.users.is_none() && !self.older.partly {
             self.older.note(&digests.backlog, &old, at).await?;
             for old in &old.too_old {
                 let Some(expired) = digests.backlog.expire(old, at).await? else {
@@ -345,7 +309,12 @@ impl<'a> Run<'a> {
                 *counts.entry(brand.clone()).or_default() += 1;
             }
             if let Some(onlooker) = self.onlooker.as_deref_mut() {
-                onlooker(person.draft(content));
+                onlooker(Draft {
+                    name: format!("{} {}", person.cadence, person.period),
+                    user: user.clone(),
+                    content: content.clone(),
+                    occasion: person.occasion(),
+                });
             }
         }
         Ok(Vec::new())
@@ -443,12 +412,12 @@ impl<'a> Run<'a> {
             return None;
         };
         Some(DuePerson {
-            id: DeliveryId::digest(&user.id, schedule.cadence, due.period),
+            id: DeliveryId::digest(&user.id, schedule.cadence, &due.period),
             failed: None,
             user,
             stacks,
             cadence: schedule.cadence,
-            due,
+            period: due.period,
             wanted,
         })
     }
@@ -537,14 +506,10 @@ impl<'a> Run<'a> {
     /// Returns the row to open, without a lease. Other rows of the run may have the same marker.
     fn opening(&self, person: &DuePerson<'_>, marker: Id) -> Opening {
         let now = self.digests.context.clock.now();
-        let occasion = Occasion::Digest {
-            cadence: person.cadence,
-            period: person.due.period.to_string(),
-        };
         let (id, user) = (person.id.clone(), person.stacks.user.clone());
         let mut row = Delivery {
             watermarks: person.stacks.covers(),
-            ..Delivery::new(id, user, occasion, marker, now)
+            ..Delivery::new(id, user, person.occasion(), marker, now)
         };
         if let Some(failed) = &person.failed {
             row.marker = failed.marker;
@@ -555,10 +520,7 @@ impl<'a> Run<'a> {
                 false => failed.attempts.reopened + 1,
             };
         }
-        Opening {
-            again: person.failed.is_some(),
-            row,
-        }
+        (row, person.failed.is_some())
     }
 
     /// Opens these rows and begins to send them, a chunk whenever one fits. Once the run has ended,
@@ -589,8 +551,8 @@ impl<'a> Run<'a> {
             let context = &self.digests.context;
             let lease = context.lease_until(context.clock.now() + self.sender.ledger.lease());
             let mut leased = rows.to_vec();
-            for opening in &mut leased {
-                opening.row.lease = Some(lease.clone());
+            for (row, _) in &mut leased {
+                row.lease = Some(lease.clone());
             }
             crash::point("before-open");
             let ours = self.digests.open(leased).await?;

@@ -184,8 +184,7 @@ impl Fanouts {
     /// Forms a group and reads its first users.
     async fn open_group(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Group> {
         let mut scans: Vec<AudienceScan> = fanouts.into_iter().map(AudienceScan::new).collect();
-        let limit = (self.settings().page / scans.len()).max(500);
-        self.fill(&mut scans, limit).await?;
+        self.fill(&mut scans).await?;
         Ok(Group { day, scans })
     }
 
@@ -250,7 +249,6 @@ impl Fanouts {
     /// Pushes the next page of a group.
     async fn push(&self, mut group: Group) -> Result<PushedPage> {
         let Group { day, scans } = &mut group;
-        let limit = (self.settings().page / scans.len()).max(500);
         let page = Page::cut(scans);
         let people = page.pushes.people.iter();
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
@@ -260,7 +258,7 @@ impl Fanouts {
                 .store
                 .push(*day, self.settings().day_cap, &page.pushes),
             self.context.store.users(&people),
-            self.fill(scans, limit)
+            self.fill(scans)
         )?;
         crash::point("after-push");
         // Polls of this process see the events before the store sends a change notice.
@@ -353,8 +351,10 @@ impl Fanouts {
         })
     }
 
-    /// Reads a page for each audience that has no users left and has more.
-    async fn fill(&self, scans: &mut [AudienceScan], limit: usize) -> Result<()> {
+    /// Reads a page for each audience that has no users left and has more. They share the size of a
+    /// page, but each reads at least 500 users.
+    async fn fill(&self, scans: &mut [AudienceScan]) -> Result<()> {
+        let limit = (self.settings().page / scans.len()).max(500);
         let empty = scans
             .iter_mut()
             .filter(|scan| scan.people.is_empty() && !scan.exhausted);
@@ -368,10 +368,8 @@ impl Fanouts {
     async fn save(&self, scans: &mut Vec<AudienceScan>) -> Result<FannedOut> {
         let until = self.context.clock.now() + self.settings().lease;
         let lease = self.context.lease_until(until);
-        let progress: Vec<(Id, Progress)> = scans
-            .iter()
-            .map(|scan| (scan.fanout.id, scan.progress()))
-            .collect();
+        let progress = scans.iter().map(|scan| (scan.fanout.id, scan.progress()));
+        let progress: Vec<(Id, Progress)> = progress.collect();
         let store = &self.context.store;
         let saved = store.save_fanouts(&lease, &progress).await?;
         let mut done = FannedOut::default();

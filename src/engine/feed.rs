@@ -5,7 +5,7 @@
 
 pub mod cache;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -23,7 +23,7 @@ use crate::domain::stack::EventAt;
 use crate::domain::user::TypePreference;
 use crate::domain::{
     Day, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks,
-    Purpose, Route, Stack, UserId, Window, classify,
+    Purpose, Route, Stack, UserId, Window, classify, distinct,
 };
 use crate::store::{self, FeedParts, Store};
 use crate::wire::feed::{Counts, Group, GroupPage, Item, Page};
@@ -339,15 +339,10 @@ impl Feeds {
 
     fn state(&self, feed: &UserFeed, entry: &EventAt<'_>) -> ItemState {
         let state = feed.inbox.state(entry.position);
+        let since = self.context.config.feed.since;
         if feed.muted.contains_key(&entry.position) {
             state.max(ItemState::Read)
-        } else if self
-            .context
-            .config
-            .feed
-            .since
-            .is_some_and(|since| entry.at < since)
-        {
+        } else if since.is_some_and(|since| entry.at < since) {
             state.max(ItemState::Seen)
         } else {
             state
@@ -389,8 +384,7 @@ async fn read_feeds(
 ) -> store::Result<Vec<FeedParts>> {
     let mut all = Vec::with_capacity(requests.len());
     for same in requests.chunk_by(|one, next| one.0 == next.0) {
-        let users: BTreeSet<&UserId> = same.iter().map(|(_, user)| user).collect();
-        let users: Vec<UserId> = users.into_iter().cloned().collect();
+        let users = distinct(same.iter().map(|(_, user)| user.clone()));
         let parts = store.feeds(same[0].0.clone(), &users).await?;
         let places = same
             .iter()

@@ -18,6 +18,7 @@ use super::users::people::PeopleService;
 use crate::context::Context;
 use crate::domain::{
     Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,
+    distinct,
 };
 use crate::email::Provider;
 pub use crate::email::hooks::Refused;
@@ -242,8 +243,7 @@ impl FeedbackService {
         &self,
         reports: &[&'a Report],
     ) -> Result<Vec<(&'a Report, Delivery)>, Error> {
-        let tags: HashSet<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
-        let tags: Vec<Tag> = tags.into_iter().collect();
+        let tags: Vec<Tag> = distinct(reports.iter().filter_map(|one| one.tag.clone()));
         let (store, tagged) = (&self.context.store, DeliveryFilter::Tags(&tags));
         let by_tag = store
             .find_deliveries(&tagged, usize::MAX)
@@ -252,8 +252,7 @@ impl FeedbackService {
         let by_tag: HashMap<Tag, Delivery> = by_tag.map(|row| (row.id.tag(), row)).collect();
         let untagged = reports.iter().filter(|report| report.tag.is_none());
         let ids = untagged.flat_map(|report| report.provider_ids.clone());
-        let ids: HashSet<String> = ids.filter(|id| !id.is_empty()).collect();
-        let ids: Vec<String> = ids.into_iter().collect();
+        let ids: Vec<String> = distinct(ids.filter(|id| !id.is_empty()));
         // An id that several deliveries share, as after a batch call, identifies none.
         let mut by_id: HashMap<String, Option<Delivery>> = HashMap::new();
         let named = DeliveryFilter::ProviderIds(&ids);
@@ -286,8 +285,7 @@ impl FeedbackService {
         let address_of =
             |row: &Delivery| people.get(&row.user)?.email.as_ref().map(Address::folded);
         let addresses = found.iter().filter_map(|(_, row)| address_of(row));
-        let addresses: HashSet<Address> = addresses.collect();
-        let addresses: Vec<Address> = addresses.into_iter().collect();
+        let addresses: Vec<Address> = distinct(addresses);
         let states = self.context.store.address_states(&addresses).await?;
         let lifts = states.into_iter().map(|state| state.lifted);
         let lifts: HashMap<_, Option<DateTime<Utc>>> = addresses.into_iter().zip(lifts).collect();
@@ -347,9 +345,7 @@ impl FeedbackService {
         let of = of
             .iter()
             .filter(|(report, _)| report.news.concerns_address());
-        let mut ids: Vec<UserId> = of.map(|(_, row)| row.user.clone()).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let ids = distinct(of.map(|(_, row)| row.user.clone()));
         let found = self.context.store.users(&ids).await?.into_iter().flatten();
         Ok(found.map(|user| (user.id.clone(), user)).collect())
     }

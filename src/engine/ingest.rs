@@ -6,10 +6,11 @@
 
 pub mod objects;
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::context::Context;
 use crate::domain::audience::check_except;
@@ -89,7 +90,7 @@ impl Notify {
     pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
         let now = self.context.clock.now();
         let fanouts = requests.into_iter().map(|one| self.fanout(one, now));
-        let fanouts: Vec<Fanout> = fanouts.collect::<std::result::Result<_, _>>()?;
+        let fanouts: Vec<Fanout> = fanouts.collect::<Result<_, _>>()?;
         self.append(&fanouts).await?.into_iter().collect()
     }
 
@@ -102,7 +103,7 @@ impl Notify {
         let valid: Vec<Fanout> = fanouts.iter().flatten().cloned().collect();
         let mut receipts = self.append(&valid).await?.into_iter();
         let missing = || store::Error::database("journalling events", "an answer is missing");
-        let receipt = |fanout: std::result::Result<Fanout, Invalid>| {
+        let receipt = |fanout: Result<Fanout, Invalid>| {
             fanout?;
             receipts.next().unwrap_or_else(|| Err(missing().into()))
         };
@@ -138,12 +139,12 @@ impl Notify {
     }
 
     /// Returns an error if this event cannot be accepted now.
-    pub fn check(&self, request: &Request) -> std::result::Result<(), Invalid> {
+    pub fn check(&self, request: &Request) -> Result<(), Invalid> {
         let now = self.context.clock.now();
         self.fanout(request.clone(), now).map(drop)
     }
 
-    fn check_brand(&self, request: &Request) -> std::result::Result<(), Invalid> {
+    fn check_brand(&self, request: &Request) -> Result<(), Invalid> {
         let Some(brand) = &request.details.brand else {
             return Ok(());
         };
@@ -158,7 +159,7 @@ impl Notify {
         Err(Invalid::new("brand", brand, why))
     }
 
-    fn fanout(&self, request: Request, now: DateTime<Utc>) -> std::result::Result<Fanout, Invalid> {
+    fn fanout(&self, request: Request, now: DateTime<Utc>) -> Result<Fanout, Invalid> {
         if let Some(at) = request.at {
             check_event_time(at, now, self.context.config.window_back)?;
         }
@@ -303,7 +304,7 @@ impl EventInput {
     /// # Errors
     ///
     /// [`Invalid`] if not exactly one audience is named, or if it is too large.
-    pub fn into_request(self) -> std::result::Result<Request, Invalid> {
+    pub fn into_request(self) -> Result<Request, Invalid> {
         let audience = match (self.to.is_empty(), self.followers_of.is_empty(), self.near) {
             (false, true, None) => Audience::users(self.to)?,
             (true, false, None) => Audience::followers_of(self.followers_of)?,
@@ -336,12 +337,10 @@ impl EventInput {
 }
 
 /// Deserializes one name, or a list of at least one. Each may be a number.
-fn some_ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: std::str::FromStr<Err = Invalid>,
-{
-    let names = ids(deserializer)?;
+fn some_ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    let names = ids(from)?;
     match names.is_empty() {
         true => Err(serde::de::Error::custom(
             "the list is empty; give at least one name, or leave it out",
@@ -351,25 +350,23 @@ where
 }
 
 /// Deserializes one name, or a list of names. Each may be a number.
-pub fn ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: std::str::FromStr<Err = Invalid>,
-{
+pub fn ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a name, or a list of names")]
     enum Names {
         One(fields::Name),
         Many(Vec<fields::Name>),
     }
-    let names = match Names::deserialize(deserializer)? {
+    let names = match Names::deserialize(from)? {
         Names::One(name) => vec![name],
         Names::Many(names) => names,
     };
     names
         .into_iter()
         .map(fields::Name::parse)
-        .collect::<std::result::Result<_, _>>()
+        .collect::<Result<_, _>>()
         .map_err(serde::de::Error::custom)
 }
 

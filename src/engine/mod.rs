@@ -60,7 +60,7 @@ impl Error {
 }
 
 /// Returns the result of a task, or resumes its panic. The task must not have been aborted.
-fn came_to<T>(ended: std::result::Result<T, tokio::task::JoinError>) -> T {
+fn came_to<T>(ended: Result<T, tokio::task::JoinError>) -> T {
     match ended.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(value) => value,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
@@ -69,7 +69,7 @@ fn came_to<T>(ended: std::result::Result<T, tokio::task::JoinError>) -> T {
 }
 
 /// The result of a use case.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Receives the progress of a long operation, and can stop it.
 pub trait Watcher: Send + Sync {

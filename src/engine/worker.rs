@@ -20,6 +20,7 @@ use super::fanout::Fanouts;
 use super::{Result, Watcher};
 use crate::context::Context;
 use crate::domain::coordination::DIGEST_SCAN;
+use crate::domain::name::named_enum;
 use crate::domain::schedule::TICK;
 use crate::store::Release;
 use crate::wire::run_report::{Ended, Report, Round};
@@ -38,25 +39,15 @@ pub struct Worker {
     pub(crate) context: Arc<Context>,
 }
 
-/// A part of the background work, with a loop of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// Fans out accepted events.
-    FanningOut,
-    /// Ends due batches, sends pending emails, and removes expired records.
-    Mailing,
-    /// Sends due digests.
-    Digests,
-}
-
-impl Part {
-    /// The name of the part in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FanningOut => "fan_out",
-            Self::Mailing => "mail",
-            Self::Digests => "digest",
-        }
+named_enum! {
+    /// A part of the background work, with a loop of its own. Metrics contain its name.
+    Part("part of the work") {
+        /// Fans out accepted events.
+        FanningOut = "fan_out",
+        /// Ends due batches, sends pending emails, and removes expired records.
+        Mailing = "mail",
+        /// Sends due digests.
+        Digests = "digest",
     }
 }
 
@@ -202,12 +193,8 @@ impl Worker {
 
     /// Waits for `idle`, or until `stop` becomes true.
     async fn rest(&self, stop: &mut watch::Receiver<bool>) {
-        let rest = self
-            .context
-            .config
-            .worker_idle
-            .to_std()
-            .unwrap_or(Duration::from_millis(500));
+        let idle = self.context.config.worker_idle.to_std();
+        let rest = idle.unwrap_or(Duration::from_millis(500));
         // An error means that the sender of `stop` is gone. That ends the wait as well.
         let _ = tokio::time::timeout(rest, stop.wait_for(|stop| *stop)).await;
     }
@@ -276,10 +263,8 @@ impl Activity {
     /// Replaces a note, unless another process has changed it since. That text is as recent.
     async fn write(&self, name: &str, read: Option<&str>, value: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(value).unwrap_or_default();
-        self.context
-            .store
-            .swap_note(name, read, Some(&text))
-            .await?;
+        let store = &self.context.store;
+        store.swap_note(name, read, Some(&text)).await?;
         Ok(())
     }
 

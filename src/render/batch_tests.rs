@@ -9,7 +9,7 @@ use serde_json::json;
 use super::tests::{at, site, titled, whole, work};
 use super::*;
 use crate::domain::batch::Item as Kept;
-use crate::domain::content::gather;
+use crate::domain::content::{EventData, gather};
 use crate::domain::{
     BatchKey, Content, Event, EventType, Id, Json, Object, ObjectId, ObjectKey, Policies, Policy,
     Stop, UserId,
@@ -54,7 +54,10 @@ pub(super) fn content_of(
         .collect();
     let applies = |event: &Event| {
         let (_, object) = &events[event.o.as_str().parse::<usize>().unwrap()];
-        object.notifiable.then(|| Arc::new(object.clone()))
+        object.notifiable.then(|| EventData {
+            object: Arc::new(object.clone()),
+            details: None,
+        })
     };
     gather(&key, &kept, omitted, &policies(), applies)
 }

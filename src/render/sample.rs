@@ -202,7 +202,10 @@ impl Samples<'_> {
         let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
         let thing = n % (BARE + 1);
         let Some(words) = THINGS.get(thing) else {
-            return Arc::new(bare).into();
+            return EventData {
+                object: Arc::new(bare),
+                details: None,
+            };
         };
         let mut parts = words.splitn(3, '|').map(str::to_owned);
         let (title, by, text) = (parts.next(), parts.next(), parts.next());

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Batch, BatchKey, BatchPolicy, BatchState, End, Item, Keep, ROOM, RemovedEvents};
+use crate::domain::audience::distinct;
 use crate::domain::coordination::Lease;
 use crate::domain::id::Id;
 use crate::domain::name::{EventType, ObjectId, UserId};
@@ -203,8 +204,7 @@ impl Accumulator {
         if let Some(last) = self.memories.pop_if(shortly) {
             joined.extend(last.joined);
         }
-        joined.sort_unstable();
-        joined.dedup();
+        let joined = distinct(joined);
         self.memories.push(Memory { at: now, joined });
         let mut room = MEMORIES;
         let keep = self.memories.iter().rev().take_while(|memory| {
@@ -325,9 +325,7 @@ impl Addition {
     /// Creates an addition of events with the same policy; `None` if joining always does more than
     /// append.
     pub fn new(items: Vec<Item>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
-        let mut fanouts: Vec<Id> = items.iter().map(|item| item.i).collect();
-        fanouts.sort_unstable();
-        fanouts.dedup();
+        let fanouts = distinct(items.iter().map(|item| item.i));
         let brought = items.chunk_by(|a, b| a.i == b.i).count();
         // A fan-out joins once, which an append cannot detect.
         if brought != fanouts.len() {

@@ -53,7 +53,7 @@ fn a_four_minute_cool_down_polled_each_minute_without_a_longest_wait() {
         policy
             .doubts()
             .iter()
-            .any(|doubt| doubt.option == "cooldown")
+            .any(|(option, ..)| *option == "cooldown")
     );
 }
 

@@ -93,8 +93,9 @@ impl BatchPolicy {
         )
     }
 
-    /// Returns the settings that are probably mistakes.
-    pub fn doubts(&self) -> Vec<Doubt> {
+    /// Returns the settings that are probably mistakes. Each has its name within the section or
+    /// type, such as `cooldown`, then the reason and a suggestion. The reason follows the name.
+    pub fn doubts(&self) -> Vec<(&'static str, &'static str, &'static str)> {
         let shorter = |time: TimeDelta| self.max_wait.is_some_and(|longest| longest < time);
         let lone = self.close_at == NonZeroU64::new(1);
         let ended = "is longer than max_wait, which always ends the batch before";
@@ -128,24 +129,9 @@ impl BatchPolicy {
             ),
         ];
         let doubts = doubts.into_iter().filter(|(is_doubtful, ..)| *is_doubtful);
-        let doubt = |(_, option, why, advice)| Doubt {
-            option,
-            why,
-            advice,
-        };
-        doubts.map(doubt).collect()
+        let doubts = doubts.map(|(_, option, why, advice)| (option, why, advice));
+        doubts.collect()
     }
-}
-
-/// A setting that is probably a mistake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Doubt {
-    /// The name within the section or type, such as `cooldown`.
-    pub option: &'static str,
-    /// The reason, as a clause that follows the name.
-    pub why: &'static str,
-    /// A suggestion, as a clause of its own.
-    pub advice: &'static str,
 }
 
 /// Adds a duration to a time. The result stops at the end of the calendar.

@@ -3,7 +3,7 @@
 use super::*;
 
 fn keys() -> LinkKeys {
-    LinkKeys::new("a secret of the tests")
+    LinkKeys("a secret of the tests".to_owned())
 }
 
 fn at(days: i64) -> DateTime<Utc> {
@@ -167,7 +167,7 @@ fn a_user_id_that_resembles_an_encoded_effect_is_only_an_id() {
 
 #[test]
 fn a_token_signed_with_another_secret_is_rejected() {
-    let other = LinkKeys::new("another secret of the tests");
+    let other = LinkKeys("another secret of the tests".to_owned());
     let token = other.seal(&link(&mara(), &Stop::Digest, 0));
 
     assert_eq!(keys().open(&token, at(1)), Err(LinkError::Forged));

@@ -4,7 +4,6 @@
 //! It is valid for a year and needs no login (P7). Only tidings can create, change or read a token
 //! (P8), and the same input gives the same token, so an email that is built again has the same
 //! bytes. `docs/decisions/0007-links.md` explains the format. Start with [`Links`].
-//! Long because one file reads and writes the tokens of all versions.
 
 use std::sync::Arc;
 
@@ -59,7 +58,7 @@ const SUBJECT: u8 = 5;
 /// The id of no user, because ids are not empty.
 const NO_USER: &str = "";
 
-/// Creates and opens links. A process has one, because it caches the keys.
+/// Creates and opens links. A process has one, because it caches the secret.
 pub struct Links {
     pub(crate) notes: Arc<dyn Notes>,
     /// The URL of the public pages, without a slash at the end. Without it, emails have no links.
@@ -95,15 +94,6 @@ pub enum LinkError {
     Expired,
 }
 
-/// Two links that test the public pages. They belong to no user, so using them changes nothing.
-#[derive(Clone, PartialEq, Eq)]
-pub struct LinkProbe {
-    /// A valid link for a user that cannot exist.
-    pub genuine: String,
-    /// A link with a wrong proof.
-    pub forged: String,
-}
-
 /// Creates the links of emails.
 pub struct LinkMaker<'a> {
     public_url: &'a str,
@@ -112,8 +102,8 @@ pub struct LinkMaker<'a> {
 }
 
 impl Links {
-    /// Creates an instance without keys. The first call that needs them loads or generates the
-    /// secret.
+    /// Creates an instance that has not read the secret. The first call that needs it loads or
+    /// generates it.
     pub fn new(notes: Arc<dyn Notes>, public_url: Option<String>, secret: Option<String>) -> Self {
         Self {
             notes,
@@ -146,8 +136,9 @@ impl Links {
         }))
     }
 
-    /// Returns links that test the public pages from outside, or `None` without a public URL.
-    pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<LinkProbe>> {
+    /// Returns two links that test the public pages from outside: a valid one, and one with a wrong
+    /// proof. They belong to no user, so using them changes nothing. `None` without a public URL.
+    pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<(String, String)>> {
         let Some(maker) = self.maker().await? else {
             return Ok(None);
         };
@@ -159,19 +150,13 @@ impl Links {
             issued: now,
         };
         // Only the proof is wrong, because it comes from another secret.
-        let other = LinkKeys::new(&hex::encode(random(SECRET)?));
-        Ok(Some(LinkProbe {
-            genuine: page(maker.public_url, &maker.keys.seal(&link)),
-            forged: page(maker.public_url, &other.seal(&link)),
-        }))
+        let other = LinkKeys(hex::encode(random(SECRET)?));
+        let valid = page(maker.public_url, &maker.keys.seal(&link));
+        Ok(Some((valid, page(maker.public_url, &other.seal(&link)))))
     }
 
     /// Verifies a token and returns its content.
-    pub async fn open(
-        &self,
-        token: &str,
-        now: DateTime<Utc>,
-    ) -> Result<std::result::Result<Link, LinkError>> {
+    pub async fn open(&self, token: &str, now: DateTime<Utc>) -> Result<Result<Link, LinkError>> {
         Ok(self.keys().await?.open(token, now))
     }
 
@@ -182,11 +167,11 @@ impl Links {
 
     async fn keys(&self) -> Result<&LinkKeys> {
         let read = async || match &self.secret {
-            Some(secret) => Ok(LinkKeys::new(secret)),
+            Some(secret) => Ok(LinkKeys(secret.clone())),
             // The first stored secret wins, for all processes.
             None => loop {
                 if let Some(stored) = self.notes.note(NOTE).await? {
-                    break Ok(LinkKeys::new(&stored));
+                    break Ok(LinkKeys(stored));
                 }
                 let secret = hex::encode(random(SECRET)?);
                 self.notes.swap_note(NOTE, None, Some(&secret)).await?;
@@ -232,9 +217,9 @@ fn page(public_url: &str, token: &str) -> String {
     format!("{public_url}/u/{token}")
 }
 
-/// The keys that create and open tokens, by version. Each version has its own, so no token is valid
-/// in another version.
-struct LinkKeys([KeyPair; VERSIONS.len()]);
+/// The secret from which the keys of tokens are derived. Each version has its own keys, so no token
+/// is valid in another version.
+struct LinkKeys(String);
 
 struct KeyPair {
     prove: [u8; 32],
@@ -242,25 +227,23 @@ struct KeyPair {
 }
 
 impl LinkKeys {
-    /// Derives the keys from a secret of any length.
-    fn new(secret: &str) -> Self {
-        Self(VERSIONS.map(|version| {
-            let derive = |what: &str| {
-                let what = format!("tidings link {version}: {what}");
-                keyed(secret.as_bytes(), &[what.as_bytes()])
-            };
-            KeyPair {
-                prove: derive("prove"),
-                mask: derive("mask"),
-            }
-        }))
+    /// Derives the keys of a version from the secret, which may have any length.
+    fn pair(&self, version: char) -> KeyPair {
+        let derive = |what: &str| {
+            let what = format!("tidings link {version}: {what}");
+            keyed(self.0.as_bytes(), &[what.as_bytes()])
+        };
+        KeyPair {
+            prove: derive("prove"),
+            mask: derive("mask"),
+        }
     }
 
     /// Creates the token of a link. A long token omits the address.
     fn seal(&self, link: &Link) -> String {
         let link = link.shortened();
         let (version, mut content) = (link.version(), link.encode());
-        let pair = &self.0[index(version)];
+        let pair = self.pair(version);
         let mut bytes = pair.proof(&content).to_vec();
         pair.mask(&bytes, &mut content);
         bytes.extend_from_slice(&content);
@@ -268,7 +251,7 @@ impl LinkKeys {
     }
 
     /// Verifies a token and returns its content.
-    fn open(&self, token: &str, now: DateTime<Utc>) -> std::result::Result<Link, LinkError> {
+    fn open(&self, token: &str, now: DateTime<Utc>) -> Result<Link, LinkError> {
         let link = self.read(token).ok_or(LinkError::Forged)?;
         match now.signed_duration_since(link.issued) > VALID {
             true => Err(LinkError::Expired),
@@ -288,19 +271,13 @@ impl LinkKeys {
         let bytes = URL_SAFE_NO_PAD.decode(rest).ok()?;
         let (proof, masked) = bytes.split_at_checked(PROOF)?;
         let mut content = masked.to_vec();
-        let pair = &self.0[index(version)];
+        let pair = self.pair(version);
         pair.mask(proof, &mut content);
         let is_genuine = bool::from(pair.proof(&content).ct_eq(proof));
         is_genuine
             .then(|| Link::decode(version, &content))
             .flatten()
     }
-}
-
-/// Returns the position of a version in [`VERSIONS`].
-fn index(version: char) -> usize {
-    let known = VERSIONS.iter().position(|known| *known == version);
-    known.expect("callers pass a version of the list")
 }
 
 impl KeyPair {

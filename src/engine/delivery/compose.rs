@@ -51,15 +51,6 @@ pub struct Compose {
     pub identities: Arc<Identities>,
 }
 
-/// How many rows may be built at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
-    /// Rows until the contents are full, so that memory does not grow with their number.
-    Bounded,
-    /// All rows, to repeat a call. Its first build was within the bounds.
-    Whole,
-}
-
 /// An email that is ready to be sent.
 pub(super) struct Mail {
     pub row: Delivery,
@@ -115,16 +106,12 @@ struct Chosen<'a> {
     reasons: Reasons,
 }
 
-/// A user who may get a row's email.
-struct Allowed<'a> {
-    user: &'a User,
-    /// The reason why they get mandatory types only, if they do.
-    barred: Option<String>,
-}
+/// A user who may get a row's email, and the reason why they get mandatory types only, if they do.
+type Allowed<'a> = (&'a User, Option<String>);
 
 /// Checks that the stacks of the row accept markers. Otherwise each later email would repeat the
 /// events. The next email excludes such a stack.
-fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), String> {
+fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> Result<(), String> {
     let covered = |stack: &&Stack| row.watermarks.iter().any(|(id, _)| *id == stack.id);
     let mut covered = stacks.stacks.iter().filter(covered);
     match covered.find_map(|stack| Some((stack.id.day, stack.defect?))) {
@@ -142,14 +129,12 @@ fn batch_of(row: &Delivery) -> Option<Id> {
 }
 
 impl Compose {
-    /// Builds the emails of these rows from current data, as many rows as there is `room` for. `at`
-    /// is their date.
-    pub(super) async fn build(
-        &self,
-        rows: &[Delivery],
-        at: DateTime<Utc>,
-        room: Room,
-    ) -> Result<Built> {
+    /// Builds the emails of these rows from current data. `at` is their date. Stops when the
+    /// contents are full, so that memory does not grow with the number of rows.
+    ///
+    /// If the rows are `sending`, they are those of a call to repeat. Its first build was within
+    /// the bounds, so all of them are built.
+    pub(super) async fn build(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Built> {
         let mut catalog = Catalog::of_mails(&self.context);
         let mut stacks = self.read(rows).await?;
         let readers = eligibility::load_readers(&stacks, &catalog);
@@ -165,8 +150,8 @@ impl Compose {
         let allowed: Vec<_> = with_people
             .map(|(row, person)| self.allowed(row, person.as_ref(), &suppressed))
             .collect();
-        let selection = |allowed: &std::result::Result<Allowed<'_>, String>| match allowed {
-            Ok(allowed) if allowed.barred.is_some() => MANDATORY,
+        let selection = |allowed: &Result<Allowed<'_>, String>| match allowed {
+            Ok((_, Some(_))) => MANDATORY,
             _ => WANTED,
         };
         let selections: Vec<Selection> = allowed.iter().map(selection).collect();
@@ -175,7 +160,8 @@ impl Compose {
         let maker = self.identity.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
         for (place, ((row, allowed), stacks)) in rows.iter().zip(allowed).zip(&stacks).enumerate() {
-            if room == Room::Bounded && contents.is_full() {
+            let is_repeated = row.state == DeliveryState::Sending;
+            if !is_repeated && contents.is_full() {
                 break;
             }
             built.rows += 1;
@@ -186,7 +172,7 @@ impl Compose {
                 Some(_) => events.is_some_and(|of| of.has_markers),
             };
             let takes = |allowed| takes_markers(row, stacks).map(|()| allowed);
-            let Allowed { user, barred } = match allowed.and_then(takes) {
+            let (user, barred) = match allowed.and_then(takes) {
                 Ok(allowed) => allowed,
                 Err(reason) => {
                     let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(&reason));
@@ -209,7 +195,7 @@ impl Compose {
             // Only a repeated call keeps the brand that it had.
             let brand = Self::brand_of(Some(user), events.map(|of| &of.key));
             let row = row.clone();
-            if room == Room::Bounded && brand != self.brand {
+            if !is_repeated && brand != self.brand {
                 match self.of_another_brand(&row, brand.as_ref(), has_markers) {
                     Ok(deferral) => built.deferrals.push(deferral),
                     Err(given_up) => {
@@ -246,7 +232,7 @@ impl Compose {
         row: &Delivery,
         brand: Option<&BrandName>,
         has_markers: bool,
-    ) -> std::result::Result<Deferral, Settlement> {
+    ) -> Result<Deferral, Settlement> {
         let now = self.context.clock.now();
         let is_absent = |brand: &&BrandName| !self.identities.brands.contains_key(*brand);
         let defer = |at, why: &str| Deferral::of(row, DeliveryState::Pending, at, why);
@@ -364,14 +350,9 @@ impl Compose {
 
     /// Returns the content of a batch's email; `None` if no event applies.
     fn batch_content(&self, events: &BatchEvents, catalog: &Catalog) -> Option<Content> {
-        let BatchEvents {
-            key,
-            items,
-            omitted,
-            ..
-        } = events;
         let applies = |event: &Event| catalog.event_data(event);
-        gather(key, items, *omitted, &self.context.policies, applies)
+        let (key, policies) = (&events.key, &self.context.policies);
+        gather(key, &events.items, events.omitted, policies, applies)
     }
 
     /// Returns the events that a digest's row may include.
@@ -398,7 +379,7 @@ impl Compose {
         row: &Delivery,
         person: Option<&'a User>,
         suppressed: &Suppressed,
-    ) -> std::result::Result<Allowed<'a>, String> {
+    ) -> Result<Allowed<'a>, String> {
         let user = person.ok_or("the person's record is gone")?;
         if user.start.is_some_and(|start| start.is_after(row.marker)) {
             return Err("the user of this id was deleted since".into());
@@ -419,7 +400,7 @@ impl Compose {
                 _ => {}
             }
         }
-        Ok(Allowed { user, barred })
+        Ok((user, barred))
     }
 
     /// Returns a composer for emails of this brand; `None` if the brand is not configured.

@@ -107,11 +107,8 @@ fn list_of(occasion: &Occasion, content: &Content, policies: &Policies) -> Strin
     if let Occasion::Digest { .. } = occasion {
         return DIGEST.to_owned();
     }
-    let kinds: Vec<&EventType> = content
-        .sections
-        .iter()
-        .map(|section| &section.kind)
-        .collect();
+    let kinds = content.sections.iter().map(|section| &section.kind);
+    let kinds: Vec<&EventType> = kinds.collect();
     match policies.by_category(&kinds).as_slice() {
         [(Some(category), _)] => name(Category::as_str(category)),
         _ => content

@@ -67,9 +67,8 @@ impl Ledger {
         transitions: Vec<Transition>,
         at: DateTime<Utc>,
     ) -> Result<Vec<bool>> {
-        let lease = self
-            .context
-            .lease_until(self.context.clock.now() + self.lease());
+        let until = self.context.clock.now() + self.lease();
+        let lease = self.context.lease_until(until);
         let store = &self.context.store;
         Ok(store.advance(&lease, at, &transitions).await?)
     }

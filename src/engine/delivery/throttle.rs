@@ -281,7 +281,7 @@ impl Throttle {
     pub(super) async fn before_send(
         &self,
         permit: &Permit,
-    ) -> std::result::Result<(), (String, Option<DateTime<Utc>>)> {
+    ) -> Result<(), (String, Option<DateTime<Utc>>)> {
         if let Some(reason) = permit.withheld() {
             return Err((reason, None));
         }
@@ -325,77 +325,7 @@ impl Throttle {
             state => state,
         })
     }
-}
 
-/// A wait: no process calls the account before `until`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Closed {
-    at: DateTime<Utc>,
-    until: DateTime<Utc>,
-}
-
-impl Pause {
-    /// Returns the current pause, if there is one.
-    pub async fn current(notes: &dyn Notes) -> Result<Option<Self>> {
-        Ok(notes.note(PAUSE).await?.map(Self::read))
-    }
-
-    /// Parses a note. An unreadable note pauses sending as well.
-    fn read(note: String) -> Self {
-        serde_json::from_str(&note).unwrap_or_else(|_| Self {
-            at: DateTime::UNIX_EPOCH,
-            reason: note,
-            by: "unknown".into(),
-        })
-    }
-
-    /// Ends the pause and returns it. Outcomes before a resume do not count after it. All waits
-    /// end, because an operator may have settled the cause with the provider, which otherwise asks
-    /// for a wait again.
-    pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
-        let pause = Self::current(notes).await?;
-        change_note(notes, RESUMED, |_| Some(now.to_rfc3339())).await?;
-        for kind in [ENDED, CLOSED] {
-            for (name, _) in notes.notes(NoteFilter::Prefix(kind)).await? {
-                change_note(notes, &name, |_| None).await?;
-            }
-        }
-        change_note(notes, PAUSE, |_| None).await?;
-        Ok(pause)
-    }
-}
-
-fn json(value: &impl Serialize) -> Option<String> {
-    serde_json::to_string(value).ok()
-}
-
-/// Replaces a note by what `change` makes of it; `None` means no note. If another process changes
-/// the note first, this reads it again.
-async fn change_note(
-    notes: &dyn Notes,
-    name: &str,
-    mut change: impl FnMut(Option<&str>) -> Option<String> + Send,
-) -> Result<()> {
-    loop {
-        let read = notes.note(name).await?;
-        let new = change(read.as_deref());
-        if new == read
-            || notes
-                .swap_note(name, read.as_deref(), new.as_deref())
-                .await?
-        {
-            return Ok(());
-        }
-    }
-}
-
-/// Returns when the wait of this note ends; `None` if it is over or a fast clock wrote it.
-fn closed_by(note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let Closed { at, until } = serde_json::from_str(note).ok()?;
-    (at <= now + SKEW && until > now).then_some(until)
-}
-
-impl Throttle {
     /// Returns whether a call may start now, by the notes and the state of this process.
     pub async fn before_call(&self) -> Result<ThrottleState> {
         if self.account.is_ending() {
@@ -568,6 +498,74 @@ impl Throttle {
         }
         Ok(())
     }
+}
+
+/// A wait: no process calls the account before `until`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Closed {
+    at: DateTime<Utc>,
+    until: DateTime<Utc>,
+}
+
+impl Pause {
+    /// Returns the current pause, if there is one.
+    pub async fn current(notes: &dyn Notes) -> Result<Option<Self>> {
+        Ok(notes.note(PAUSE).await?.map(Self::read))
+    }
+
+    /// Parses a note. An unreadable note pauses sending as well.
+    fn read(note: String) -> Self {
+        serde_json::from_str(&note).unwrap_or_else(|_| Self {
+            at: DateTime::UNIX_EPOCH,
+            reason: note,
+            by: "unknown".into(),
+        })
+    }
+
+    /// Ends the pause and returns it. Outcomes before a resume do not count after it. All waits
+    /// end, because an operator may have settled the cause with the provider, which otherwise asks
+    /// for a wait again.
+    pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
+        let pause = Self::current(notes).await?;
+        change_note(notes, RESUMED, |_| Some(now.to_rfc3339())).await?;
+        for kind in [ENDED, CLOSED] {
+            for (name, _) in notes.notes(NoteFilter::Prefix(kind)).await? {
+                change_note(notes, &name, |_| None).await?;
+            }
+        }
+        change_note(notes, PAUSE, |_| None).await?;
+        Ok(pause)
+    }
+}
+
+fn json(value: &impl Serialize) -> Option<String> {
+    serde_json::to_string(value).ok()
+}
+
+/// Replaces a note by what `change` makes of it; `None` means no note. If another process changes
+/// the note first, this reads it again.
+async fn change_note(
+    notes: &dyn Notes,
+    name: &str,
+    mut change: impl FnMut(Option<&str>) -> Option<String> + Send,
+) -> Result<()> {
+    loop {
+        let read = notes.note(name).await?;
+        let new = change(read.as_deref());
+        if new == read
+            || notes
+                .swap_note(name, read.as_deref(), new.as_deref())
+                .await?
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns when the wait of this note ends; `None` if it is over or a fast clock wrote it.
+fn closed_by(note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let Closed { at, until } = serde_json::from_str(note).ok()?;
+    (at <= now + SKEW && until > now).then_some(until)
 }
 
 #[cfg(test)]

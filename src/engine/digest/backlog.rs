@@ -103,14 +103,8 @@ pub struct UserBacklog<'a> {
     pub blocked: Vec<EventAt<'a>>,
 }
 
-impl UserBacklog<'_> {
-    fn is_empty(&self) -> bool {
-        self.mailable.is_empty() && self.blocked.is_empty()
-    }
-}
-
-/// The number of users in one read.
-const CHUNK: usize = 1_000;
+/// The number of users in one read of the stacks.
+pub(super) const SCAN_CHUNK: usize = 1_000;
 
 impl BacklogDays {
     /// Returns the window at `at`, and the range of older days that may still be emailed.
@@ -218,17 +212,18 @@ impl BacklogDays {
             all: before.all.plus(new.all),
             blocked: before.blocked.plus(new.blocked),
         };
-        let noted = self
-            .swap(old, Some(Backlog::default()), expired, at)
-            .await?;
-        Ok(noted.then_some(new))
+        let noted = self.swap(old, Some(Backlog::default()), expired, at);
+        Ok(noted.await?.then_some(new))
     }
 
     /// Counts the current backlog of one day.
     pub async fn count(&self, day: Day) -> Result<Count> {
         let mut catalog = Catalog::of_mails(&self.context);
         let mut count = Count::default();
-        let mut chunks = self.context.store.scan(Window::ending(day, 0), None, CHUNK);
+        let mut chunks = self
+            .context
+            .store
+            .scan(Window::ending(day, 0), None, SCAN_CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
             let users = eligibility::exclude_ineligible(&mut chunk, &mut catalog).await?;
@@ -240,18 +235,14 @@ impl BacklogDays {
             let ids: Vec<UserId> = found.iter().map(|of| of.user.clone()).collect();
             let open = DeliveryFilter::OpenDigests(&ids);
             let open = self.context.store.find_deliveries(&open, ids.len()).await?;
-            let covering = open.iter().filter(|row| covers(row, day));
+            let covers = |row: &&Delivery| row.watermarks.iter().any(|(id, _)| id.day == day);
+            let covering = open.iter().filter(covers);
             let covered: HashSet<&UserId> = covering.map(|row| &row.user).collect();
-            for UserBacklog {
-                user,
-                mailable,
-                blocked,
-            } in found
-            {
-                let (mailable, blocked) = (mailable.len() as u64, blocked.len() as u64);
+            for of in &found {
+                let (mailable, blocked) = (of.mailable.len() as u64, of.blocked.len() as u64);
                 count.backlog.mailable.add(mailable);
                 count.backlog.blocked.add(blocked);
-                if covered.contains(user) {
+                if covered.contains(of.user) {
                     count.in_hand.add(mailable + blocked);
                 }
             }
@@ -305,7 +296,7 @@ impl BacklogDays {
             let applies = |pending: &EventAt<'_>| catalog.applies(pending.event).is_some();
             of.mailable.retain(applies);
             of.blocked.retain(applies);
-            !of.is_empty()
+            !(of.mailable.is_empty() && of.blocked.is_empty())
         });
         Ok(found)
     }
@@ -361,15 +352,9 @@ impl BacklogDays {
         };
         let text = serde_json::to_string(&note).unwrap_or_default();
         let name = DayNote::name(old.day);
-        self.context
-            .store
-            .swap_note(&name, old.read.as_deref(), Some(&text))
-            .await
+        let (store, read) = (&self.context.store, old.read.as_deref());
+        store.swap_note(&name, read, Some(&text)).await
     }
-}
-
-fn covers(row: &Delivery, day: Day) -> bool {
-    row.watermarks.iter().any(|(stack, _)| stack.day == day)
 }
 
 pub(super) struct Older {

@@ -123,11 +123,8 @@ impl Digests {
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
-        let failed = DeliveryFilter::State(
-            DeliveryState::Failed,
-            Span::since(until - LONGEST_PERIOD),
-            None,
-        );
+        let span = Span::since(until - LONGEST_PERIOD);
+        let failed = DeliveryFilter::State(DeliveryState::Failed, span, None);
         let failed = self.context.store.find_deliveries(&failed, PAGE).await?;
         if failed.len() == PAGE {
             return Ok(None);
@@ -151,14 +148,8 @@ fn is_complete(report: &Report) -> bool {
 /// a period that already had a digest, and includes the retry of a failed one, as a run does.
 pub async fn next_digest(context: &Context, user: &User) -> Result<Option<DateTime<Utc>>> {
     let schedule = user.schedule(&context.config.digest.schedule);
-    next(
-        &*context.store,
-        &user.id,
-        &schedule,
-        None,
-        context.clock.now(),
-    )
-    .await
+    let (store, now) = (&*context.store, context.clock.now());
+    next(store, &user.id, &schedule, None, now).await
 }
 
 /// Returns when the next digest is due for a user whose oldest event for it happened at `oldest`. A
@@ -173,7 +164,7 @@ pub async fn next(
     let last = schedule.last_due(now);
     let last = last.filter(|due| oldest.is_some_and(|oldest| oldest < due.at));
     let dues: Vec<Due> = last.into_iter().chain(schedule.dues_after(now)).collect();
-    let id = |due: &Due| DeliveryId::digest(user, schedule.cadence, due.period);
+    let id = |due: &Due| DeliveryId::digest(user, schedule.cadence, &due.period);
     let ids: Vec<DeliveryId> = dues.iter().map(id).collect();
     for (due, row) in dues.iter().zip(deliveries.deliveries(&ids).await?) {
         let Some(row) = row else {

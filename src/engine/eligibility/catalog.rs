@@ -16,7 +16,7 @@ use crate::domain::content::EventData;
 use crate::domain::stack::reaches;
 use crate::domain::{
     Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
-    Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify,
+    Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify, distinct,
 };
 use crate::engine::feed::cache::{FeedCache, ObjectFacts};
 use crate::store::Result;
@@ -317,9 +317,7 @@ impl Catalog {
             actor.name.is_none().then(|| (fanout, actor.id.clone()))
         });
         let nameless: Vec<(Id, UserId)> = nameless.collect();
-        let mut actors: Vec<UserId> = nameless.iter().map(|(_, actor)| actor.clone()).collect();
-        actors.sort_unstable();
-        actors.dedup();
+        let actors = distinct(nameless.iter().map(|(_, actor)| actor.clone()));
         let mut names: HashMap<UserId, String> = HashMap::new();
         for ids in actors.chunks(AT_ONCE) {
             let users = self.context.store.users(ids).await?.into_iter().flatten();

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use crate::domain::{
     Audience, BadStack, Counts, Day, Defect, Fanout, FollowKey, Progress, Selector, UserId,
+    distinct,
 };
 use crate::store::{Directory, PeopleFilter, Pushed, Pushes, Result};
 
@@ -50,6 +51,14 @@ impl AudienceScan {
         Ok(())
     }
 
+    fn take_until(&mut self, bound: Option<&UserId>) -> Vec<UserId> {
+        let end = bound.map_or(self.people.len(), |bound| {
+            self.people.partition_point(|user| user <= bound)
+        });
+        let rest = self.people.split_off(end);
+        std::mem::replace(&mut self.people, rest)
+    }
+
     pub(super) fn finished(&self) -> bool {
         self.exhausted && self.people.is_empty()
     }
@@ -78,12 +87,9 @@ impl Page {
     /// Takes the users up to the merge bound from each fan-out, and merges them into one push per
     /// user.
     pub(super) fn cut(scans: &mut [AudienceScan]) -> Self {
-        let bound = scans
-            .iter()
-            .filter(|scan| !scan.exhausted)
-            .filter_map(|scan| scan.people.last())
-            .min()
-            .cloned();
+        let unfinished = scans.iter().filter(|scan| !scan.exhausted);
+        let ends = unfinished.filter_map(|scan| scan.people.last());
+        let bound = ends.min().cloned();
         let (mut users, mut served) = (Vec::new(), Vec::with_capacity(scans.len()));
         for (index, scan) in scans.iter_mut().enumerate() {
             let people = scan.take_until(bound.as_ref());
@@ -163,16 +169,6 @@ impl Page {
     }
 }
 
-impl AudienceScan {
-    fn take_until(&mut self, bound: Option<&UserId>) -> Vec<UserId> {
-        let end = bound.map_or(self.people.len(), |bound| {
-            self.people.partition_point(|user| user <= bound)
-        });
-        let rest = self.people.split_off(end);
-        std::mem::replace(&mut self.people, rest)
-    }
-}
-
 /// A part of an audience: users in ascending order, and where the next part starts; `None` if this
 /// is the last. It may start beyond the last of the users, if later ones are excluded.
 type AudiencePart = (Vec<UserId>, Option<UserId>);
@@ -223,18 +219,10 @@ async fn followers(
         directory.find_people(&following, after, limit).await
     };
     let pages = futures::future::try_join_all(keys.iter().map(page)).await?;
-    let known = pages
-        .iter()
-        .filter(|people| people.len() == limit)
-        .filter_map(|people| people.last())
-        .min()
-        .cloned();
-    let mut people: Vec<UserId> = pages
-        .into_iter()
-        .flatten()
-        .filter(|user| known.as_ref().is_none_or(|end| user <= end))
-        .collect();
-    people.sort_unstable();
-    people.dedup();
+    let unfinished = pages.iter().filter(|people| people.len() == limit);
+    let ends = unfinished.filter_map(|people| people.last());
+    let known = ends.min().cloned();
+    let mut people = distinct(pages.into_iter().flatten());
+    people.retain(|user| known.as_ref().is_none_or(|end| user <= end));
     Ok((people, known))
 }

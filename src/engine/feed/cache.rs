@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::domain::user::TypePreference;
 use crate::domain::{
     ChangeNotice, Day, Details, Entry, Event, EventType, Id, Inbox, Mutes, NoticeKey, Object,
-    ObjectId, ObjectKey, PersonStacks, Start, UserId, Window,
+    ObjectId, ObjectKey, PersonStacks, Start, UserId, Window, distinct,
 };
 use crate::store::ChangeNotices;
 
@@ -306,9 +306,7 @@ impl FeedCache {
         as_of: Option<DateTime<Utc>>,
     ) {
         let of_objects = objects.iter().map(|key| NoticeKey::of(key.as_str()));
-        let mut counters: Vec<u16> = of_objects.map(of_object).collect();
-        counters.sort_unstable();
-        counters.dedup();
+        let mut counters = distinct(of_objects.map(of_object));
         if counters.len() > FEW {
             counters = vec![ANY_OBJECT];
         }

@@ -55,18 +55,12 @@ pub struct MarksInput {
 impl MarksInput {
     /// Returns the selection in the form that the inbox expects, and the part of the feed to which
     /// a day or an object restricts it.
-    fn selection(
-        self,
-        policies: &Policies,
-    ) -> std::result::Result<(Marked, Option<Query>), Invalid> {
+    fn selection(self, policies: &Policies) -> Result<(Marked, Option<Query>), Invalid> {
         if self.to.is_none() {
             let why = "is only known beside to; with ids, leave it out";
             let beside = [
                 ("type", self.kind.as_ref().map(ToString::to_string)),
-                (
-                    "category",
-                    self.category.as_ref().map(|of| of.as_str().to_owned()),
-                ),
+                ("category", self.category.as_ref().map(ToString::to_string)),
                 ("day", self.day.map(|day| day.to_string())),
                 ("about", self.about.clone()),
             ];

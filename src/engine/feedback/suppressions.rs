@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::domain::EmailScope;
 use crate::domain::feedback::OPERATOR;
 use crate::domain::user::Unmailable;
-use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, time};
+use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, distinct, time};
 use crate::engine::Result;
 use crate::store::{self, Feedbacks, Suppressions};
 
@@ -29,9 +29,7 @@ impl Suppressed {
     ) -> Result<Self> {
         let people = people.into_iter();
         let addresses = people.filter_map(|user| user.email.as_ref().map(Address::folded));
-        let mut addresses: Vec<Address> = addresses.collect();
-        addresses.sort_unstable();
-        addresses.dedup();
+        let addresses = distinct(addresses);
         let found = suppressions.address_states(&addresses).await?;
         // Results are in the order of the request. Their address may have an older spelling.
         let found = addresses.into_iter().zip(found);
@@ -51,7 +49,7 @@ impl Suppressed {
     }
 
     /// Returns the address of a user who may be emailed, by their record and the suppressions.
-    pub fn mailable<'a>(&self, user: &'a User) -> std::result::Result<&'a Address, Unmailable> {
+    pub fn mailable<'a>(&self, user: &'a User) -> Result<&'a Address, Unmailable> {
         let address = user.mailable()?;
         match self.of(user) {
             Some(suppression) => Err(Unmailable::Address(suppression.reason)),
@@ -72,7 +70,7 @@ impl Suppressed {
     /// # Errors
     ///
     /// The reason why the user may get no email at all.
-    pub fn scope(&self, user: &User) -> std::result::Result<EmailScope, Unmailable> {
+    pub fn scope(&self, user: &User) -> Result<EmailScope, Unmailable> {
         let Err(why) = self.mailable(user) else {
             return Ok(EmailScope::All);
         };

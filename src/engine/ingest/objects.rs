@@ -30,7 +30,7 @@ pub struct ObjectService {
 /// # Errors
 ///
 /// [`Invalid`] if the model contains a colon, which separates it from the id in the key.
-pub fn key_of(model: &ModelName, id: &ObjectId) -> std::result::Result<ObjectKey, Invalid> {
+pub fn key_of(model: &ModelName, id: &ObjectId) -> Result<ObjectKey, Invalid> {
     if model.as_str().contains(':') {
         let why = "holds a colon, which ends the model in an object's key";
         return Err(Invalid::new("model", model, why));
@@ -60,7 +60,7 @@ impl ObjectService {
     }
 
     /// Returns an error if an object cannot be stored.
-    pub fn check(&self, object: &Object) -> std::result::Result<(), Invalid> {
+    pub fn check(&self, object: &Object) -> Result<(), Invalid> {
         object.check()?;
         let model = object
             .key

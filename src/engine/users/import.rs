@@ -54,7 +54,7 @@ pub struct Import {
 }
 
 /// A record with its line number, because the store and the configuration may reject it later.
-type Line = std::result::Result<(u64, Record), BadLine>;
+type Line = Result<(u64, Record), BadLine>;
 
 impl ImportReport {
     fn reject(&mut self, bad: BadLine) {

@@ -13,7 +13,7 @@ use super::input::{FollowInput, MuteInput, PreferencesChange, UserInput};
 use crate::context::Context;
 use crate::domain::user::check_choices;
 use crate::domain::{
-    Address, ChangeNotice, FollowKey, Invalid, Schedule, Stop, Subject, User, UserId,
+    Address, ChangeNotice, FollowKey, Invalid, Schedule, Stop, Subject, User, UserId, distinct,
 };
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
@@ -51,7 +51,7 @@ fn check_growth(before: Option<&User>, after: &User) -> Result<()> {
 
 impl PeopleService {
     /// Checks that the configuration has the brand of a record and allows its routes.
-    pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
+    pub fn check(&self, input: &UserInput) -> Result<(), Invalid> {
         input.check_configured(&self.context.config, &self.context.policies)
     }
 
@@ -239,9 +239,7 @@ impl PeopleService {
 
     async fn change_follows(&self, change: FollowChange, follows: Vec<FollowInput>) -> Result<()> {
         let pairs = follows.into_iter().map(|follow| (follow.key, follow.user));
-        let mut pairs: Vec<_> = pairs.collect();
-        pairs.sort_unstable();
-        pairs.dedup();
+        let pairs = distinct(pairs);
         Ok(self.context.store.change_follows(change, &pairs).await?)
     }
 

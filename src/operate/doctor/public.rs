@@ -40,14 +40,14 @@ impl Doctor {
                 let made = links.probe(self.clock.now()).await;
                 made.map_err(|error| error_chain(&error))
             };
-            let probe = match self.within(made, Err).await {
-                Ok(Some(probe)) => probe,
+            let (valid, forged) = match self.within(made, Err).await {
+                Ok(Some(links)) => links,
                 Ok(None) => return Finding::unchecked("server.public_url is empty"),
                 Err(why) => return Finding::unchecked(why),
             };
             let (genuine, forged) = futures::join!(
-                self.within(web.post(&probe.genuine, CLICK), late),
-                self.within(web.post(&probe.forged, CLICK), late),
+                self.within(web.post(&valid, CLICK), late),
+                self.within(web.post(&forged, CLICK), late),
             );
             genuine.map_or_else(|finding| finding, |genuine| judge_click(genuine, &forged))
         };

@@ -14,7 +14,7 @@ use super::bulk::{Replacement, Update, Verb, delete_one};
 use super::grouped::{TOGETHER, update_of};
 use super::{ACCUMULATORS, BATCHES, Mongo, date, given, oid};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep};
-use crate::domain::coordination::furthest_lease;
+use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::contract::in_order_of;
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
@@ -107,7 +107,7 @@ impl Batches for Mongo {
             AccumulatorFilter::Due(now) => {
                 let free = vec![
                     doc! {"lease.until": {"$lte": date(now)}},
-                    doc! {"lease.until": {"$gt": date(furthest_lease(now))}},
+                    doc! {"lease.until": {"$gt": date(now + LONGEST_LEASE)}},
                 ];
                 let due = doc! {"due": {"$lte": date(now)}, "$or": free};
                 (due, doc! {"due": 1})

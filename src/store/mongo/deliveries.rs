@@ -15,7 +15,7 @@ use super::bulk::{Update, Verb};
 use super::grouped::{Change, operators};
 use super::reads::records;
 use super::{DELIVERIES, Mongo, date, given, lease};
-use crate::domain::coordination::{furthest_lease, furthest_wait};
+use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
@@ -52,9 +52,9 @@ impl Deliveries for Mongo {
                 // Every open row has a lease, even if it has expired. No closed row has one.
                 let over = doc! {"lease.until": {"$lte": date(now)}};
                 // No lease and no wait can end this late, so these rows are free.
-                let unbelieved = doc! {"lease.until": {"$gt": date(furthest_lease(now))}, "$or": [
+                let unbelieved = doc! {"lease.until": {"$gt": date(now + LONGEST_LEASE)}, "$or": [
                     {"lease.owner": {"$exists": true}},
-                    {"lease.until": {"$gt": date(furthest_wait(now))}},
+                    {"lease.until": {"$gt": date(now + LONGEST_WAIT)}},
                 ]};
                 let free = doc! {"$or": [over, unbelieved], "slot": {"$exists": true}};
                 (free, limit)

@@ -19,7 +19,7 @@ use super::grouped::Change;
 use super::reads::id_of;
 use super::{AUDIENCES, FANOUTS, Mongo, date, given, oid};
 use crate::domain::audience::SMALL;
-use crate::domain::coordination::furthest_lease;
+use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{
     ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Lease, Progress, Selector, UserId,
 };
@@ -73,7 +73,7 @@ impl Journal for Mongo {
             "$or": [
                 {"lease.until": Bson::Null},
                 {"lease.until": {"$lte": date(now)}},
-                {"lease.until": {"$gt": date(furthest_lease(now))}},
+                {"lease.until": {"$gt": date(now + LONGEST_LEASE)}},
             ],
         };
         let find = || self.free_fanouts(&free, most);

@@ -3,7 +3,7 @@
 use bson::Document;
 
 use super::*;
-use crate::domain::{Day, DeliveryId, Form, Id, Lease, Period, UserId};
+use crate::domain::{Day, DeliveryId, Form, Id, Lease, UserId};
 use crate::store::record::{Record, read_bson, write_bson};
 
 fn record_of(row: &Delivery) -> Document {
@@ -14,11 +14,11 @@ fn record_of(row: &Delivery) -> Document {
 fn row() -> Delivery {
     let created = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
     let (user, day) = (UserId::stored("a.b"), Day::of(created));
-    let period = Period::Day(created.date_naive());
-    let id = DeliveryId::digest(&user, Cadence::Daily, period);
+    let period = created.date_naive().to_string();
+    let id = DeliveryId::digest(&user, Cadence::Daily, &period);
     let occasion = Occasion::Digest {
         cadence: Cadence::Daily,
-        period: period.to_string(),
+        period,
     };
     Delivery {
         watermarks: vec![

@@ -11,7 +11,7 @@ use rusqlite::{Transaction, params_from_iter};
 use super::Sqlite;
 use super::rows::{Statements as _, Table, list, millis};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
-use crate::domain::coordination::furthest_lease;
+use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Batch, BatchState, Id, ObjectId};
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::types::page;
@@ -69,7 +69,7 @@ impl Batches for Sqlite {
         let (which, mut values): (_, Vec<Value>) = match *filter {
             AccumulatorFilter::Due(now) => (
                 "due <= ?2 AND (coalesce(until, 0) <= ?2 OR until > ?3) ORDER BY due LIMIT ?1",
-                vec![millis(now).into(), millis(furthest_lease(now)).into()],
+                vec![millis(now).into(), millis(now + LONGEST_LEASE).into()],
             ),
             AccumulatorFilter::Of(batch) => (
                 "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE batch = ?2) LIMIT ?1",

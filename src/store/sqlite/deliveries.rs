@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Sqlite;
 use super::rows::{Statements as _, Table, millis, to_json};
-use crate::domain::coordination::{furthest_lease, furthest_wait};
+use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
@@ -57,7 +57,7 @@ impl Deliveries for Sqlite {
     async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
         let (sql, values): (_, Vec<Value>) = match *which {
             Claim::Free { now, limit } => {
-                let ahead = [millis(furthest_lease(now)), millis(furthest_wait(now))];
+                let ahead = [millis(now + LONGEST_LEASE), millis(now + LONGEST_WAIT)];
                 let values = [millis(now), limit as i64].into_iter().chain(ahead);
                 (FREE, values.map(Value::from).collect())
             }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Sqlite;
 use super::rows::{Fields, Statements as _, Table, json, millis, readable, to_json};
-use crate::domain::coordination::furthest_lease;
+use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Lease, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
 use crate::store::record::values::As;
@@ -209,7 +209,7 @@ fn free_fanouts(
          FROM fanouts LEFT JOIN audiences ON fanout = id
          WHERE state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?2)
          ORDER BY at, id LIMIT ?3";
-    let (at, ahead) = (millis(now), millis(furthest_lease(now)));
+    let (at, ahead) = (millis(now), millis(now + LONGEST_LEASE));
     let limit = (most.any + most.small) as i64;
     let mut free = transaction.prepare_cached(sql)?;
     let mut free = free.query((at, ahead, limit, SMALL_BYTES))?;

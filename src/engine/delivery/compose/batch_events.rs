@@ -5,13 +5,13 @@
 //! that were only counted are assumed to be like them. Otherwise the stacks show which events had
 //! joined. Start with [`Compose::batch_events`].
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::{BatchEvents, Compose, Selection, batch_of, newest_first};
 use crate::domain::batch::Item;
 use crate::domain::{
     Batch, BatchState, Content, Day, Delivery, Event, Facts, Id, PersonStacks, Purpose, User,
-    UserId, Window, classify,
+    UserId, Window, classify, distinct,
 };
 use crate::engine::Result;
 use crate::engine::eligibility;
@@ -69,7 +69,9 @@ impl Compose {
         catalog: &mut Catalog,
     ) -> Result<HashMap<Id, BatchEvents>> {
         let (mut events, mut incomplete) = (HashMap::with_capacity(batches.len()), Vec::new());
-        catalog.load(kept(&batches).iter()).await?;
+        let items = batches.iter().flat_map(|batch| &batch.contents.items);
+        let all: Vec<Event> = items.cloned().map(Event::from).collect();
+        catalog.load(all.iter()).await?;
         let kept = batches.iter().map(|of| (of.id, &of.contents.items[..]));
         self.load_mutes(kept, recipients, catalog).await?;
         for batch in batches {
@@ -167,25 +169,16 @@ fn new(key: crate::domain::BatchKey, items: Vec<Item>, omitted: u64) -> BatchEve
     }
 }
 
-/// Returns the events that these batches keep.
-fn kept(batches: &[Batch]) -> Vec<Event> {
-    let items = batches.iter().flat_map(|batch| &batch.contents.items);
-    items.cloned().map(Event::from).collect()
-}
-
 /// Returns the stacks of these batches' users, for the days on which events joined.
 pub(in crate::engine::delivery) async fn stacks_of(
     stacks: &dyn Stacks,
     batches: &[Batch],
 ) -> Result<HashMap<UserId, PersonStacks>> {
     let fanouts = batches.iter().flat_map(Batch::own_fanouts);
-    let days: BTreeSet<Day> = fanouts.map(|fanout| Day::of(fanout.time())).collect();
-    let (Some(first), Some(last)) = (days.first(), days.last()) else {
+    let Some(window) = Window::of(fanouts.map(|fanout| Day::of(fanout.time()))) else {
         return Ok(HashMap::new());
     };
-    let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
-    let users: Vec<UserId> = users.into_iter().cloned().collect();
-    let window = Window::between(*first, *last);
+    let users = distinct(batches.iter().map(|batch| batch.user.clone()));
     let stacks = stacks.windows(window, &users).await?;
     Ok(users.into_iter().zip(stacks).collect())
 }

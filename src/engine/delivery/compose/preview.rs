@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 
-use super::{Allowed, Compose, MANDATORY, Selection, WANTED};
+use super::{Compose, MANDATORY, Selection, WANTED};
 use crate::domain::{BrandName, Content, Delivery, DeliveryState, Event, Mutes, Occasion, User};
 use crate::email::Place;
 use crate::engine::Result;
@@ -19,13 +19,6 @@ use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
 const NO_RECORD: &str = "the person's record is gone";
-
-/// Whether an email includes events that were seen in the feed. It may skip them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Included,
-    Skipped,
-}
 
 /// What an email includes.
 pub(crate) struct Selected {
@@ -37,7 +30,7 @@ pub(crate) struct Selected {
 }
 
 /// A value, or the reason why there is none.
-type Maybe<T> = std::result::Result<T, String>;
+type Maybe<T> = Result<T, String>;
 
 /// A sent email, as far as it can be reconstructed.
 pub(crate) struct SentEmail {
@@ -71,9 +64,9 @@ impl Compose {
         let (mut barred, mut mandatory) = (None, None);
         if let (Some(user), false) = (users.first(), is_settled) {
             match self.allowed(&row, user.as_ref(), &suppressed) {
-                Ok(Allowed { barred: None, .. }) => {}
-                Ok(Allowed { barred: why, .. }) => {
-                    let email = self.select_covered(&row, &users, MANDATORY, Seen::Skipped);
+                Ok((_, None)) => {}
+                Ok((_, why)) => {
+                    let email = self.select_covered(&row, &users, MANDATORY, true);
                     mandatory = email.await?.ok();
                     barred = why.filter(|_| mandatory.is_none());
                 }
@@ -83,10 +76,7 @@ impl Compose {
         let email = match mandatory {
             Some(email) => Ok(email),
             None if is_settled => self.as_sent(&row, users.clone()).await?.email,
-            None => {
-                self.select_covered(&row, &users, WANTED, Seen::Skipped)
-                    .await?
-            }
+            None => self.select_covered(&row, &users, WANTED, true).await?,
         };
         let user = users.iter().flatten().next();
         let mail = email.and_then(|email| match user {
@@ -117,22 +107,22 @@ impl Compose {
         }
         let sent = u64::from(row.outcome.items);
         let mut whole = Err(String::new());
-        for (selection, seen) in [
-            (WANTED, Seen::Included),
-            (WANTED, Seen::Skipped),
-            (MANDATORY, Seen::Included),
-            (MANDATORY, Seen::Skipped),
-            (Selection::All, Seen::Skipped),
-            (Selection::All, Seen::Included),
+        for (selection, skip_seen) in [
+            (WANTED, false),
+            (WANTED, true),
+            (MANDATORY, false),
+            (MANDATORY, true),
+            (Selection::All, true),
+            (Selection::All, false),
         ] {
-            let email = self.select_covered(row, &users, selection, seen).await?;
+            let email = self
+                .select_covered(row, &users, selection, skip_seen)
+                .await?;
             let is_exact = email.as_ref().is_ok_and(|of| of.content.total == sent);
             if is_exact || sent == 0 {
                 return Ok(SentEmail { email, is_exact });
             }
-            let is_better = selection == WANTED && seen == Seen::Included
-                || selection == Selection::All && seen == Seen::Included && whole.is_err();
-            if is_better {
+            if !skip_seen && (selection == WANTED || selection == Selection::All && whole.is_err()) {
                 whole = email;
             }
         }
@@ -142,13 +132,14 @@ impl Compose {
         })
     }
 
-    /// Selects events that a row covers.
+    /// Selects events that a row covers. `skip_seen` excludes those seen in the feed, if the
+    /// configuration does.
     async fn select_covered(
         &self,
         row: &Delivery,
         users: &[Option<User>],
         selection: Selection,
-        seen: Seen,
+        skip_seen: bool,
     ) -> Result<Maybe<Selected>> {
         let none = |why: &str| Ok(Err(why.to_owned()));
         if row.state == DeliveryState::Canceled {
@@ -163,12 +154,11 @@ impl Compose {
             catalog = catalog.for_mail_of(self.date_of(row));
         }
         let mut stacks = self.read(rows).await?;
-        let inboxes = match seen {
-            Seen::Included => vec![None],
-            Seen::Skipped => {
-                let user = std::slice::from_ref(&row.user);
-                eligibility::load_inboxes(&self.context, user).await?
-            }
+        let inboxes = if skip_seen {
+            let user = std::slice::from_ref(&row.user);
+            eligibility::load_inboxes(&self.context, user).await?
+        } else {
+            vec![None]
         };
         let mut without_mutes = users.to_vec();
         if !matches!(selection, Selection::Wanted(_)) {

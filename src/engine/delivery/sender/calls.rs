@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::compose::{Mail, Room};
+use super::super::compose::Mail;
 use super::super::retry::{Attempt, Decisions};
 use super::super::throttle::{FRESH, ThrottleState};
 use super::Sender;
@@ -39,8 +39,7 @@ impl Sender {
             let at = self.context.clock.now();
             let portion = self.throttle.account.state().portion.unwrap_or(usize::MAX);
             let portion = &rest[..rest.len().min(portion)];
-            let built = self.compose.build(portion, at, Room::Bounded);
-            let built = built.boxed().await?;
+            let built = self.compose.build(portion, at).boxed().await?;
             // When the checks began. A single email is sent right after its checks, so their
             // duration does not matter.
             let checked = match portion.len() {
@@ -164,9 +163,8 @@ impl Sender {
         at: DateTime<Utc>,
         checked: DateTime<Utc>,
     ) -> Result<Vec<Mail>> {
-        let permit = self
-            .throttle
-            .fresh_permit(self.throttle.send_permit(at), checked);
+        let permit = self.throttle.send_permit(at);
+        let permit = self.throttle.fresh_permit(permit, checked);
         if permit.withheld().is_some() {
             // Marking the rows as `sending` would count an attempt. Stale emails are built again.
             return Ok(mails);

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 
-use super::super::compose::Room;
 use super::super::retry::{Attempt, Decisions};
 use super::super::throttle::ThrottleState;
 use super::Sender;
@@ -110,7 +109,7 @@ impl Sender {
         permit: Permit,
     ) -> Result<Decisions> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        let built = self.compose.build(&rows, tried, Room::Whole).await?;
+        let built = self.compose.build(&rows, tried).await?;
         let (mails, excluded) = (built.mails, built.settlements);
         let permit = self.throttle.fresh_permit(permit, self.context.clock.now());
         let mut concluded = self.make(call, &mails, Attempt::Repeated, &permit).await?;
