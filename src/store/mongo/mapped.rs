@@ -153,18 +153,15 @@ fn spellings(id: &str) -> impl Iterator<Item = Bson> {
 
 /// Returns the value at a path. If there is an array on the way, its first element is used.
 fn at_path<'a>(record: &'a Document, path: &str) -> Option<&'a Bson> {
-    let (field, rest) = match path.split_once('.') {
-        Some((field, rest)) => (field, Some(rest)),
-        None => (path, None),
-    };
-    let mut value = record.get(field)?;
-    let Some(rest) = rest else {
-        return Some(value);
-    };
-    if let Bson::Array(values) = value {
-        value = values.first()?;
+    let mut fields = path.split('.');
+    let mut value = record.get(fields.next()?)?;
+    for field in fields {
+        if let Bson::Array(values) = value {
+            value = values.first()?;
+        }
+        value = value.as_document()?.get(field)?;
     }
-    at_path(value.as_document()?, rest)
+    Some(value)
 }
 
 fn text_of(value: &Bson) -> Option<String> {

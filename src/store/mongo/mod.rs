@@ -142,12 +142,9 @@ impl Mongo {
                 .build(),
         );
         settings.read_concern = Some(ReadConcern::majority());
-        let name = settings
-            .default_database
-            .clone()
-            .unwrap_or_else(|| DEFAULT_DATABASE.to_owned());
         let client = Client::with_options(settings).map_err(refused)?;
-        let db = client.database(&name);
+        let db = client.default_database();
+        let db = db.unwrap_or_else(|| client.database(DEFAULT_DATABASE));
         Ok(Self(Arc::new(Shared {
             client,
             db,
@@ -188,16 +185,12 @@ impl Mongo {
         let what = command.iter().next();
         let doing = what.map_or_else(String::new, |(name, on)| format!("running {name} {on}"));
         self.patiently(&doing, || async {
-            match db
-                .run_command(command.clone())
-                .await
-                .map_err(patience::Failure::from)
-            {
-                Ok(reply) => Ok(Ok(reply)),
-                Err(failure) => match failure.code {
-                    Some(code) if expected.contains(&code) => Ok(Err(code)),
-                    _ => Err(failure),
-                },
+            let reply = db.run_command(command.clone()).await;
+            match reply.map_err(patience::Failure::from) {
+                Err(patience::Failure {
+                    code: Some(code), ..
+                }) if expected.contains(&code) => Ok(Err(code)),
+                reply => reply.map(Ok),
             }
         })
         .await

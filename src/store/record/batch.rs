@@ -17,15 +17,11 @@ use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};
 record! {
     /// An event that a batch keeps.
     ItemRecord of Item { i: Oid, t: CompactString, o: CompactString; }
-    extra(_item) {}
-    odd(record) {}
 }
 
 record! {
     /// The fan-outs of a filed batch, and when it was filed.
     MemoryRecord of Memory { at: Time, joined: Oids; }
-    extra(_memory) {}
-    odd(record) {}
 }
 
 /// The events of a batch in JSON of older versions.

@@ -97,8 +97,6 @@ impl DeliveryRecord {
 
 record! {
     FeedbackRecord of Feedback { news: ReportKind, at: Time; }
-    extra(_value) {}
-    odd(record) {}
 }
 
 /// The number of entries of a stack that an email covers. Older versions wrote a list to JSON.

@@ -5,7 +5,7 @@
 //! is reported, and its day stays. A document that only MongoDB can store exactly is rejected.
 
 use async_trait::async_trait;
-use bson::{Bson, Document, RawArray, RawArrayBuf, RawBson, RawDocument};
+use bson::{Bson, Document, RawArray, RawArrayBuf, RawDocument};
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -17,7 +17,7 @@ use super::rows::{Statements as _, millis};
 use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};
-use crate::store::days::entries_to_append;
+use crate::store::days::merge;
 use crate::store::extjson::Canonical;
 use crate::store::{
     DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, RawStack, Result, Summing,
@@ -332,22 +332,12 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
     if current == stored.events {
         return Ok(());
     }
-    let elements = |events: &str| {
-        let document = extjson::from_line(&document_line(&stored.id, events)).ok()?;
-        let elements = document.get_array("events").ok()?.into_iter();
-        let elements = elements.map(|element| element.map(RawBson::from));
-        elements.collect::<std::result::Result<Vec<_>, _>>().ok()
-    };
-    let (Meeting::Append { is_expired }, Some(current), Some(exported)) =
-        (meeting, elements(&current), elements(&stored.events))
-    else {
+    let document = |events: &str| extjson::from_line(&document_line(&stored.id, events));
+    let (Ok(current), Ok(exported)) = (document(&current), document(&stored.events)) else {
         let what = format!("the stack of {} on {day}", stored.id.into_user());
         return Err(Error::Conflict { what });
     };
-    let Some(new) = entries_to_append(day, &current, &exported, is_expired) else {
-        let user = stored.id.into_user().to_string();
-        return Err(Error::Pending { user, day });
-    };
+    let new = merge(day, &current, &exported, meeting)?;
     let lines = lines_of(&RawArrayBuf::from_iter(new)).map_err(|why| unreadable(day, why))?;
     append_to_row(transaction, day, &stored.id, lines.lines().count(), &lines)
 }
