@@ -158,6 +158,15 @@ impl Outcome {
         }
     }
 
+    /// Returns the statements that defective documents rejected, and an error if any other was.
+    pub(super) fn defects(self) -> Result<Vec<(usize, Defect)>> {
+        let refused = self.only(|refused| defect(&refused.failure).is_some())?;
+        let refused = refused.into_iter();
+        Ok(refused
+            .filter_map(|one| Some((one.item, defect(&one.failure)?)))
+            .collect())
+    }
+
     /// Returns the number of affected documents, and an error if any statement was rejected.
     pub(super) fn complete(self) -> Result<u64> {
         let n = self.n;

@@ -93,23 +93,16 @@ impl Mongo {
             .iter()
             .filter_map(|record| Some((text_of(at_path(record, &mapping.id)?)?, record)))
             .collect();
-        let mut objects = Vec::with_capacity(records.len());
-        for key in keys {
-            let record = key.parts().and_then(|(_, id)| {
-                let oid = || by_id.get(&Id::from_hex(id)?.to_string());
-                by_id.get(id).or_else(oid)
-            });
-            if let Some(record) = record {
-                let matches = |ids: &HashSet<String>| {
-                    record
-                        .get("_id")
-                        .is_some_and(|id| ids.contains(&id.to_string()))
-                };
-                let notifiable = notifiable.as_ref().is_none_or(matches);
-                objects.push(mapping.object((*key).clone(), notifiable, record));
-            }
-        }
-        Ok(objects)
+        let object = |key: &&ObjectKey| {
+            let (_, id) = key.parts()?;
+            let oid = || by_id.get(&Id::from_hex(id)?.to_string());
+            let record = by_id.get(id).or_else(oid)?;
+            let own = record.get("_id").map(Bson::to_string);
+            let matches = |ids: &HashSet<String>| own.is_some_and(|own| ids.contains(&own));
+            let notifiable = notifiable.as_ref().is_none_or(matches);
+            Some(mapping.object((*key).clone(), notifiable, record))
+        };
+        Ok(keys.iter().filter_map(object).collect())
     }
 
     async fn application(

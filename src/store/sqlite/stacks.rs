@@ -55,24 +55,19 @@ impl Stacks for Sqlite {
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
         let chunk = chunk.max(1);
-        // The user to start after, and whether there may be more.
-        let next = move |(after, more): (Option<UserId>, bool)| {
+        let next = move |after: Option<UserId>| {
             let window = window.clone();
             async move {
-                if !more {
-                    return Ok(None);
-                }
                 let people = self.read(move |transaction| {
                     let users = users_after(transaction, &window, after.as_ref(), chunk)?;
                     each(transaction, &window, users)
                 });
                 let people = people.await?;
-                let more = people.len() == chunk;
                 let last = people.last().map(|person| person.user.clone());
-                Ok(last.map(|last| (people, (Some(last), more))))
+                Ok(last.map(|last| (people, Some(last))))
             }
         };
-        stream::try_unfold((after, true), next).boxed()
+        stream::try_unfold(after, next).boxed()
     }
 
     async fn windows(&self, window: Window, users: &[UserId]) -> Result<Vec<PersonStacks>> {
@@ -240,17 +235,11 @@ struct NewLine {
 }
 
 impl NewLine {
-    fn of(
-        NewEntry {
-            user,
-            stack,
-            document,
-        }: &NewEntry<'_>,
-    ) -> Option<Self> {
+    fn of(entry: &NewEntry<'_>) -> Option<Self> {
         Some(Self {
-            day: stack.day,
-            row: RowId::of(user, stack.form)?,
-            line: entries::line(document),
+            day: entry.stack.day,
+            row: RowId::of(entry.user, entry.stack.form)?,
+            line: entries::line(&entry.document),
         })
     }
 
