@@ -155,11 +155,6 @@ impl Mongo {
         })))
     }
 
-    /// Returns the database that holds all collections.
-    pub fn database(&self) -> &Database {
-        &self.0.db
-    }
-
     fn collection(&self, name: &str) -> Collection<Document> {
         self.0.db.collection(name)
     }

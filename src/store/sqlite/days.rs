@@ -293,16 +293,14 @@ fn line(row: &Row<'_>, day: Day) -> Result<RawStack> {
     let (n, events): (i64, String) = (row.get(1)?, row.get(2)?);
     let line = document_line(&id, &events);
     let same = |read: Stored| read.id == id && read.n == n && read.events == events;
-    match read(day, &line).is_ok_and(same) {
-        true => Ok(line),
-        false => {
-            let what = format!("the stack of {} on {day}", id.into_user());
-            Err(Error::corrupt(
-                what,
-                "its entries have no exact form in JSON",
-            ))
-        }
+    if read(day, &line).is_ok_and(same) {
+        return Ok(line);
     }
+    let what = format!("the stack of {} on {day}", id.into_user());
+    Err(Error::corrupt(
+        what,
+        "its entries have no exact form in JSON",
+    ))
 }
 
 /// Returns the document of a row.
@@ -360,24 +358,20 @@ fn lines_of(entries: &RawArray) -> std::result::Result<String, extjson::Unreadab
 /// document become the same row.
 fn read(day: Day, line: &str) -> Result<Stored> {
     let corrupt = |why| unreadable(day, why);
-    let refused = |whose: &str, why: String| {
-        let stack = format!("the stack of {whose} on {day}");
-        Err(Error::Unsupported(format!(
-            "{stack} cannot be kept in SQLite: {why}"
-        )))
+    let refused = |whose: &str, why: &str| {
+        let why = format!("the stack of {whose} on {day} cannot be kept in SQLite: {why}");
+        Err(Error::Unsupported(why))
     };
     let raw = extjson::from_line(line).map_err(corrupt)?;
     let Ok(mut document) = Document::try_from(&*raw) else {
-        return refused("a user", "not all of its text is UTF-8".to_owned());
+        return refused("a user", "not all of its text is UTF-8");
     };
     let id = match document.remove("_id") {
         Some(Bson::String(text)) => RowId::Text(UserId::stored(text)),
         Some(Bson::ObjectId(id)) => RowId::ObjectId(Id::from_bytes(id.bytes())),
         Some(other) => {
-            return refused(
-                "a user",
-                format!("its _id is {other}, not text or ObjectId"),
-            );
+            let why = format!("its _id is {other}, not text or ObjectId");
+            return refused("a user", &why);
         }
         None => return Err(corrupt("it has no _id".into())),
     };
@@ -388,7 +382,7 @@ fn read(day: Day, line: &str) -> Result<Stored> {
     if !document.is_empty() {
         let more: Vec<_> = document.keys().map(String::as_str).collect();
         let why = format!("it has more than events: {}", more.join(", "));
-        return refused(user.as_str(), why);
+        return refused(user.as_str(), &why);
     }
     let n = array.len() as i64;
     let array = RawArrayBuf::try_from(array).map_err(|why| corrupt(why.into()))?;
@@ -399,10 +393,7 @@ fn read(day: Day, line: &str) -> Result<Stored> {
     let bytes = |stack: &RawDocument| Some(stack.get_array("events").ok()?.as_bytes().to_vec());
     match bytes(&raw) == bytes(&again) {
         true => Ok(stored),
-        false => refused(
-            user.as_str(),
-            "an entry has no exact form in JSON".to_owned(),
-        ),
+        false => refused(user.as_str(), "an entry has no exact form in JSON"),
     }
 }
 

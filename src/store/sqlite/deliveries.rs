@@ -65,10 +65,10 @@ impl Deliveries for Sqlite {
         };
         let lease = lease.clone();
         self.write(move |transaction| {
-            let ids = transaction.all(sql, params_from_iter(values), |row| row.get(0))?;
+            let values = params_from_iter(values);
+            let ids: Vec<String> = transaction.all(sql, values, |row| row.get(0))?;
             let mut claimed = Vec::with_capacity(ids.len());
             for id in ids {
-                let id: String = id;
                 let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
                 transaction.run(sql, (&id, &lease.owner, millis(lease.until)))?;
                 claimed.extend(find(transaction, &id)?);
@@ -209,14 +209,11 @@ impl Deliveries for Sqlite {
 impl Feedbacks for Sqlite {
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
         self.change_each(feedback, |transaction, (id, report)| {
-            let Some(row) = find(transaction, id.as_str())? else {
-                return Ok(0);
+            let is_lighter = |row: Delivery| {
+                let stored = row.outcome.feedback;
+                stored.is_none_or(|stored| report.outweighs(stored))
             };
-            if row
-                .outcome
-                .feedback
-                .is_some_and(|stored| !report.outweighs(stored))
-            {
+            if !find(transaction, id.as_str())?.is_some_and(is_lighter) {
                 return Ok(0);
             }
             let sql = "UPDATE deliveries SET feedback = ?2, feedback_at = ?3 WHERE id = ?1";
