@@ -198,11 +198,8 @@ impl Batches for Mongo {
                 "state": wanted.map(BatchState::as_str),
                 "_id": before.map(|before| doc! {"$lt": oid(before)}),
             });
-            let filed = self
-                .find(BATCHES, filed)
-                .sort(doc! {"_id": -1})
-                .limit(limit);
-            found.extend(filed.records::<BatchRecord>().await?);
+            let filed = self.find(BATCHES, filed).sort(doc! {"_id": -1});
+            found.extend(filed.limit(limit).records::<BatchRecord>().await?);
         }
         Ok(page(found, before, limit))
     }

@@ -161,10 +161,10 @@ impl Outcome {
     /// Returns the statements that defective documents rejected, and an error if any other was.
     pub(super) fn defects(self) -> Result<Vec<(usize, Defect)>> {
         let refused = self.only(|refused| defect(&refused.failure).is_some())?;
-        let refused = refused.into_iter();
-        Ok(refused
-            .filter_map(|one| Some((one.item, defect(&one.failure)?)))
-            .collect())
+        let defects = refused
+            .iter()
+            .map(|one| Some((one.item, defect(&one.failure)?)));
+        Ok(defects.flatten().collect())
     }
 
     /// Returns the number of affected documents, and an error if any statement was rejected.
@@ -330,12 +330,11 @@ impl Mongo {
         let majority = rawdoc! {"w": "majority", "j": true, "wtimeout": wait};
         command.append(cstr!("writeConcern"), majority);
         command.append(list, RawArrayBuf::from_iter(statements));
-        match command.as_bytes().len() > LIMIT {
-            true => Err(Error::Unsupported(format!(
-                "a document for {collection} is larger than MongoDB's 16 MB"
-            ))),
-            false => Ok(command),
+        if command.as_bytes().len() <= LIMIT {
+            return Ok(command);
         }
+        let why = format!("a document for {collection} is larger than MongoDB's 16 MB");
+        Err(Error::Unsupported(why))
     }
 
     /// Sends a command. The outcome is `None` if the server stopped it at its time limit; then it

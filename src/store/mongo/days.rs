@@ -90,8 +90,7 @@ impl Days for Mongo {
         let mut summing = Summing::default();
         let mut chunks = self.all_of(renamed.clone());
         while let Some(chunk) = chunks.try_next().await? {
-            let lines = chunk.iter().map(|document| extjson::to_line(document));
-            lines.for_each(|line| summing.add(&line));
+            lines(&chunk).for_each(|line| summing.add(&line));
         }
         drop(chunks);
         if summing.end() != *sum {
@@ -114,10 +113,7 @@ impl Days for Mongo {
             }
             Export::Day(day) => {
                 let page = |chunk: Vec<RawDocumentBuf>| Page {
-                    lines: chunk
-                        .iter()
-                        .map(|document| extjson::to_line(document))
-                        .collect(),
+                    lines: lines(&chunk).collect(),
                     bad: Vec::new(),
                 };
                 self.all_of(day.collection()).map_ok(page).boxed()
@@ -374,6 +370,10 @@ fn put_before(document: &RawDocumentBuf) -> RawDocumentBuf {
         "q": {"_id": {"$eq": id.unwrap_or(RawBson::Null)}},
         "u": [{"$replaceWith": {"$mergeObjects": merged}}],
     }
+}
+
+fn lines(documents: &[RawDocumentBuf]) -> impl Iterator<Item = String> {
+    documents.iter().map(|document| extjson::to_line(document))
 }
 
 /// Splits a batch into pages. A fan-out with parts is alone, because its parts may be long.

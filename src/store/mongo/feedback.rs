@@ -102,12 +102,8 @@ impl Suppressions for Mongo {
     async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {
         let spellings: Vec<Vec<Address>> = addresses.iter().map(Address::spellings).collect();
         let folded: Vec<Address> = addresses.iter().map(Address::folded).collect();
-        let names = spellings
-            .iter()
-            .flatten()
-            .chain(&folded)
-            .map(Address::reveal);
-        let found = self.find_by_id(SUPPRESSIONS, names);
+        let names = spellings.iter().flatten().chain(&folded);
+        let found = self.find_by_id(SUPPRESSIONS, names.map(Address::reveal));
         let found = found.records::<SuppressionRecord>().await?.into_iter();
         let found: HashMap<Address, Suppression> =
             found.map(|found| (found.address.clone(), found)).collect();

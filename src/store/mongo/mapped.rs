@@ -67,11 +67,8 @@ impl Mongo {
         mapping: &ModelMapping,
         keys: &[&ObjectKey],
     ) -> Result<Vec<Object>> {
-        let ids: Vec<Bson> = keys
-            .iter()
-            .filter_map(|key| key.parts())
-            .flat_map(|(_, id)| spellings(id))
-            .collect();
+        let ids = keys.iter().filter_map(|key| key.parts());
+        let ids: Vec<Bson> = ids.flat_map(|(_, id)| spellings(id)).collect();
         let named = doc! {&mapping.id: {"$in": ids}};
         let records = self.application(mapping, named.clone(), mapping.projection());
         let notifiable = async {
@@ -82,11 +79,9 @@ impl Mongo {
                 .map_err(|why| Error::Unsupported(format!("the filter of a model: {why}")))?;
             let filter = doc! {"$and": [named.clone(), filter]};
             let matching = self.application(mapping, filter, doc! {"_id": 1}).await?;
-            let ids = matching
-                .iter()
-                .filter_map(|record| record.get("_id"))
-                .map(Bson::to_string);
-            Ok::<_, Error>(Some(ids.collect::<HashSet<String>>()))
+            let ids = matching.iter().filter_map(|record| record.get("_id"));
+            let ids: HashSet<String> = ids.map(Bson::to_string).collect();
+            Ok::<_, Error>(Some(ids))
         };
         let (records, notifiable) = futures::try_join!(records, notifiable)?;
         let by_id: HashMap<String, &Document> = records
@@ -134,14 +129,10 @@ impl Mongo {
 /// Returns the BSON values that an id from an event may match.
 fn spellings(id: &str) -> impl Iterator<Item = Bson> {
     let oid = Id::from_hex(id).map(|id| Bson::ObjectId(Oid::from_bytes(id.bytes())));
-    let number = id
-        .parse::<i64>()
-        .ok()
-        .filter(|number| number.to_string() == id);
-    [Bson::String(id.to_owned())]
-        .into_iter()
-        .chain(oid)
-        .chain(number.map(Bson::Int64))
+    let number = id.parse::<i64>().ok();
+    let number = number.filter(|number| number.to_string() == id);
+    let text = [Bson::String(id.to_owned())].into_iter();
+    text.chain(oid).chain(number.map(Bson::Int64))
 }
 
 /// Returns the value at a path. If there is an array on the way, its first element is used.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bson::{Bson, Document, Timestamp, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
+use mongodb::options::{ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 use tokio::sync::OnceCell;
 
@@ -126,21 +126,16 @@ impl Mongo {
             Error::database("reading the MongoDB connection string", message)
         };
         let mut settings = ClientOptions::parse(url).await.map_err(refused)?;
-        settings
-            .app_name
-            .get_or_insert_with(|| "tidings".to_owned());
+        settings.app_name.get_or_insert("tidings".into());
         settings
             .server_selection_timeout
             .get_or_insert(options.selection);
         settings.max_pool_size.get_or_insert(POOL);
         settings.selection_criteria = None; // the primary
-        settings.write_concern = Some(
-            WriteConcern::builder()
-                .w(Acknowledgment::Majority)
-                .journal(true)
-                .w_timeout(MAJORITY)
-                .build(),
-        );
+        let mut durable = WriteConcern::majority();
+        durable.journal = Some(true);
+        durable.w_timeout = Some(MAJORITY);
+        settings.write_concern = Some(durable);
         settings.read_concern = Some(ReadConcern::majority());
         let client = Client::with_options(settings).map_err(refused)?;
         let db = client.default_database();

@@ -344,10 +344,8 @@ fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Do
 
 /// Returns the possible spellings of a user's `_id`: as an ObjectId if it can be one, and as text.
 fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
-    user.legacy()
-        .map(oid)
-        .into_iter()
-        .chain([Bson::String(user.to_string())])
+    let legacy = user.legacy().map(oid).into_iter();
+    legacy.chain([Bson::String(user.to_string())])
 }
 
 /// Returns `None` if the document has no readable owner.
@@ -437,13 +435,12 @@ async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>>
         let Some(user) = sources.iter().filter_map(Source::user).min().cloned() else {
             break;
         };
-        let own = sources
-            .iter_mut()
-            .filter(|source| source.user() == Some(&user));
-        let stacks: Vec<Stack> = own
-            .filter_map(|source| source.ready.next())
-            .map(|(_, stack)| stack)
-            .collect();
+        let mut stacks: Vec<Stack> = Vec::new();
+        for source in &mut *sources {
+            if source.user() == Some(&user) {
+                stacks.extend(source.ready.next().map(|(_, stack)| stack));
+            }
+        }
         entries += stacks.iter().map(|one| one.entries.len()).sum::<usize>();
         people.push(PersonStacks { user, stacks });
     }

@@ -120,10 +120,8 @@ impl Directory for Mongo {
             None => doc! {"$gte": ""},
         };
         matching.insert("_id", after);
-        let mut found = self
-            .find(USERS, matching)
-            .sort(doc! {"_id": 1})
-            .limit(limit);
+        let found = self.find(USERS, matching).sort(doc! {"_id": 1});
+        let mut found = found.limit(limit);
         found.options.collation = collation;
         let id = |user: &Bson| Some(UserId::stored(user.as_str()?));
         Ok(found.ids().await?.iter().filter_map(id).collect())

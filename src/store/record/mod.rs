@@ -206,6 +206,11 @@ pub(super) fn shown_text(id: &str) -> String {
     Address::stored(id).map_or_else(|_| id.to_owned(), |address| address.to_string())
 }
 
+/// Serializes a value as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause))
+}
+
 /// Serializes a record to a document.
 pub(super) fn write_bson(doing: &str, record: &impl Serialize) -> Result<RawDocumentBuf> {
     bson::serialize_to_raw_document_buf(record)

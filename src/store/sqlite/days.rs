@@ -158,10 +158,8 @@ pub(super) fn days(transaction: &Transaction<'_>) -> Result<Vec<Day>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name";
     let names = [format!("{COLLECTION_PREFIX}*")];
     let names = transaction.all(sql, names, |row| row.get::<_, String>(0))?;
-    Ok(names
-        .iter()
-        .filter_map(|name| Day::of_collection(name))
-        .collect())
+    let days = names.iter().filter_map(|name| Day::of_collection(name));
+    Ok(days.collect())
 }
 
 /// Returns the days of the window that have a table, oldest first.
@@ -173,9 +171,8 @@ pub(super) fn days_in(transaction: &Transaction<'_>, window: &Window) -> Result<
 
 pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Result<bool> {
     let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-    Ok(transaction
-        .prepare_cached(sql)?
-        .exists([day.collection()])?)
+    let mut statement = transaction.prepare_cached(sql)?;
+    Ok(statement.exists([day.collection()])?)
 }
 
 /// Creates the day's table, unless it exists.

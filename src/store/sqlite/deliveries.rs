@@ -8,7 +8,7 @@ use rusqlite::{ToSql, Transaction, params_from_iter};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Statements as _, Table, millis, to_json};
+use super::rows::{Statements as _, Table, millis};
 use crate::domain::coordination::{furthest_lease, furthest_wait};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
@@ -17,6 +17,7 @@ use crate::domain::{
     Delivery, DeliveryId, DeliveryState, Feedback, Lease, ReportCounts, ReportKind, Tag,
 };
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
+use crate::store::record::to_json;
 use crate::store::record::values::As;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
 

@@ -10,10 +10,11 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Fields, Statements as _, Table, json, millis, readable, to_json};
+use super::rows::{Fields, Statements as _, Table, json, millis, readable};
 use crate::domain::coordination::furthest_lease;
 use crate::domain::{Audience, Details, Event, Fanout, Id, Lease, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
+use crate::store::record::to_json;
 use crate::store::record::values::As;
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 

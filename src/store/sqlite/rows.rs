@@ -298,11 +298,6 @@ pub(super) fn list<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> String
     items.into_iter().collect::<Value>().to_string()
 }
 
-/// Serializes a value as JSON.
-pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
-    serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause))
-}
-
 /// Deserializes a column of JSON text; `what` names the record in errors.
 pub(super) fn json<T: DeserializeOwned>(
     row: &Row<'_>,
