@@ -17,7 +17,7 @@ use super::type_policy::Policies;
 
 named_enum! {
     /// The state of a fan-out.
-    FanoutState("state of a fan-out") {
+    FanoutState("fan-out state") {
         /// Accepted, and waiting for a worker or leased by one.
         Pending = "pending",
         /// Delivered to the whole audience.

@@ -92,9 +92,10 @@ pub(super) fn merge(
             let new = entries_to_append(day, &before, &ours, is_expired);
             new.ok_or_else(|| Error::Pending { user: user(), day })
         }
-        _ => Err(Error::Conflict {
-            what: format!("the stack of {} on {day}", user()),
-        }),
+        _ => {
+            let what = format!("the stack of {} on {day}", user());
+            Err(Error::Conflict { what })
+        }
     }
 }
 

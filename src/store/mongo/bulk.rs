@@ -161,10 +161,8 @@ impl Outcome {
     /// Returns the statements that defective documents rejected, and an error if any other was.
     pub(super) fn defects(self) -> Result<Vec<(usize, Defect)>> {
         let refused = self.only(|refused| defect(&refused.failure).is_some())?;
-        let defects = refused
-            .iter()
-            .map(|one| Some((one.item, defect(&one.failure)?)));
-        Ok(defects.flatten().collect())
+        let defect_of = |one: &Refused| Some((one.item, defect(&one.failure)?));
+        Ok(refused.iter().filter_map(defect_of).collect())
     }
 
     /// Returns the number of affected documents, and an error if any statement was rejected.

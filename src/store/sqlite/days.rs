@@ -294,10 +294,8 @@ fn line(row: &Row<'_>, day: Day) -> Result<RawStack> {
         return Ok(line);
     }
     let what = format!("the stack of {} on {day}", id.into_user());
-    Err(Error::corrupt(
-        what,
-        "its entries have no exact form in JSON",
-    ))
+    let why = "its entries have no exact form in JSON";
+    Err(Error::corrupt(what, why))
 }
 
 /// Returns the document of a row.

@@ -94,11 +94,8 @@ impl Table {
         let columns = self.columns();
         let columns = columns.map(|column| (column.name, column.take(&mut fields)));
         let (names, values): (Vec<&str>, Vec<Sql>) = columns.unzip();
-        let (table, names, marks) = (
-            self.name,
-            names.join(", "),
-            vec!["?"; values.len()].join(", "),
-        );
+        let (table, names) = (self.name, names.join(", "));
+        let marks = vec!["?"; values.len()].join(", ");
         let sql = format!("{verb} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
         let mut insert = transaction.prepare_cached(&sql)?;
         Ok(insert.execute(params_from_iter(values))?)

@@ -192,10 +192,8 @@ fn chose(
             AND id {} ?5 ORDER BY id LIMIT ?6",
         bound(after)
     );
-    let (tz, after) = (
-        choices.tz.map(|tz| tz.name()),
-        after.as_deref().unwrap_or_default(),
-    );
+    let tz = choices.tz.map(|tz| tz.name());
+    let after = after.as_deref().unwrap_or_default();
     let mut found: Vec<String> = Vec::new();
     for cadence in &choices.cadences {
         let cadence = cadence.map(Cadence::as_str);
