@@ -116,7 +116,7 @@ impl ChangeNotices for Sqlite {
             let sql = "SELECT coalesce(max(id), 0) FROM change_notices";
             Ok(transaction.query_row(sql, [], |row| row.get(0))?)
         });
-        let (store, newest) = (self.clone(), newest.await?);
+        let (store, newest): (Sqlite, i64) = (self.clone(), newest.await?);
         // The id of the last notice that was read, and the notices to pass on.
         let next = move |(mut last, mut received): (i64, VecDeque<ChangeNotice>)| {
             let store = store.clone();

@@ -40,10 +40,9 @@ impl Stacks for Sqlite {
             let (lists, first, people) = (lists.clone(), part * AT_ONCE, people.to_vec());
             let capped =
                 self.write(move |transaction| push(transaction, day, cap, &lists, &people));
-            let capped = capped.await?;
-            pushed
-                .capped
-                .extend(capped.into_iter().map(|(n, which)| (first + n, which)));
+            let capped = capped.await?.into_iter();
+            let capped = capped.map(|(n, which)| (first + n, which));
+            pushed.capped.extend(capped);
         }
         Ok(pushed)
     }
@@ -134,10 +133,8 @@ fn push(
     people: &[(UserId, usize)],
 ) -> Result<Vec<(usize, Vec<usize>)>> {
     let mut capped = Vec::new();
-    if people
-        .iter()
-        .all(|(_, list)| lists[*list].events.is_empty())
-    {
+    let is_empty = |(_, list): &(UserId, usize)| lists[*list].events.is_empty();
+    if people.iter().all(is_empty) {
         return Ok(capped);
     }
     days::create_day(transaction, day)?;
