@@ -260,7 +260,7 @@ impl Content {
     /// section.
     pub fn thread(&self) -> Option<&str> {
         let counted: u64 = self.sections.iter().map(|section| section.total).sum();
-        if self.not_kept > 0 || counted != self.total {
+        if self.omitted > 0 || counted != self.total {
             return None;
         }
         let mut sections = self.sections.iter();

@@ -11,20 +11,18 @@ use super::coordination::Lease;
 use super::day::Day;
 use super::details::Details;
 use super::id::Id;
-use super::name::{EventType, Invalid, ObjectId, UserId};
+use super::name::{EventType, Invalid, ObjectId, UserId, named_enum};
 use super::stack::Event;
 use super::type_policy::Policies;
 
-/// The state of a fan-out.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum FanoutState {
-    /// Accepted, and waiting for a worker or leased by one.
-    Pending,
-    /// Delivered to the whole audience.
-    Done,
+named_enum! {
+    /// The state of a fan-out.
+    FanoutState("fan-out state") {
+        /// Accepted, and waiting for a worker or leased by one.
+        Pending = "pending",
+        /// Delivered to the whole audience.
+        Done = "done",
+    }
 }
 
 /// The numbers of users and entries so far.

@@ -1,13 +1,15 @@
 //! Whole days: their documents as lines, the checksum of a day, and how to restore a stack that
-//! other writers have written to meanwhile ([`entries_to_append`]).
+//! other writers have written to meanwhile ([`merge`]).
 //!
 //! Days with equal sums hold the same documents, byte for byte and in the same order. An export is
 //! verified by its sum, and a day is dropped only if its sum matches.
 
-use bson::RawBson;
+use bson::{Bson, RawBson, RawBsonRef, RawDocument};
 use sha2::{Digest, Sha256};
 
 use super::entry::{read_entry, with_coverage};
+use super::extjson::to_line;
+use super::types::{Error, Result};
 use crate::domain::{Day, Entry, Event, Marker, Stack, StackId};
 
 /// A document of a day on one line, byte-exact: canonical MongoDB Extended JSON v2, or a
@@ -66,6 +68,66 @@ impl Summing {
     }
 }
 
+/// Returns the entries to append to a stored document, so that it has each entry of an exported one
+/// with the same `_id`. None if they are equal.
+///
+/// # Errors
+///
+/// [`Error::Conflict`] if the documents differ and cannot be merged, and [`Error::Pending`] if an
+/// appended marker would cover pending events of other writers.
+pub(super) fn merge(
+    day: Day,
+    stored: &RawDocument,
+    exported: &RawDocument,
+    meeting: Meeting,
+) -> Result<Vec<RawBson>> {
+    if stored == exported || to_line(stored) == to_line(exported) {
+        return Ok(Vec::new());
+    }
+    let user = || owner_of(exported);
+    match (parts(stored), parts(exported), meeting) {
+        (Some((before, rest)), Some((ours, our_rest)), Meeting::Append { is_expired })
+            if rest == our_rest =>
+        {
+            let new = entries_to_append(day, &before, &ours, is_expired);
+            new.ok_or_else(|| Error::Pending { user: user(), day })
+        }
+        _ => {
+            let what = format!("the stack of {} on {day}", user());
+            Err(Error::Conflict { what })
+        }
+    }
+}
+
+/// Returns the owner of a document, for errors.
+pub(super) fn owner_of(document: &RawDocument) -> String {
+    match document.get("_id").ok().flatten().map(Bson::try_from) {
+        Some(Ok(Bson::String(text))) => text,
+        Some(Ok(Bson::ObjectId(id))) => id.to_hex(),
+        Some(Ok(other)) => other.to_string(),
+        _ => "an unknown user".to_owned(),
+    }
+}
+
+type Parts<'a> = (Vec<RawBson>, Vec<(&'a str, RawBson)>);
+
+/// Returns the elements of `events`, and all other fields by name. `None` if `events` is not a
+/// list, or a field cannot be read.
+fn parts(document: &RawDocument) -> Option<Parts<'_>> {
+    let (mut events, mut rest) = (None, Vec::new());
+    for field in document {
+        let (name, value) = field.ok()?;
+        match value {
+            RawBsonRef::Array(list) if name.as_str() == "events" => {
+                let elements = list.into_iter().map(|element| element.map(RawBson::from));
+                events = Some(elements.collect::<bson::error::Result<_>>().ok()?);
+            }
+            value => rest.push((name.as_str(), RawBson::from(value))),
+        }
+    }
+    Some((events?, rest))
+}
+
 /// Reads an element of `events`.
 fn entry_of(element: &RawBson) -> Entry {
     match element {
@@ -86,7 +148,7 @@ fn covering(marker: &RawBson, n: usize) -> Option<RawBson> {
 /// An identifiable entry is appended once: a marker by its id, others by all of their content.
 ///
 /// If `is_expired`, events of the day are no longer emailed, so none is pending.
-pub(super) fn entries_to_append(
+fn entries_to_append(
     day: Day,
     stored: &[RawBson],
     exported: &[RawBson],

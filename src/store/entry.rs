@@ -172,13 +172,12 @@ impl<'a> StackDocument<'a> {
     /// Returns `None` if the `_id` is neither text nor an ObjectId. The stack has no owner then.
     pub(super) fn read(document: &'a [u8]) -> Result<Option<Self>> {
         let document = RawDocument::from_bytes(document)?;
-        let owner = match document.get("_id")? {
-            Some(RawBsonRef::String(text)) => Some((UserId::stored(text), Form::Text)),
-            id => id
-                .and_then(id_of)
-                .map(|id| (UserId::stored(id.to_string()), Form::ObjectId)),
+        let (user, form) = match document.get("_id")? {
+            Some(RawBsonRef::String(text)) => (UserId::stored(text), Form::Text),
+            Some(RawBsonRef::ObjectId(id)) => (UserId::stored(id.to_hex()), Form::ObjectId),
+            _ => return Ok(None),
         };
-        Ok(owner.map(|(user, form)| Self {
+        Ok(Some(Self {
             user,
             form,
             document,

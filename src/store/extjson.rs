@@ -66,27 +66,19 @@ impl Serialize for Canonical<'_> {
             RawBsonRef::Int32(n) => to.collect_map(number("$numberInt", n.to_string())),
             RawBsonRef::Int64(n) => to.collect_map(number("$numberLong", n.to_string())),
             RawBsonRef::Double(n) => {
-                let infinite = if n > 0.0 { "Infinity" } else { "-Infinity" };
-                let digits = match n.is_infinite() {
-                    true => infinite.to_owned(),
-                    false => format!("{n:?}"),
-                };
+                let digits = format!("{n:?}").replace("inf", "Infinity");
                 to.collect_map(number("$numberDouble", digits))
             }
             RawBsonRef::JavaScriptCodeWithScope(code) => {
-                let (text, scope) = (
-                    RawBsonRef::String(code.code),
-                    RawBsonRef::Document(code.scope),
-                );
-                to.collect_map([("$code", Canonical(text)), ("$scope", Canonical(scope))])
+                let text = Canonical(RawBsonRef::String(code.code));
+                let scope = Canonical(RawBsonRef::Document(code.scope));
+                to.collect_map([("$code", text), ("$scope", scope)])
             }
             RawBsonRef::Binary(binary) => {
                 let subtype = format!("{:02x}", u8::from(binary.subtype));
-                let body = [
-                    ("base64", STANDARD.encode(binary.bytes)),
-                    ("subType", subtype),
-                ];
-                to.collect_map([("$binary", BTreeMap::from(body))])
+                let base64 = STANDARD.encode(binary.bytes);
+                let body = BTreeMap::from([("base64", base64), ("subType", subtype)]);
+                to.collect_map([("$binary", body)])
             }
             other => {
                 let value = Bson::try_from(other).map_err(S::Error::custom)?;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::contract::Store;
+use super::record::to_json;
 use super::transfer::{MARK, MOVE};
 use super::types::{Error, Result};
 
@@ -22,10 +23,8 @@ impl dyn Store + '_ {
     /// Replaces the mark, if it is still the one that was read. Returns whether the new one is
     /// current.
     pub async fn swap_mark(&self, read: Option<&Mark>, mark: Option<&Mark>) -> Result<bool> {
-        let text = |mark: &Mark| {
-            serde_json::to_string(mark).map_err(|cause| Error::database("writing a note", cause))
-        };
-        let (read, mark) = (read.map(text).transpose()?, mark.map(text).transpose()?);
+        let read = read.map(to_json).transpose()?;
+        let mark = mark.map(to_json).transpose()?;
         let swapped = self.swap_note(MARK, read.as_deref(), mark.as_deref());
         // A swap whose answer was lost has succeeded.
         Ok(swapped.await? || self.note(MARK).await? == mark)

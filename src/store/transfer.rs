@@ -16,7 +16,7 @@ use super::record::small::{
 };
 use super::record::user::UserRecord;
 use super::record::values::As;
-use super::record::{Record, read_json};
+use super::record::{Record, read_json, to_json};
 use super::types::{Error, Result};
 use crate::domain::batch::Accumulator;
 use crate::domain::{
@@ -105,7 +105,7 @@ impl RecordSource for &str {
 impl AnyRecord {
     /// The line of the record.
     pub fn line(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(|cause| Error::database("writing a line", cause))
+        to_json(self)
     }
 
     /// The record of a line.

@@ -196,18 +196,13 @@ pub struct Claimed {
 }
 
 /// A fan-out whose record or audience cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, thiserror::Error)]
+#[error("fan-out {id}: {reason}")]
 pub struct BadFanout {
     /// Its id, as stored.
     pub id: String,
     /// The unreadable part, and why.
     pub reason: String,
-}
-
-impl std::fmt::Display for BadFanout {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "fan-out {}: {}", self.id, self.reason)
-    }
 }
 
 /// The parts of a user's feed, except for objects and event details.
@@ -330,6 +325,18 @@ pub struct PendingFanouts {
     pub oldest: Option<DateTime<Utc>>,
     /// Days that must not be dropped, oldest first.
     pub days: Vec<Day>,
+}
+
+impl PendingFanouts {
+    /// Adds fan-outs of this day, and the time of the oldest one. An unreadable day is logged.
+    pub(super) fn add(&mut self, day: &str, oldest: Option<DateTime<Utc>>) {
+        match day.parse() {
+            Ok(day) => self.days.push(day),
+            Err(_) => tracing::warn!(day, "the day of a fan-out cannot be read"),
+        }
+        self.days.sort_unstable();
+        self.oldest = self.oldest.into_iter().chain(oldest).min();
+    }
 }
 
 /// A half-open time range. Rows are matched by the time at which they were opened or reopened.

@@ -30,13 +30,14 @@ impl Batches for Mongo {
     ) -> Result<Vec<bool>> {
         let (gone, left): (Vec<&Accumulator>, Vec<&Accumulator>) =
             accumulators.iter().partition(|one| one.is_empty());
-        let replace = |one: &&Accumulator| {
-            let revisions = (one.revision.map(oid), oid(revision));
-            let record = AccumulatorRecord::document(one, revision);
-            Replacement::new(accumulator_id(&one.id), "stamp", revisions, record)
+        let replace = |one: &&Accumulator| Replacement {
+            id: accumulator_id(&one.id).into(),
+            read: one.revision.map(oid),
+            revision: oid(revision),
+            record: AccumulatorRecord::document(one, revision),
         };
-        let replacements: Vec<_> = left.iter().map(replace).collect::<Result<_>>()?;
-        let replaced = self.replace_each(ACCUMULATORS, "stamp", &replacements);
+        let records = left.iter().map(replace).collect();
+        let replaced = self.replace_each(ACCUMULATORS, "stamp", records);
         let replaced = left.iter().zip(replaced.await?).filter(|(_, done)| *done);
         let mut done: HashSet<&AccumulatorId> = replaced.map(|(one, _)| &one.id).collect();
         let remove = |one: &&Accumulator| {
@@ -197,11 +198,8 @@ impl Batches for Mongo {
                 "state": wanted.map(BatchState::as_str),
                 "_id": before.map(|before| doc! {"$lt": oid(before)}),
             });
-            let filed = self
-                .find(BATCHES, filed)
-                .sort(doc! {"_id": -1})
-                .limit(limit);
-            found.extend(filed.records::<BatchRecord>().await?);
+            let filed = self.find(BATCHES, filed).sort(doc! {"_id": -1});
+            found.extend(filed.limit(limit).records::<BatchRecord>().await?);
         }
         Ok(page(found, before, limit))
     }

@@ -72,34 +72,14 @@ impl<U> Update<U> {
     }
 }
 
-/// A record that replaces the one that was read, or is new.
-pub(super) struct Replacement {
-    id: Bson,
-    revision: Bson,
-    statement: RawDocumentBuf,
-}
-
-impl Replacement {
-    /// Replaces the record under the revision that was read. If none was read, no record with a
-    /// revision may exist. An attempt whose reply was lost may already have written the new one.
-    pub(super) fn new(
-        id: impl Into<Bson>,
-        field: &str,
-        (read, revision): (Option<Bson>, Bson),
-        record: impl Serialize,
-    ) -> Result<Self> {
-        let id = id.into();
-        let q = doc! {"_id": &id, field: {"$in": [read.clone().unwrap_or(Bson::Null), &revision]}};
-        // A record that was deleted since it was read must not be recreated.
-        let upsert = read.is_none();
-        let (u, doing) = (record, "encoding a record");
-        let statement = write_bson(doing, &Update { q, u, upsert })?;
-        Ok(Self {
-            id,
-            revision,
-            statement,
-        })
-    }
+/// A record that replaces the one with the revision that was read. If none was read, no record with
+/// a revision may exist.
+pub(super) struct Replacement<R> {
+    pub id: Bson,
+    pub read: Option<Bson>,
+    /// The new revision.
+    pub revision: Bson,
+    pub record: R,
 }
 
 /// Returns a statement that deletes one matching document.
@@ -171,11 +151,18 @@ impl Outcome {
     }
 
     /// Returns the rejected statements if all have this failure, and otherwise an error.
-    fn only(self, is_expected: impl Fn(&Refused) -> bool) -> Result<Vec<Refused>> {
+    pub(super) fn only(self, is_expected: impl Fn(&Refused) -> bool) -> Result<Vec<Refused>> {
         match self.refused.iter().find(|refused| !is_expected(refused)) {
             None => Ok(self.refused),
             Some(refused) => Err(Error::database(self.doing, refused.failure.clone())),
         }
+    }
+
+    /// Returns the statements that defective documents rejected, and an error if any other was.
+    pub(super) fn defects(self) -> Result<Vec<(usize, Defect)>> {
+        let refused = self.only(|refused| defect(&refused.failure).is_some())?;
+        let defect_of = |one: &Refused| Some((one.item, defect(&one.failure)?));
+        Ok(refused.iter().filter_map(defect_of).collect())
     }
 
     /// Returns the number of affected documents, and an error if any statement was rejected.
@@ -250,13 +237,19 @@ impl Mongo {
     }
 
     /// Replaces records. Returns which are stored under their new revision, which is in this field.
-    pub(super) async fn replace_each(
+    pub(super) async fn replace_each<R: Serialize>(
         &self,
         collection: &str,
         field: &str,
-        records: &[Replacement],
+        records: Vec<Replacement<R>>,
     ) -> Result<Vec<bool>> {
-        let statements = records.iter().map(|record| &record.statement);
+        let statements = records.iter().map(|one| Update {
+            // An attempt whose reply was lost may already have written the new revision.
+            q: doc! {"_id": &one.id, field: {"$in": [one.read.clone(), &one.revision]}},
+            u: &one.record,
+            // A record that was deleted since it was read must not be recreated.
+            upsert: one.read.is_none(),
+        });
         let outcome = self.write(Verb::Update, collection, statements).await?;
         let is_whole = outcome.n == records.len() as u64;
         if outcome.duplicates()?.is_empty() && is_whole {
@@ -335,12 +328,11 @@ impl Mongo {
         let majority = rawdoc! {"w": "majority", "j": true, "wtimeout": wait};
         command.append(cstr!("writeConcern"), majority);
         command.append(list, RawArrayBuf::from_iter(statements));
-        match command.as_bytes().len() > LIMIT {
-            true => Err(Error::Unsupported(format!(
-                "a document for {collection} is larger than MongoDB's 16 MB"
-            ))),
-            false => Ok(command),
+        if command.as_bytes().len() <= LIMIT {
+            return Ok(command);
         }
+        let why = format!("a document for {collection} is larger than MongoDB's 16 MB");
+        Err(Error::Unsupported(why))
     }
 
     /// Sends a command. The outcome is `None` if the server stopped it at its time limit; then it

@@ -7,15 +7,13 @@
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
-use bson::{
-    Bson, Document, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc,
-};
+use bson::{Bson, Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, doc, rawdoc};
 use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::batches::accumulator_id;
-use super::bulk::{Update, Verb};
+use super::bulk::{Refused, Update, Verb};
 use super::journal::{DONE, part_id, parts_of};
 use super::patience::{DUPLICATE, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use super::reads::{at_once, id_of};
@@ -25,7 +23,7 @@ use super::{
 };
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, DeliveryState, Id};
-use crate::store::days::entries_to_append;
+use crate::store::days::{merge, owner_of};
 use crate::store::record::batch::AccumulatorRecord;
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::small::InboxRecord;
@@ -92,8 +90,7 @@ impl Days for Mongo {
         let mut summing = Summing::default();
         let mut chunks = self.all_of(renamed.clone());
         while let Some(chunk) = chunks.try_next().await? {
-            let lines = chunk.iter().map(|document| extjson::to_line(document));
-            lines.for_each(|line| summing.add(&line));
+            lines(&chunk).for_each(|line| summing.add(&line));
         }
         drop(chunks);
         if summing.end() != *sum {
@@ -116,10 +113,7 @@ impl Days for Mongo {
             }
             Export::Day(day) => {
                 let page = |chunk: Vec<RawDocumentBuf>| Page {
-                    lines: chunk
-                        .iter()
-                        .map(|document| extjson::to_line(document))
-                        .collect(),
+                    lines: lines(&chunk).collect(),
                     bad: Vec::new(),
                 };
                 self.all_of(day.collection()).map_ok(page).boxed()
@@ -237,21 +231,17 @@ impl Mongo {
         day: Day,
         documents: &[RawDocumentBuf],
     ) -> Result<Vec<usize>> {
-        let inserted = self
-            .write(Verb::Insert, &day.collection(), documents)
-            .await?;
-        let stored = inserted
-            .refused
-            .into_iter()
-            .map(|refused| match refused.failure.code {
-                Some(DUPLICATE | DUPLICATE_FRACTION) => Ok(refused.item),
-                _ => Err(Error::database(&inserted.doing, refused.failure)),
-            });
-        stored.collect()
+        let name = day.collection();
+        let inserted = self.write(Verb::Insert, &name, documents).await?;
+        let is_stored = |refused: &Refused| {
+            matches!(refused.failure.code, Some(DUPLICATE | DUPLICATE_FRACTION))
+        };
+        let stored = inserted.only(is_stored)?.into_iter();
+        Ok(stored.map(|refused| refused.item).collect())
     }
 
     /// Restores a document whose `_id` is already stored. Both must be equal, or each entry is
-    /// appended once (see [`entries_to_append`]).
+    /// appended once (see [`merge`]).
     async fn merge_stored(
         &self,
         day: Day,
@@ -271,27 +261,13 @@ impl Mongo {
                 }
                 continue;
             };
-            let line = |document: &RawDocumentBuf| extjson::to_line(document);
-            if stored == document || line(stored) == line(document) {
-                return Ok(());
-            }
-            let (Some((before, rest)), Some((ours, our_rest)), Meeting::Append { is_expired }) =
-                (parts(stored), parts(document), meeting)
-            else {
-                break;
-            };
-            if rest != our_rest {
-                break;
-            }
-            let Some(new) = entries_to_append(day, &before, &ours, is_expired) else {
-                let user = name_in(document);
-                return Err(Error::Pending { user, day });
-            };
+            let new = merge(day, stored, document, meeting)?;
             if new.is_empty() {
                 return Ok(());
             }
             // Appends if the stack still has this length.
-            let length = i32::try_from(before.len()).unwrap_or(i32::MAX);
+            let length = stored.get_array("events");
+            let length = length.map_or(0, |events| events.into_iter().count() as i32);
             let q = doc! {"_id": {"$eq": &id}, "events": {"$size": length}};
             let new = RawArrayBuf::from_iter(new);
             let append = Update::new(q, rawdoc! {"$push": {"events": {"$each": new}}});
@@ -302,7 +278,7 @@ impl Mongo {
                 return Ok(());
             }
         }
-        let what = format!("the stack of {} on {day}", name_in(document));
+        let what = format!("the stack of {} on {day}", owner_of(document));
         Err(Error::Conflict { what })
     }
 
@@ -396,31 +372,8 @@ fn put_before(document: &RawDocumentBuf) -> RawDocumentBuf {
     }
 }
 
-fn name_in(document: &RawDocument) -> String {
-    match id_of(document) {
-        Some(Bson::String(text)) => text,
-        Some(other) => other.to_string(),
-        None => "an unknown user".to_owned(),
-    }
-}
-
-type Parts<'a> = (Vec<RawBson>, Vec<(&'a str, RawBson)>);
-
-/// Returns the elements of `events`, and all other fields by name. `None` if `events` is not a
-/// list, or a field cannot be read.
-fn parts(document: &RawDocument) -> Option<Parts<'_>> {
-    let (mut events, mut rest) = (None, Vec::new());
-    for field in document {
-        let (name, value) = field.ok()?;
-        match value {
-            RawBsonRef::Array(list) if name.as_str() == "events" => {
-                let elements = list.into_iter().map(|element| element.map(RawBson::from));
-                events = Some(elements.collect::<std::result::Result<_, _>>().ok()?);
-            }
-            value => rest.push((name.as_str(), RawBson::from(value))),
-        }
-    }
-    Some((events?, rest))
+fn lines(documents: &[RawDocumentBuf]) -> impl Iterator<Item = String> {
+    documents.iter().map(|document| extjson::to_line(document))
 }
 
 /// Splits a batch into pages. A fan-out with parts is alone, because its parts may be long.

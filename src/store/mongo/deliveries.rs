@@ -331,9 +331,8 @@ impl Mongo {
             }
             DeliveryFilter::ProviderIds(ids) => doc! {"provider_id": {"$in": ids}},
         };
-        let newest = self
-            .find(DELIVERIES, rows)
-            .sort(doc! {"created": -1, "_id": -1});
-        newest.limit(limit).records::<DeliveryRecord>().await
+        let newest = doc! {"created": -1, "_id": -1};
+        let found = self.find(DELIVERIES, rows).sort(newest);
+        found.limit(limit).records::<DeliveryRecord>().await
     }
 }

@@ -12,9 +12,9 @@ use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::feedback::not_lifted;
-use super::journal::{DONE, PENDING};
+use super::journal::PENDING;
 use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS, date};
-use crate::domain::{BatchState, DeliveryState, FanoutState};
+use crate::domain::{BatchState, DeliveryState};
 use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, Result, Topology};
 
 /// The number of counts that run at the same time.
@@ -38,8 +38,7 @@ impl Mongo {
                 of_reason.insert("reason", reason.as_str());
                 (SUPPRESSIONS, of_reason)
             }
-            Counted::Fanouts(FanoutState::Pending) => (FANOUTS, in_state(PENDING)),
-            Counted::Fanouts(FanoutState::Done) => (FANOUTS, in_state(DONE)),
+            Counted::Fanouts(state) => (FANOUTS, in_state(state.as_str())),
             Counted::Batches(state) => (BATCHES, in_state(state.as_str())),
             Counted::Deliveries(state) => (DELIVERIES, in_state(state.as_str())),
         };

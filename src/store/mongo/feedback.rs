@@ -56,11 +56,8 @@ impl Suppressions for Mongo {
         at: DateTime<Utc>,
         expired: DateTime<Utc>,
     ) -> Result<bool> {
-        let state = self
-            .address_states(std::slice::from_ref(address))
-            .await?
-            .pop();
-        let stored = state.and_then(|state| state.suppression);
+        let states = self.address_states(std::slice::from_ref(address));
+        let stored = states.await?.pop().and_then(|state| state.suppression);
         if let Some(stored) = &stored {
             // If the address was suppressed again since that read, it stays suppressed.
             let lifted = doc! {"lifted": date(at.max(stored.at))};
@@ -105,12 +102,8 @@ impl Suppressions for Mongo {
     async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {
         let spellings: Vec<Vec<Address>> = addresses.iter().map(Address::spellings).collect();
         let folded: Vec<Address> = addresses.iter().map(Address::folded).collect();
-        let names = spellings
-            .iter()
-            .flatten()
-            .chain(&folded)
-            .map(Address::reveal);
-        let found = self.find_by_id(SUPPRESSIONS, names);
+        let names = spellings.iter().flatten().chain(&folded);
+        let found = self.find_by_id(SUPPRESSIONS, names.map(Address::reveal));
         let found = found.records::<SuppressionRecord>().await?.into_iter();
         let found: HashMap<Address, Suppression> =
             found.map(|found| (found.address.clone(), found)).collect();
@@ -164,15 +157,10 @@ fn of_address(address: &Address) -> Document {
 /// The number of emails of one kind.
 #[derive(Deserialize)]
 struct ReportCount {
+    /// The state, and the report if there is one.
     #[serde(rename = "_id")]
-    of: ReportGroup,
+    of: (DeliveryState, Option<ReportKind>),
     mails: Count<u64>,
-}
-
-#[derive(Deserialize)]
-struct ReportGroup {
-    state: DeliveryState,
-    news: Option<ReportKind>,
 }
 
 #[async_trait]
@@ -199,13 +187,12 @@ impl Feedbacks for Mongo {
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         let states = [DeliveryState::Sent, DeliveryState::Unknown].map(DeliveryState::as_str);
         let settled = doc! {"settled": {"$gte": date(since)}, "state": {"$in": states.as_slice()}};
-        let kind = doc! {"state": "$state", "news": "$feedback.news"};
-        let count = doc! {"_id": kind, "mails": {"$sum": 1}};
+        let count = doc! {"_id": ["$state", "$feedback.news"], "mails": {"$sum": 1}};
         let steps = vec![doc! {"$match": settled}, doc! {"$group": count}];
         let mut report_counts = ReportCounts::default();
         for counted in &self.aggregate(Some(DELIVERIES), steps).await? {
             let ReportCount { of, mails } = read_fields("the feedback of deliveries", counted)?;
-            report_counts.settled(of.state, of.news, mails.0);
+            report_counts.settled(of.0, of.1, mails.0);
         }
         Ok(report_counts)
     }

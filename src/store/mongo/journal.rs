@@ -21,7 +21,7 @@ use super::{AUDIENCES, FANOUTS, Mongo, date, given, oid};
 use crate::domain::audience::SMALL;
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{
-    ChangeNotice, Counts, Day, Details, Event, Fanout, Id, Lease, Progress, Selector, UserId,
+    ChangeNotice, Counts, Details, Event, Fanout, Id, Lease, Progress, Selector, UserId,
 };
 use crate::store::entry::{count_of, object_id};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
@@ -158,12 +158,9 @@ impl Journal for Mongo {
         let mut pending = PendingFanouts::default();
         for found in self.aggregate(Some(FANOUTS), pipeline).await? {
             let first = found.get_object_id("first").ok();
-            let at = first.map(|id| Id::from_bytes(id.bytes()).time());
-            pending.oldest = pending.oldest.into_iter().chain(at).min();
-            let day: Result<ById<Day>> = read_fields("a fan-out's day", &found);
-            pending.days.extend(if_readable(day).map(|day| day.id));
+            let oldest = first.map(|id| Id::from_bytes(id.bytes()).time());
+            pending.add(found.get_str("_id").unwrap_or_default(), oldest);
         }
-        pending.days.sort_unstable();
         Ok(pending)
     }
 }
@@ -255,13 +252,6 @@ impl Mongo {
 fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| tracing::warn!(%error, "a fan-out is passed over"))
         .ok()
-}
-
-/// A document of which only the `_id` matters.
-#[derive(Deserialize)]
-struct ById<T> {
-    #[serde(rename = "_id")]
-    id: T,
 }
 
 fn counts_of(counts: Counts) -> Document {

@@ -67,11 +67,8 @@ impl Mongo {
         mapping: &ModelMapping,
         keys: &[&ObjectKey],
     ) -> Result<Vec<Object>> {
-        let ids: Vec<Bson> = keys
-            .iter()
-            .filter_map(|key| key.parts())
-            .flat_map(|(_, id)| spellings(id))
-            .collect();
+        let ids = keys.iter().filter_map(|key| key.parts());
+        let ids: Vec<Bson> = ids.flat_map(|(_, id)| spellings(id)).collect();
         let named = doc! {&mapping.id: {"$in": ids}};
         let records = self.application(mapping, named.clone(), mapping.projection());
         let notifiable = async {
@@ -82,34 +79,25 @@ impl Mongo {
                 .map_err(|why| Error::Unsupported(format!("the filter of a model: {why}")))?;
             let filter = doc! {"$and": [named.clone(), filter]};
             let matching = self.application(mapping, filter, doc! {"_id": 1}).await?;
-            let ids = matching
-                .iter()
-                .filter_map(|record| record.get("_id"))
-                .map(Bson::to_string);
-            Ok::<_, Error>(Some(ids.collect::<HashSet<String>>()))
+            let ids = matching.iter().filter_map(|record| record.get("_id"));
+            let ids: HashSet<String> = ids.map(Bson::to_string).collect();
+            Ok::<_, Error>(Some(ids))
         };
         let (records, notifiable) = futures::try_join!(records, notifiable)?;
         let by_id: HashMap<String, &Document> = records
             .iter()
             .filter_map(|record| Some((text_of(at_path(record, &mapping.id)?)?, record)))
             .collect();
-        let mut objects = Vec::with_capacity(records.len());
-        for key in keys {
-            let record = key.parts().and_then(|(_, id)| {
-                let oid = || by_id.get(&Id::from_hex(id)?.to_string());
-                by_id.get(id).or_else(oid)
-            });
-            if let Some(record) = record {
-                let matches = |ids: &HashSet<String>| {
-                    record
-                        .get("_id")
-                        .is_some_and(|id| ids.contains(&id.to_string()))
-                };
-                let notifiable = notifiable.as_ref().is_none_or(matches);
-                objects.push(mapping.object((*key).clone(), notifiable, record));
-            }
-        }
-        Ok(objects)
+        let object = |key: &&ObjectKey| {
+            let (_, id) = key.parts()?;
+            let oid = || by_id.get(&Id::from_hex(id)?.to_string());
+            let record = by_id.get(id).or_else(oid)?;
+            let own = record.get("_id").map(Bson::to_string);
+            let matches = |ids: &HashSet<String>| own.is_some_and(|own| ids.contains(&own));
+            let notifiable = notifiable.as_ref().is_none_or(matches);
+            Some(mapping.object((*key).clone(), notifiable, record))
+        };
+        Ok(keys.iter().filter_map(object).collect())
     }
 
     async fn application(
@@ -141,30 +129,23 @@ impl Mongo {
 /// Returns the BSON values that an id from an event may match.
 fn spellings(id: &str) -> impl Iterator<Item = Bson> {
     let oid = Id::from_hex(id).map(|id| Bson::ObjectId(Oid::from_bytes(id.bytes())));
-    let number = id
-        .parse::<i64>()
-        .ok()
-        .filter(|number| number.to_string() == id);
-    [Bson::String(id.to_owned())]
-        .into_iter()
-        .chain(oid)
-        .chain(number.map(Bson::Int64))
+    let number = id.parse::<i64>().ok();
+    let number = number.filter(|number| number.to_string() == id);
+    let text = [Bson::String(id.to_owned())].into_iter();
+    text.chain(oid).chain(number.map(Bson::Int64))
 }
 
 /// Returns the value at a path. If there is an array on the way, its first element is used.
 fn at_path<'a>(record: &'a Document, path: &str) -> Option<&'a Bson> {
-    let (field, rest) = match path.split_once('.') {
-        Some((field, rest)) => (field, Some(rest)),
-        None => (path, None),
-    };
-    let mut value = record.get(field)?;
-    let Some(rest) = rest else {
-        return Some(value);
-    };
-    if let Bson::Array(values) = value {
-        value = values.first()?;
+    let mut fields = path.split('.');
+    let mut value = record.get(fields.next()?)?;
+    for field in fields {
+        if let Bson::Array(values) = value {
+            value = values.first()?;
+        }
+        value = value.as_document()?.get(field)?;
     }
-    at_path(value.as_document()?, rest)
+    Some(value)
 }
 
 fn text_of(value: &Bson) -> Option<String> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bson::{Bson, Document, Timestamp, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
+use mongodb::options::{ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 use tokio::sync::OnceCell;
 
@@ -126,28 +126,20 @@ impl Mongo {
             Error::database("reading the MongoDB connection string", message)
         };
         let mut settings = ClientOptions::parse(url).await.map_err(refused)?;
-        settings
-            .app_name
-            .get_or_insert_with(|| "tidings".to_owned());
+        settings.app_name.get_or_insert("tidings".into());
         settings
             .server_selection_timeout
             .get_or_insert(options.selection);
         settings.max_pool_size.get_or_insert(POOL);
         settings.selection_criteria = None; // the primary
-        settings.write_concern = Some(
-            WriteConcern::builder()
-                .w(Acknowledgment::Majority)
-                .journal(true)
-                .w_timeout(MAJORITY)
-                .build(),
-        );
+        let mut durable = WriteConcern::majority();
+        durable.journal = Some(true);
+        durable.w_timeout = Some(MAJORITY);
+        settings.write_concern = Some(durable);
         settings.read_concern = Some(ReadConcern::majority());
-        let name = settings
-            .default_database
-            .clone()
-            .unwrap_or_else(|| DEFAULT_DATABASE.to_owned());
         let client = Client::with_options(settings).map_err(refused)?;
-        let db = client.database(&name);
+        let db = client.default_database();
+        let db = db.unwrap_or_else(|| client.database(DEFAULT_DATABASE));
         Ok(Self(Arc::new(Shared {
             client,
             db,
@@ -156,11 +148,6 @@ impl Mongo {
             floor: Mutex::default(),
             routed: OnceCell::new(),
         })))
-    }
-
-    /// Returns the database that holds all collections.
-    pub fn database(&self) -> &Database {
-        &self.0.db
     }
 
     fn collection(&self, name: &str) -> Collection<Document> {
@@ -188,16 +175,12 @@ impl Mongo {
         let what = command.iter().next();
         let doing = what.map_or_else(String::new, |(name, on)| format!("running {name} {on}"));
         self.patiently(&doing, || async {
-            match db
-                .run_command(command.clone())
-                .await
-                .map_err(patience::Failure::from)
-            {
-                Ok(reply) => Ok(Ok(reply)),
-                Err(failure) => match failure.code {
-                    Some(code) if expected.contains(&code) => Ok(Err(code)),
-                    _ => Err(failure),
-                },
+            let reply = db.run_command(command.clone()).await;
+            match reply.map_err(patience::Failure::from) {
+                Err(patience::Failure {
+                    code: Some(code), ..
+                }) if expected.contains(&code) => Ok(Err(code)),
+                reply => reply.map(Ok),
             }
         })
         .await

@@ -222,9 +222,8 @@ impl ChangeNotices for Mongo {
         let latest = CollectionOptions::builder()
             .read_concern(ReadConcern::local())
             .build();
-        let notices = self
-            .database()
-            .collection_with_options::<RawDocumentBuf>(CHANGE_NOTICES, latest);
+        let db = &self.0.db;
+        let notices = db.collection_with_options::<RawDocumentBuf>(CHANGE_NOTICES, latest);
         // An ObjectId starts with its time in seconds.
         let now = Oid::new().timestamp().timestamp_millis() / 1_000;
         let second = u32::try_from(now - PAST).unwrap_or_default();

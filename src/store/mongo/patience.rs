@@ -135,24 +135,18 @@ fn away(message: &str) -> String {
             None if server.contains("Type: RsSecondary") => "a secondary",
             None => "no answer",
         };
-        let why = why
-            .trim_start_matches("Kind: ")
-            .trim_start_matches("I/O error: ");
-        let why: String = why
-            .trim_end_matches([' ', '}', ']'])
-            .chars()
-            .take(80)
-            .collect();
+        let why = why.trim_start_matches("Kind: ");
+        let why = why.trim_start_matches("I/O error: ");
+        let why = why.trim_end_matches([' ', '}', ']']);
+        let why: String = why.chars().take(80).collect();
         format!("{address} ({why})")
     };
     let servers: Vec<String> = message.split("Address: ").skip(1).map(server).collect();
-    match servers.is_empty() {
-        true => discreet(message),
-        false => format!(
-            "no MongoDB server can be written to: {}",
-            servers.join(", ")
-        ),
+    if servers.is_empty() {
+        return discreet(message);
     }
+    let servers = servers.join(", ");
+    format!("no MongoDB server can be written to: {servers}")
 }
 
 /// Masks email addresses: some server messages quote documents.

@@ -364,11 +364,8 @@ impl Plan {
         let mut missing = all.filter(|(_, event)| !stored.contains(event));
         let length = entries.len();
         let room = cap.saturating_sub(length);
-        let add = missing
-            .by_ref()
-            .take(room)
-            .map(|(_, event)| event.clone())
-            .collect();
+        let fitting = missing.by_ref().take(room);
+        let add = fitting.map(|(_, event)| event.clone()).collect();
         let capped = missing.map(|(index, _)| index).collect();
         Self {
             length,

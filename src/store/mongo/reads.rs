@@ -143,16 +143,12 @@ impl Mongo {
         let (ids, revisions): (Vec<&Bson>, Vec<&Bson>) = records.iter().copied().unzip();
         let filter = doc! {"_id": {"$in": ids}, field: {"$in": revisions}};
         let stored = self.find(collection, filter).fields(doc! {field: 1});
-        let key = |id: Option<&Bson>, revision: Option<&Bson>| format!("{id:?} {revision:?}");
-        let stored: HashSet<String> = stored
-            .raw()
-            .await?
-            .iter()
-            .filter_map(|raw| document(raw))
-            .map(|stored| key(stored.get("_id"), stored.get(field)))
-            .collect();
-        let is_stored =
-            |(id, revision): (&Bson, &Bson)| stored.contains(&key(Some(id), Some(revision)));
+        let stored = stored.raw().await?;
+        let stored = stored.iter().filter_map(|raw| document(raw));
+        let keys = stored.filter_map(|mut one| Some((one.remove("_id")?, one.remove(field)?)));
+        let keys: HashSet<(Bson, Bson)> = keys.collect();
+        let key = |(id, revision): (&Bson, &Bson)| (id.clone(), revision.clone());
+        let is_stored = |record| keys.contains(&key(record));
         Ok(records.into_iter().map(is_stored).collect())
     }
 

@@ -13,7 +13,7 @@ use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use super::bulk::{Outcome, Verb, defect};
+use super::bulk::{Outcome, Verb};
 use super::grouped::{TOGETHER, among};
 use super::patience::{NAMESPACE_EXISTS, is_too_slow};
 use super::push::Push;
@@ -23,7 +23,7 @@ use crate::domain::{
     BadStack, ChangeNotice, Day, Form, Id, PersonStacks, Stack, StackId, UserId, Window,
 };
 use crate::store::entry::{NewEntry, StackDocument, new_entries, object_id};
-use crate::store::{Days, Error, NewMarker, Pushed, Pushes, Result, Stacks};
+use crate::store::{Days, NewMarker, Pushed, Pushes, Result, Stacks};
 
 /// The number of users from which one command for each day costs less than one for each user, and
 /// one update for many users less than one for each.
@@ -132,18 +132,15 @@ impl Mongo {
     /// Appends markers to the stacks of one day. Returns the stacks that could not take one.
     async fn mark_day(&self, entries: &[NewEntry<'_>]) -> Result<Vec<BadStack>> {
         let day = entries[0].stack.day;
-        let (name, mut bad) = (day.collection(), Vec::new());
+        let name = day.collection();
         let entries = self.mark_together(&name, entries).await?;
         let statements = entries.iter().map(|entry| appending(entry));
         let outcome = self.write(Verb::Update, &name, statements).await?;
-        for refused in outcome.refused {
-            let user = entries[refused.item].user.clone();
-            match defect(&refused.failure) {
-                Some(reason) => bad.push(BadStack { user, day, reason }),
-                None => return Err(Error::database(outcome.doing, refused.failure)),
-            }
-        }
-        Ok(bad)
+        let bad = outcome.defects()?.into_iter().map(|(item, reason)| {
+            let user = entries[item].user.clone();
+            BadStack { user, day, reason }
+        });
+        Ok(bad.collect())
     }
 
     /// Appends equal entries with one statement for many users, if few other stacks lie between
@@ -180,14 +177,9 @@ impl Mongo {
                 left.extend(group);
                 continue;
             };
-            for refused in outcome.refused {
-                match defect(&refused.failure) {
-                    // Statements of single users show whose stack it is.
-                    Some(_) => {
-                        left.extend(group.chunks(TOGETHER).nth(refused.item).unwrap_or_default());
-                    }
-                    None => return Err(Error::database(outcome.doing, refused.failure)),
-                }
+            // Statements of single users show whose stack it is.
+            for (part, _) in outcome.defects()? {
+                left.extend(group.chunks(TOGETHER).nth(part).unwrap_or_default());
             }
         }
         left.sort_unstable();
@@ -357,10 +349,8 @@ fn branches(days: &[Day], user: &UserId) -> impl Iterator<Item = (String, Vec<Do
 
 /// Returns the possible spellings of a user's `_id`: as an ObjectId if it can be one, and as text.
 fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
-    user.legacy()
-        .map(oid)
-        .into_iter()
-        .chain([Bson::String(user.to_string())])
+    let legacy = user.legacy().map(oid).into_iter();
+    legacy.chain([Bson::String(user.to_string())])
 }
 
 /// Returns `None` if the document has no readable owner.
@@ -450,13 +440,12 @@ async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>>
         let Some(user) = sources.iter().filter_map(Source::user).min().cloned() else {
             break;
         };
-        let own = sources
-            .iter_mut()
-            .filter(|source| source.user() == Some(&user));
-        let stacks: Vec<Stack> = own
-            .filter_map(|source| source.ready.next())
-            .map(|(_, stack)| stack)
-            .collect();
+        let mut stacks: Vec<Stack> = Vec::new();
+        for source in &mut *sources {
+            if source.user() == Some(&user) {
+                stacks.extend(source.ready.next().map(|(_, stack)| stack));
+            }
+        }
         entries += stacks.iter().map(|one| one.entries.len()).sum::<usize>();
         people.push(PersonStacks { user, stacks });
     }

@@ -26,7 +26,7 @@ use crate::store::record::small::{Follow, InboxRecord};
 use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::record::{read_bson, write_bson};
-use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, UserField};
+use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
 /// Follows per lookup request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
@@ -37,11 +37,15 @@ impl Directory for Mongo {
         let put = |user: &User| {
             let (record, revision) = revised(user)?;
             let read = Some(user.revision).filter(|read| *read != Revision::NONE);
-            let revisions = (read.map(|read| Bson::from(read.0 as i64)), revision.into());
-            Replacement::new(user.id.as_str(), "rev", revisions, record)
+            Ok(Replacement {
+                id: user.id.as_str().into(),
+                read: read.map(|read| Bson::from(read.0 as i64)),
+                revision: revision.into(),
+                record,
+            })
         };
-        let records: Vec<Replacement> = users.iter().map(put).collect::<Result<_>>()?;
-        let put = self.replace_each(USERS, "rev", &records).await;
+        let records: Vec<_> = users.iter().map(put).collect::<Result<_>>()?;
+        let put = self.replace_each(USERS, "rev", records).await;
         // Feeds count muted items as read, and omit events from before `start`.
         let changes_feed = |user: &&User| !user.mutes.is_empty() || user.start.is_some();
         let changed = users.iter().filter(changes_feed);
@@ -116,10 +120,8 @@ impl Directory for Mongo {
             None => doc! {"$gte": ""},
         };
         matching.insert("_id", after);
-        let mut found = self
-            .find(USERS, matching)
-            .sort(doc! {"_id": 1})
-            .limit(limit);
+        let found = self.find(USERS, matching).sort(doc! {"_id": 1});
+        let mut found = found.limit(limit);
         found.options.collation = collation;
         let id = |user: &Bson| Some(UserId::stored(user.as_str()?));
         Ok(found.ids().await?.iter().filter_map(id).collect())
@@ -174,11 +176,15 @@ impl Directory for Mongo {
         let replacement = |(inbox, revision): &(Inbox, Id)| {
             let mut record = InboxRecord::from_value(inbox);
             record.revision = Some(As::from_value(revision));
-            let revisions = (inbox.revision.map(oid), oid(*revision));
-            Replacement::new(inbox.user.as_str(), "stamp", revisions, record)
+            Replacement {
+                id: inbox.user.as_str().into(),
+                read: inbox.revision.map(oid),
+                revision: oid(*revision),
+                record,
+            }
         };
-        let records: Vec<_> = inboxes.iter().map(replacement).collect::<Result<_>>()?;
-        let done = self.replace_each(INBOXES, "stamp", &records).await;
+        let records = inboxes.iter().map(replacement).collect();
+        let done = self.replace_each(INBOXES, "stamp", records).await;
         // After an error, any of them may have been written.
         let is_written = |at: usize| done.as_ref().map_or(true, |done| done[at]);
         let written = inboxes.iter().enumerate().filter(|(at, _)| is_written(*at));
@@ -227,14 +233,9 @@ impl Mongo {
         let (key, after) = (key.as_str(), after.map_or("", UserId::as_str));
         let filter = doc! {"_id": {"$gt": {"k": key, "u": after}, "$lt": {"k": key, "u": {}}}};
         let found = self.find(FOLLOWS, filter).sort(doc! {"_id": 1});
-        let user = |follow: &Bson| {
-            let user = follow
-                .as_document()
-                .and_then(|follow| follow.get_str("u").ok());
-            user.map(UserId::stored)
-                .ok_or_else(|| Error::corrupt("a follow", "it has no user"))
-        };
-        found.limit(limit).ids().await?.iter().map(user).collect()
+        let user = |follow: &Bson| Some(UserId::stored(follow.as_document()?.get_str("u").ok()?));
+        let found = found.limit(limit).ids().await?;
+        Ok(found.iter().filter_map(user).collect())
     }
 }
 

@@ -12,20 +12,16 @@ use serde::{Deserialize, Serialize};
 use super::values::{As, Count, LeaseRecord, Oid, Oids, Text, Time};
 use super::{Record, needs, of};
 use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Memory};
-use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};
+use crate::domain::{Batch, BatchKey, BatchState, Id};
 
 record! {
     /// An event that a batch keeps.
     ItemRecord of Item { i: Oid, t: CompactString, o: CompactString; }
-    extra(_item) {}
-    odd(record) {}
 }
 
 record! {
     /// The fan-outs of a filed batch, and when it was filed.
     MemoryRecord of Memory { at: Time, joined: Oids; }
-    extra(_memory) {}
-    odd(record) {}
 }
 
 /// The events of a batch in JSON of older versions.
@@ -107,9 +103,9 @@ impl BatchRecord {
     }
 
     /// Converts a batch that is embedded in this accumulator.
-    fn batch_of(mut self, id: &AccumulatorId) -> Result<Batch, String> {
-        self.user = Some(As::from_value(&id.user));
-        self.key = Some(As::from_value(&id.key));
+    fn batch_of(mut self, id: &AccumulatorIdRecord) -> Result<Batch, String> {
+        self.user = Some(id.user.clone());
+        self.key = Some(id.key.clone());
         self.value()
     }
 }
@@ -144,34 +140,24 @@ record! {
     }
     odd(record) {
         open: {
-            let id = needs("_id", record.id.as_ref())?.id();
-            of("open", record.open.map(|open| open.batch_of(&id)).transpose())?
+            let id = needs("_id", record.id.as_ref())?;
+            of("open", record.open.map(|open| open.batch_of(id)).transpose())?
         },
         ended: {
-            let id = needs("_id", record.id.as_ref())?.id();
+            let id = needs("_id", record.id.as_ref())?;
             let ended = record.ended.unwrap_or_default().into_iter();
-            of("ended", ended.map(|batch| batch.batch_of(&id)).collect::<Result<_, _>>())?
+            of("ended", ended.map(|batch| batch.batch_of(id)).collect::<Result<_, _>>())?
         },
         memories: record.memories.unwrap_or_default().into_value()?,
         lease: of("lease", record.lease.into_value())?,
         revision: record.stamp.into_value()?,
-        id: needs("_id", record.id)?.id(),
+        id: needs("_id", record.id)?.into_value()?,
     }
 }
 
-#[derive(Serialize, Deserialize)]
-pub(in crate::store) struct AccumulatorIdRecord {
-    u: CompactString,
-    k: Text<BatchKey>,
-}
-
-impl AccumulatorIdRecord {
-    fn id(&self) -> AccumulatorId {
-        AccumulatorId {
-            user: UserId::stored(&self.u),
-            key: self.k.0.clone(),
-        }
-    }
+record! {
+    /// The `_id` of an accumulator.
+    AccumulatorIdRecord of AccumulatorId { user = "u": CompactString, key = "k": Text<BatchKey>; }
 }
 
 impl AccumulatorRecord {
@@ -191,10 +177,7 @@ impl AccumulatorRecord {
     /// Returns the record for columns, with this revision.
     pub(in crate::store) fn row(accumulator: &Accumulator, revision: Id) -> Self {
         Self {
-            id: Some(AccumulatorIdRecord {
-                u: As::from_value(&accumulator.id.user),
-                k: As::from_value(&accumulator.id.key),
-            }),
+            id: Some(As::from_value(&accumulator.id)),
             stamp: Some(Oid(revision)),
             ended: Some(As::from_value(&accumulator.ended)),
             memories: Some(As::from_value(&accumulator.memories)),

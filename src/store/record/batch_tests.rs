@@ -4,7 +4,7 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use serde_json::json;
 
 use super::*;
-use crate::domain::{EventType, Lease, ObjectId};
+use crate::domain::{EventType, Lease, ObjectId, UserId};
 use crate::store::record::{read_bson, write_bson};
 
 fn id(byte: u8) -> Id {

@@ -6,7 +6,7 @@
 use chrono::DateTime;
 use compact_str::CompactString;
 
-use super::values::{As, Count, LeaseRecord, Oid, Text, Time};
+use super::values::{As, Count, LeaseRecord, Oid, Text, Time, forms};
 use super::{needs, of};
 use crate::domain::delivery::{Channel, DeliveryAttempts, DeliveryOutcome};
 use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};
@@ -97,8 +97,6 @@ impl DeliveryRecord {
 
 record! {
     FeedbackRecord of Feedback { news: ReportKind, at: Time; }
-    extra(_value) {}
-    odd(record) {}
 }
 
 /// The number of entries of a stack that an email covers. Older versions wrote a list to JSON.
@@ -108,17 +106,10 @@ pub(in crate::store) struct CoverRecord {
     n: Count<u32>,
 }
 
-impl As<(StackId, u32)> for CoverRecord {
-    fn from_value((stack, n): &(StackId, u32)) -> Self {
-        Self {
-            s: Text(*stack),
-            n: Count(*n),
-        }
-    }
-
-    fn into_value(self) -> Result<(StackId, u32), String> {
-        Ok((self.s.0, self.n.0))
-    }
+forms! {
+    (StackId, u32) as CoverRecord:
+        |(stack, n)| CoverRecord { s: Text(*stack), n: Count(*n) },
+        |cover| (cover.s.0, cover.n.0);
 }
 
 #[cfg(test)]

@@ -64,16 +64,12 @@ record! {
         id: CompactString;
         name: String, url: String, image: String
     }
-    extra(_actor) {}
-    odd(record) {}
 }
 
 record! {
     CountsRecord of Counts {
         people: Option<Count<u64>>, pushed: Option<Count<u64>>, capped: Option<Count<u64>>;
     }
-    extra(_value) {}
-    odd(record) {}
 }
 
 /// An audience.

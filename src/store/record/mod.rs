@@ -16,8 +16,9 @@ use crate::domain::Address;
 ///
 /// Fields before `;` are required, those after it are optional; `= "key"` gives the stored name.
 /// `extra` fields exist only in the record, with an expression that computes them. `odd` fields are
-/// computed from the record when the value is read. The fields of a `part` are optional and stored
-/// beside the others, under the name after `as`. `as` before them names the record in errors.
+/// computed from the record when the value is read. A record without both leaves them out. The
+/// fields of a `part` are optional and stored beside the others, under the name after `as`. `as`
+/// before them names the record in errors.
 macro_rules! record {
     (
         $(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? {
@@ -83,6 +84,13 @@ macro_rules! record {
                 self.into_value()
             }
         })?
+    };
+    ($(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? $fields:tt) => {
+        record! {
+            $(#[$doc])* $name of $value $(as $what)? $fields
+            extra(value) {}
+            odd(record) {}
+        }
     };
 }
 
@@ -196,6 +204,11 @@ pub(super) fn shown_id(raw: &RawDocument) -> String {
 /// Formats a text id. Masks it if it is an address (P8).
 pub(super) fn shown_text(id: &str) -> String {
     Address::stored(id).map_or_else(|_| id.to_owned(), |address| address.to_string())
+}
+
+/// Serializes a value as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause))
 }
 
 /// Serializes a record to a document.

@@ -32,8 +32,6 @@ record! {
 record! {
     /// See [`Retraction`]. On MongoDB, `_id` holds `t` and `o`.
     RetractionRecord of Retraction as "retraction" { t: CompactString, o: CompactString, at: Oid; }
-    extra(_value) {}
-    odd(record) {}
 }
 
 macro_rules! own_records {
@@ -86,8 +84,6 @@ record! {
         address = "_id": String, reason: Reason, at: Time, source: String;
         detail: String, lifted: Time
     }
-    extra(_value) {}
-    odd(record) {}
 }
 
 impl SuppressionRecord {
@@ -140,8 +136,6 @@ fn days_of(inbox: &Inbox) -> BTreeMap<String, MarksRecord> {
 record! {
     /// See [`StackMarks`].
     MarksRecord of StackMarks { ; seen: Bits, read: Bits, archived: Bits }
-    extra(_marks) {}
-    odd(record) {}
 }
 
 /// A set of entries. An empty one is not stored.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bson::{RawBsonRef, RawDeserializer, RawDocument};
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta};
 use chrono_tz::Tz;
 use compact_str::CompactString;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
@@ -41,7 +41,7 @@ record! {
         mutes: ByName<MuteRecord> = Some(&user.mutes)
             .filter(|mutes| !mutes.is_empty())
             .map(As::from_value),
-        suppressed: Since = user.suppressed.map(|since| Since(Some(since))),
+        suppressed: Since = user.suppressed.map(|since| Since(Some(Time(since)))),
         // Each store sets it.
         rev: i64 = None,
     }
@@ -50,7 +50,7 @@ record! {
         digest: of("digest", record.digest.map_or_else(|| Ok(DigestPreference::default()), As::into_value))?,
         types: As::into_value(record.types)?.unwrap_or_default(),
         mutes: As::into_value(record.mutes)?.unwrap_or_default(),
-        suppressed: record.suppressed.and_then(|since| since.0),
+        suppressed: record.suppressed.and_then(|since| since.0).map(|since| since.0),
         unreadable: Vec::new(),
         revision: Revision(record.rev.unwrap_or_default() as u64),
     }
@@ -61,8 +61,6 @@ record! {
         ;
         cadence: Cadence, since: Time, weekday: DayOfWeek, hour: Hour
     }
-    extra(_digest) {}
-    odd(record) {}
 }
 
 /// An address. In a document, which other programs may write, an invalid one counts as none.
@@ -85,24 +83,19 @@ impl<'de> Deserialize<'de> for Email {
 }
 
 /// The moment of a suppression. `true`, which other programs may write, is the first one of 1970.
-pub(in crate::store) struct Since(Option<DateTime<Utc>>);
-
-impl Serialize for Since {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.map(Time).serialize(to)
-    }
-}
+#[derive(Serialize)]
+pub(in crate::store) struct Since(Option<Time>);
 
 impl<'de> Deserialize<'de> for Since {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         if from.is_human_readable() {
-            return Ok(Self(Some(Time::deserialize(from)?.0)));
+            return Time::deserialize(from).map(|since| Self(Some(since)));
         }
         let since = typed(from, |value| match value {
             RawBsonRef::Boolean(yes) => Some(yes.then_some(DateTime::UNIX_EPOCH)),
             value => date(value).map(Some),
         });
-        since.map(Self)
+        since.map(|since| Self(since.map(Time)))
     }
 }
 

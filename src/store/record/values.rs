@@ -31,19 +31,36 @@ pub(super) fn typed<'de, T, D: Deserializer<'de>>(
     read(value).ok_or_else(other)
 }
 
+/// Serializes each form by one function for human-readable formats, and one for BSON.
+macro_rules! two_forms {
+    ($($form:ty: $text:expr, $bson:expr;)*) => {$(
+        impl Serialize for $form {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let text: fn(&Self) -> _ = $text;
+                let bson: fn(&Self) -> _ = $bson;
+                match to.is_human_readable() {
+                    true => text(self).serialize(to),
+                    false => bson(self).serialize(to),
+                }
+            }
+        }
+    )*};
+}
+
+two_forms! {
+    Time: |time| time.0.timestamp_millis(),
+        |time| bson::DateTime::from_millis(time.0.timestamp_millis());
+    Oid: |id| id.0, |id| oid::ObjectId::from_bytes(id.0.bytes());
+    Oids: |ids| hex::encode(ids.0.iter().flat_map(|id| id.bytes()).collect::<Vec<u8>>()),
+        |ids| ids.0.iter().copied().map(Oid).collect::<Vec<Oid>>();
+    DayOfWeek: |day| day.0.to_string(), |day| day.0.to_string().to_lowercase();
+    Place: |place| Degrees { lng: place.0.lng(), lat: place.0.lat() },
+        |place| doc! {"type": "Point", "coordinates": [place.0.lng(), place.0.lat()]};
+}
+
 /// A moment, in whole milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Time(pub DateTime<Utc>);
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let millis = self.0.timestamp_millis();
-        match to.is_human_readable() {
-            true => to.serialize_i64(millis),
-            false => bson::DateTime::from_millis(millis).serialize(to),
-        }
-    }
-}
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -60,15 +77,6 @@ impl<'de> Deserialize<'de> for Time {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Oid(pub Id);
 
-impl Serialize for Oid {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match to.is_human_readable() {
-            true => self.0.serialize(to),
-            false => oid::ObjectId::from_bytes(self.0.bytes()).serialize(to),
-        }
-    }
-}
-
 impl<'de> Deserialize<'de> for Oid {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let id = |value: RawBsonRef<'_>| Some(Id::from_bytes(value.as_object_id()?.bytes()));
@@ -84,16 +92,6 @@ impl<'de> Deserialize<'de> for Oid {
 /// well.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Oids(pub Vec<Id>);
-
-impl Serialize for Oids {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        if !to.is_human_readable() {
-            return to.collect_seq(self.0.iter().copied().map(Oid));
-        }
-        let bytes: Vec<u8> = self.0.iter().flat_map(|id| id.bytes()).collect();
-        to.serialize_str(&hex::encode(bytes))
-    }
-}
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -178,16 +176,6 @@ impl<'de> Deserialize<'de> for Hour {
 #[derive(Deserialize)]
 pub(in crate::store) struct DayOfWeek(pub Weekday);
 
-impl Serialize for DayOfWeek {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let name = self.0.to_string();
-        match to.is_human_readable() {
-            true => name.serialize(to),
-            false => name.to_lowercase().serialize(to),
-        }
-    }
-}
-
 /// A place: GeoJSON in BSON, otherwise `{lng, lat}`.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Place(pub Point);
@@ -196,16 +184,6 @@ pub(in crate::store) struct Place(pub Point);
 struct Degrees {
     lng: f64,
     lat: f64,
-}
-
-impl Serialize for Place {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let (lng, lat) = (self.0.lng(), self.0.lat());
-        match to.is_human_readable() {
-            true => Degrees { lng, lat }.serialize(to),
-            false => doc! {"type": "Point", "coordinates": [lng, lat]}.serialize(to),
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for Place {
@@ -348,6 +326,8 @@ forms! {
     bool as Option<bool>: |yes| Some(*yes), |yes| yes.unwrap_or_default();
     String as String: String::clone, |text| text;
 }
+
+pub(super) use forms;
 
 /// Values that are their own stored form.
 macro_rules! own_forms {

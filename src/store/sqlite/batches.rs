@@ -177,11 +177,8 @@ pub(super) fn write(
         let open = batch.state == BatchState::Open;
         transaction.run(sql, (batch.id.to_string(), &user, &key, open))?;
     }
-    for item in accumulator
-        .open
-        .iter()
-        .flat_map(|open| &open.contents.items)
-    {
+    let open = accumulator.open.iter();
+    for item in open.flat_map(|open| &open.contents.items) {
         let sql = "INSERT OR IGNORE INTO accumulator_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
         transaction.run(sql, (item.t.as_str(), item.o.as_str(), &user, &key))?;
     }
@@ -228,9 +225,7 @@ fn find(
         .filter(|batch| filter.state.is_none_or(|state| state == batch.state))
         .collect();
     if filter.state != Some(BatchState::Open) {
-        let state = filter
-            .state
-            .map(|state| format!("state = '{}'", state.as_str()));
+        let state = filter.state.map(|state| format!("state = '{state}'"));
         let (filed_too, values) = conditions("id <", state.as_deref());
         let newest = format!("{filed_too} ORDER BY id DESC LIMIT {limit}");
         found.extend(BATCHES.find::<BatchRecord>(transaction, &newest, values)?);

@@ -10,7 +10,7 @@ use super::days::has_day;
 use super::rows::millis;
 use super::suppressions::NOT_LIFTED;
 use super::{Sqlite, schema};
-use crate::domain::{BatchState, DeliveryState, FanoutState};
+use crate::domain::{BatchState, DeliveryState};
 use crate::store::{Condition, Counted, Diagnostics, Engine, Outstanding, Pile, Result, Schema};
 
 #[async_trait]
@@ -52,18 +52,15 @@ fn count(transaction: &Transaction<'_>, what: Counted) -> Result<u64> {
     let rows = match what {
         Counted::Stacks(day) if !has_day(transaction, day)? => return Ok(0),
         Counted::Stacks(day) => day.collection(),
-        Counted::Fanouts(FanoutState::Pending) => "fanouts WHERE state = 'pending'".to_owned(),
-        Counted::Fanouts(FanoutState::Done) => "fanouts WHERE state = 'done'".to_owned(),
+        Counted::Fanouts(state) => format!("fanouts WHERE state = '{state}'"),
         Counted::Batches(BatchState::Open) => "accumulator_batches WHERE open = 1".to_owned(),
         // A batch that has ended is in its accumulator until it is filed, and in both for a moment.
         Counted::Batches(state) => format!(
             "(SELECT id FROM batches WHERE state = '{state}'
-              UNION ALL SELECT batch FROM accumulator_batches WHERE open = 0 AND '{state}' = 'closing')",
-            state = state.as_str()
+              UNION ALL SELECT batch FROM accumulator_batches WHERE open = 0 AND '{state}' = 'closing')"
         ),
-        Counted::Deliveries(state) => format!("deliveries WHERE state = '{}'", state.as_str()),
+        Counted::Deliveries(state) => format!("deliveries WHERE state = '{state}'"),
         Counted::Suppressions(reason) => {
-            let reason = reason.as_str();
             format!("suppressions WHERE reason = '{reason}' AND {NOT_LIFTED}")
         }
     };

@@ -190,10 +190,8 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
         match blocking(move || open_writer(&place)).await {
             Err(error) if is_busy(&error) && waited < PATIENCE => {}
             Err(Error::Database { cause, .. }) => {
-                return Err(Error::database(
-                    format!("opening {}", path.display()),
-                    cause,
-                ));
+                let doing = format!("opening {}", path.display());
+                return Err(Error::Database { doing, cause });
             }
             opened => return opened,
         }
@@ -207,10 +205,8 @@ fn open_writer(path: &Path) -> Result<Connection> {
     // link. The log and its index get the mode of the file. If this fails, opening the file reports
     // the cause.
     let _ = private::options().create(true).truncate(false).open(path);
-    let mut connection = connect(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-    )?;
+    let how = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let mut connection = connect(path, how)?;
     schema::prepare(&mut connection, path)?;
     // Sync every commit before it is acknowledged (P1), not only at checkpoints.
     connection.pragma_update(None, "synchronous", "FULL")?;

@@ -5,7 +5,7 @@
 //! is reported, and its day stays. A document that only MongoDB can store exactly is rejected.
 
 use async_trait::async_trait;
-use bson::{Bson, Document, RawArray, RawArrayBuf, RawBson, RawDocument};
+use bson::{Bson, Document, RawArray, RawArrayBuf, RawDocument};
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -17,7 +17,7 @@ use super::rows::{Statements as _, millis};
 use super::{Sqlite, entries, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};
-use crate::store::days::entries_to_append;
+use crate::store::days::merge;
 use crate::store::extjson::Canonical;
 use crate::store::{
     DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, RawStack, Result, Summing,
@@ -158,10 +158,8 @@ pub(super) fn days(transaction: &Transaction<'_>) -> Result<Vec<Day>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name";
     let names = [format!("{COLLECTION_PREFIX}*")];
     let names = transaction.all(sql, names, |row| row.get::<_, String>(0))?;
-    Ok(names
-        .iter()
-        .filter_map(|name| Day::of_collection(name))
-        .collect())
+    let days = names.iter().filter_map(|name| Day::of_collection(name));
+    Ok(days.collect())
 }
 
 /// Returns the days of the window that have a table, oldest first.
@@ -173,9 +171,8 @@ pub(super) fn days_in(transaction: &Transaction<'_>, window: &Window) -> Result<
 
 pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Result<bool> {
     let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-    Ok(transaction
-        .prepare_cached(sql)?
-        .exists([day.collection()])?)
+    let mut statement = transaction.prepare_cached(sql)?;
+    Ok(statement.exists([day.collection()])?)
 }
 
 /// Creates the day's table, unless it exists.
@@ -293,16 +290,12 @@ fn line(row: &Row<'_>, day: Day) -> Result<RawStack> {
     let (n, events): (i64, String) = (row.get(1)?, row.get(2)?);
     let line = document_line(&id, &events);
     let same = |read: Stored| read.id == id && read.n == n && read.events == events;
-    match read(day, &line).is_ok_and(same) {
-        true => Ok(line),
-        false => {
-            let what = format!("the stack of {} on {day}", id.into_user());
-            Err(Error::corrupt(
-                what,
-                "its entries have no exact form in JSON",
-            ))
-        }
+    if read(day, &line).is_ok_and(same) {
+        return Ok(line);
     }
+    let what = format!("the stack of {} on {day}", id.into_user());
+    let why = "its entries have no exact form in JSON";
+    Err(Error::corrupt(what, why))
 }
 
 /// Returns the document of a row.
@@ -332,22 +325,12 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
     if current == stored.events {
         return Ok(());
     }
-    let elements = |events: &str| {
-        let document = extjson::from_line(&document_line(&stored.id, events)).ok()?;
-        let elements = document.get_array("events").ok()?.into_iter();
-        let elements = elements.map(|element| element.map(RawBson::from));
-        elements.collect::<std::result::Result<Vec<_>, _>>().ok()
-    };
-    let (Meeting::Append { is_expired }, Some(current), Some(exported)) =
-        (meeting, elements(&current), elements(&stored.events))
-    else {
+    let document = |events: &str| extjson::from_line(&document_line(&stored.id, events));
+    let (Ok(current), Ok(exported)) = (document(&current), document(&stored.events)) else {
         let what = format!("the stack of {} on {day}", stored.id.into_user());
         return Err(Error::Conflict { what });
     };
-    let Some(new) = entries_to_append(day, &current, &exported, is_expired) else {
-        let user = stored.id.into_user().to_string();
-        return Err(Error::Pending { user, day });
-    };
+    let new = merge(day, &current, &exported, meeting)?;
     let lines = lines_of(&RawArrayBuf::from_iter(new)).map_err(|why| unreadable(day, why))?;
     append_to_row(transaction, day, &stored.id, lines.lines().count(), &lines)
 }
@@ -370,24 +353,20 @@ fn lines_of(entries: &RawArray) -> std::result::Result<String, extjson::Unreadab
 /// document become the same row.
 fn read(day: Day, line: &str) -> Result<Stored> {
     let corrupt = |why| unreadable(day, why);
-    let refused = |whose: &str, why: String| {
-        let stack = format!("the stack of {whose} on {day}");
-        Err(Error::Unsupported(format!(
-            "{stack} cannot be kept in SQLite: {why}"
-        )))
+    let refused = |whose: &str, why: &str| {
+        let why = format!("the stack of {whose} on {day} cannot be kept in SQLite: {why}");
+        Err(Error::Unsupported(why))
     };
     let raw = extjson::from_line(line).map_err(corrupt)?;
     let Ok(mut document) = Document::try_from(&*raw) else {
-        return refused("a user", "not all of its text is UTF-8".to_owned());
+        return refused("a user", "not all of its text is UTF-8");
     };
     let id = match document.remove("_id") {
         Some(Bson::String(text)) => RowId::Text(UserId::stored(text)),
         Some(Bson::ObjectId(id)) => RowId::ObjectId(Id::from_bytes(id.bytes())),
         Some(other) => {
-            return refused(
-                "a user",
-                format!("its _id is {other}, not text or ObjectId"),
-            );
+            let why = format!("its _id is {other}, not text or ObjectId");
+            return refused("a user", &why);
         }
         None => return Err(corrupt("it has no _id".into())),
     };
@@ -398,7 +377,7 @@ fn read(day: Day, line: &str) -> Result<Stored> {
     if !document.is_empty() {
         let more: Vec<_> = document.keys().map(String::as_str).collect();
         let why = format!("it has more than events: {}", more.join(", "));
-        return refused(user.as_str(), why);
+        return refused(user.as_str(), &why);
     }
     let n = array.len() as i64;
     let array = RawArrayBuf::try_from(array).map_err(|why| corrupt(why.into()))?;
@@ -409,10 +388,7 @@ fn read(day: Day, line: &str) -> Result<Stored> {
     let bytes = |stack: &RawDocument| Some(stack.get_array("events").ok()?.as_bytes().to_vec());
     match bytes(&raw) == bytes(&again) {
         true => Ok(stored),
-        false => refused(
-            user.as_str(),
-            "an entry has no exact form in JSON".to_owned(),
-        ),
+        false => refused(user.as_str(), "an entry has no exact form in JSON"),
     }
 }
 

@@ -8,7 +8,7 @@ use rusqlite::{ToSql, Transaction, params_from_iter};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Statements as _, Table, millis, to_json};
+use super::rows::{Statements as _, Table, millis};
 use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
 use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
@@ -17,6 +17,7 @@ use crate::domain::{
     Delivery, DeliveryId, DeliveryState, Feedback, Lease, ReportCounts, ReportKind, Tag,
 };
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
+use crate::store::record::to_json;
 use crate::store::record::values::As;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Error, Feedbacks, Result};
 
@@ -65,10 +66,10 @@ impl Deliveries for Sqlite {
         };
         let lease = lease.clone();
         self.write(move |transaction| {
-            let ids = transaction.all(sql, params_from_iter(values), |row| row.get(0))?;
+            let values = params_from_iter(values);
+            let ids: Vec<String> = transaction.all(sql, values, |row| row.get(0))?;
             let mut claimed = Vec::with_capacity(ids.len());
             for id in ids {
-                let id: String = id;
                 let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
                 transaction.run(sql, (&id, &lease.owner, millis(lease.until)))?;
                 claimed.extend(find(transaction, &id)?);
@@ -212,14 +213,11 @@ impl Deliveries for Sqlite {
 impl Feedbacks for Sqlite {
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
         self.change_each(feedback, |transaction, (id, report)| {
-            let Some(row) = find(transaction, id.as_str())? else {
-                return Ok(0);
+            let is_lighter = |row: Delivery| {
+                let stored = row.outcome.feedback;
+                stored.is_none_or(|stored| report.outweighs(stored))
             };
-            if row
-                .outcome
-                .feedback
-                .is_some_and(|stored| !report.outweighs(stored))
-            {
+            if !find(transaction, id.as_str())?.is_some_and(is_lighter) {
                 return Ok(0);
             }
             let sql = "UPDATE deliveries SET feedback = ?2, feedback_at = ?3 WHERE id = ?1";

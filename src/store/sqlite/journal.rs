@@ -10,10 +10,11 @@ use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
 use super::Sqlite;
-use super::rows::{Fields, Statements as _, Table, json, millis, readable, to_json};
+use super::rows::{Fields, Statements as _, Table, json, millis, readable};
 use crate::domain::coordination::LONGEST_LEASE;
-use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Lease, Progress, UserId};
+use crate::domain::{Audience, Details, Event, Fanout, Id, Lease, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, FanoutRecord};
+use crate::store::record::to_json;
 use crate::store::record::values::As;
 use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, PendingFanouts, Result};
 
@@ -140,14 +141,8 @@ impl Journal for Sqlite {
         let found: Vec<(String, String)> = found.await?;
         let mut pending = PendingFanouts::default();
         for (day, id) in found {
-            match day.parse::<Day>() {
-                Ok(day) => pending.days.push(day),
-                Err(_) => tracing::warn!(day, "the day of a fan-out cannot be read"),
-            }
-            let at = id.parse::<Id>().ok().map(Id::time);
-            pending.oldest = pending.oldest.into_iter().chain(at).min();
+            pending.add(&day, id.parse::<Id>().ok().map(Id::time));
         }
-        pending.days.sort_unstable();
         Ok(pending)
     }
 }

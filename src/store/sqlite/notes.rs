@@ -109,13 +109,6 @@ const KEPT: i64 = 1_000;
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The state of a subscription.
-struct Listener {
-    store: Sqlite,
-    last: i64,
-    received: VecDeque<ChangeNotice>,
-}
-
 #[async_trait]
 impl ChangeNotices for Sqlite {
     async fn change_notices(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
@@ -123,41 +116,38 @@ impl ChangeNotices for Sqlite {
             let sql = "SELECT coalesce(max(id), 0) FROM change_notices";
             Ok(transaction.query_row(sql, [], |row| row.get(0))?)
         });
-        let listener = Listener {
-            store: self.clone(),
-            last: newest.await?,
-            received: VecDeque::from([ChangeNotice::All]),
-        };
-        let next = move |mut listener: Listener| async move {
-            while listener.received.is_empty() {
-                tokio::time::sleep(PAUSE).await;
-                let last = listener.last;
-                let read = move |transaction: &Transaction<'_>| since(transaction, last);
-                let read = listener.store.read(read);
-                let (last, received) = read.await?;
-                listener.last = last;
-                listener.received.extend(received);
+        let (store, newest): (Sqlite, i64) = (self.clone(), newest.await?);
+        // The id of the last notice that was read, and the notices to pass on.
+        let next = move |(mut last, mut received): (i64, VecDeque<ChangeNotice>)| {
+            let store = store.clone();
+            async move {
+                while received.is_empty() {
+                    tokio::time::sleep(PAUSE).await;
+                    let read = store.read(move |transaction| since(transaction, last));
+                    (last, received) = read.await?;
+                }
+                let notice = received.pop_front();
+                Ok(notice.map(|notice| (notice, (last, received))))
             }
-            let notice = listener.received.pop_front();
-            Ok(notice.map(|notice| (notice, listener)))
         };
-        Ok(stream::try_unfold(listener, next).boxed())
+        let start = (newest, VecDeque::from([ChangeNotice::All]));
+        Ok(stream::try_unfold(start, next).boxed())
     }
 }
 
 /// Returns the notices after `last` in order, and the id of the newest.
-fn since(transaction: &Transaction<'_>, last: i64) -> Result<(i64, Vec<ChangeNotice>)> {
+fn since(transaction: &Transaction<'_>, last: i64) -> Result<(i64, VecDeque<ChangeNotice>)> {
     let sql = "SELECT id, about, keys FROM change_notices WHERE id > ?1 ORDER BY id";
     let mut statement = transaction.prepare_cached(sql)?;
-    let (mut rows, mut received, mut newest) = (statement.query([last])?, Vec::new(), last);
+    let (mut rows, mut received, mut newest) = (statement.query([last])?, VecDeque::new(), last);
     while let Some(row) = rows.next()? {
         let (id, about, keys): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if newest == last && id > last + 1 {
             // The notices in between have already been removed.
-            received.push(ChangeNotice::All);
+            received.push_back(ChangeNotice::All);
         }
         newest = id;
-        received.push(ChangeNotice::stored(&about, &keys));
+        received.push_back(ChangeNotice::stored(&about, &keys));
     }
     Ok((newest, received))
 }

@@ -36,18 +36,17 @@ impl Objects for Sqlite {
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
         self.read_each(keys, |transaction, key| {
-            find_object(transaction, key).or_else(|error| {
-                if error.is_outage() {
-                    return Err(error);
-                }
+            match find_object(transaction, key) {
                 // One unreadable record must not block the emails of all users, so it counts as not
                 // notifiable.
-                tracing::warn!(%error, "an object cannot be read, and does not apply");
-                Ok(Some(Object {
-                    notifiable: false,
-                    ..Object::bare(key.clone())
-                }))
-            })
+                Err(error) if !error.is_outage() => {
+                    tracing::warn!(%error, "an object cannot be read, and does not apply");
+                    let mut object = Object::bare(key.clone());
+                    object.notifiable = false;
+                    Ok(Some(object))
+                }
+                found => found,
+            }
         })
         .await
     }

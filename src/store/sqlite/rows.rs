@@ -91,14 +91,11 @@ impl Table {
         on_conflict: &str,
     ) -> Result<usize> {
         let mut fields = fields(record)?;
-        let (mut names, mut marks, mut values) = (String::new(), String::new(), Vec::new());
-        for column in self.columns() {
-            let comma = if names.is_empty() { "" } else { ", " };
-            names.extend([comma, column.name]);
-            marks.extend([comma, "?"]);
-            values.push(column.take(&mut fields));
-        }
-        let table = self.name;
+        let columns = self.columns();
+        let columns = columns.map(|column| (column.name, column.take(&mut fields)));
+        let (names, values): (Vec<&str>, Vec<Sql>) = columns.unzip();
+        let (table, names) = (self.name, names.join(", "));
+        let marks = vec!["?"; values.len()].join(", ");
         let sql = format!("{verb} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
         let mut insert = transaction.prepare_cached(&sql)?;
         Ok(insert.execute(params_from_iter(values))?)
@@ -298,11 +295,6 @@ pub(super) fn list<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> String
     items.into_iter().collect::<Value>().to_string()
 }
 
-/// Serializes a value as JSON.
-pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
-    serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause))
-}
-
 /// Deserializes a column of JSON text; `what` names the record in errors.
 pub(super) fn json<T: DeserializeOwned>(
     row: &Row<'_>,
@@ -317,6 +309,6 @@ pub(super) fn json<T: DeserializeOwned>(
 }
 
 /// The comparison with the first name of a page. An empty name may exist.
-pub(super) fn bound(after: Option<&str>) -> &'static str {
+pub(super) fn bound(after: &Option<String>) -> &'static str {
     if after.is_some() { ">" } else { ">=" }
 }

@@ -40,10 +40,9 @@ impl Stacks for Sqlite {
             let (lists, first, people) = (lists.clone(), part * AT_ONCE, people.to_vec());
             let capped =
                 self.write(move |transaction| push(transaction, day, cap, &lists, &people));
-            let capped = capped.await?;
-            pushed
-                .capped
-                .extend(capped.into_iter().map(|(n, which)| (first + n, which)));
+            let capped = capped.await?.into_iter();
+            let capped = capped.map(|(n, which)| (first + n, which));
+            pushed.capped.extend(capped);
         }
         Ok(pushed)
     }
@@ -55,24 +54,19 @@ impl Stacks for Sqlite {
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
         let chunk = chunk.max(1);
-        // The user to start after, and whether there may be more.
-        let next = move |(after, more): (Option<UserId>, bool)| {
+        let next = move |after: Option<UserId>| {
             let window = window.clone();
             async move {
-                if !more {
-                    return Ok(None);
-                }
                 let people = self.read(move |transaction| {
                     let users = users_after(transaction, &window, after.as_ref(), chunk)?;
                     each(transaction, &window, users)
                 });
                 let people = people.await?;
-                let more = people.len() == chunk;
                 let last = people.last().map(|person| person.user.clone());
-                Ok(last.map(|last| (people, (Some(last), more))))
+                Ok(last.map(|last| (people, Some(last))))
             }
         };
-        stream::try_unfold((after, true), next).boxed()
+        stream::try_unfold(after, next).boxed()
     }
 
     async fn windows(&self, window: Window, users: &[UserId]) -> Result<Vec<PersonStacks>> {
@@ -139,10 +133,8 @@ fn push(
     people: &[(UserId, usize)],
 ) -> Result<Vec<(usize, Vec<usize>)>> {
     let mut capped = Vec::new();
-    if people
-        .iter()
-        .all(|(_, list)| lists[*list].events.is_empty())
-    {
+    let is_empty = |(_, list): &(UserId, usize)| lists[*list].events.is_empty();
+    if people.iter().all(is_empty) {
         return Ok(capped);
     }
     days::create_day(transaction, day)?;
@@ -240,17 +232,11 @@ struct NewLine {
 }
 
 impl NewLine {
-    fn of(
-        NewEntry {
-            user,
-            stack,
-            document,
-        }: &NewEntry<'_>,
-    ) -> Option<Self> {
+    fn of(entry: &NewEntry<'_>) -> Option<Self> {
         Some(Self {
-            day: stack.day,
-            row: RowId::of(user, stack.form)?,
-            line: entries::line(document),
+            day: entry.stack.day,
+            row: RowId::of(entry.user, entry.stack.form)?,
+            line: entries::line(&entry.document),
         })
     }
 

@@ -16,7 +16,9 @@ use super::journal::forget_actor;
 use super::notes::notify;
 use super::rows::{Fields, Statements as _, Table, bound, fields, list};
 use crate::domain::audience::EARTH_RADIUS_KM;
-use crate::domain::{Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId};
+use crate::domain::{
+    Address, Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId,
+};
 use crate::store::record::small::InboxRecord;
 use crate::store::record::user::{UserRecord, user_with_defaults};
 use crate::store::record::values::As;
@@ -91,34 +93,23 @@ impl Directory for Sqlite {
             PeopleFilter::Address(address) => {
                 let sharing = "SELECT id FROM users WHERE email COLLATE NOCASE IN
                                    (SELECT value FROM json_each(?3)) AND id";
-                let spellings = address.spellings().into_iter();
-                (
-                    sharing,
-                    Some(list(spellings.map(|one| one.reveal().to_owned()))),
-                )
+                let spellings = list(address.spellings().iter().map(Address::reveal));
+                (sharing, Some(spellings))
             }
             PeopleFilter::Near { point, km } => {
                 return self
-                    .read(move |transaction| {
-                        find_near(transaction, point, km, after.as_deref(), limit)
-                    })
+                    .read(move |transaction| find_near(transaction, point, km, &after, limit))
                     .await;
             }
             PeopleFilter::Chose(choices) => {
                 let choices = choices.clone();
                 return self
-                    .read(move |transaction| chose(transaction, &choices, after.as_deref(), limit))
+                    .read(move |transaction| chose(transaction, &choices, &after, limit))
                     .await;
             }
         };
         self.read(move |transaction| {
-            let found = names(
-                transaction,
-                selected,
-                of.as_deref(),
-                after.as_deref(),
-                limit,
-            )?;
+            let found = names(transaction, selected, &of, &after, limit)?;
             Ok(found.iter().map(UserId::stored).collect())
         })
         .await
@@ -156,11 +147,11 @@ impl Directory for Sqlite {
         after: Option<&FollowKey>,
         limit: usize,
     ) -> Result<Vec<FollowKey>> {
-        let (of, after) = (user.as_str().to_owned(), after.cloned());
+        let of = Some(user.as_str().to_owned());
+        let after = after.map(|after| after.as_str().to_owned());
         self.read(move |transaction| {
             let keys = "SELECT k FROM follows WHERE u = ?3 AND k";
-            let after = after.as_ref().map(FollowKey::as_str);
-            let found = names(transaction, keys, Some(&of), after, limit)?;
+            let found = names(transaction, keys, &of, &after, limit)?;
             Ok(found.iter().map(FollowKey::stored).collect())
         })
         .await
@@ -193,7 +184,7 @@ impl Directory for Sqlite {
 fn chose(
     transaction: &Transaction<'_>,
     choices: &DueChoices,
-    after: Option<&str>,
+    after: &Option<String>,
     limit: usize,
 ) -> Result<Vec<UserId>> {
     let sql = format!(
@@ -201,7 +192,8 @@ fn chose(
             AND id {} ?5 ORDER BY id LIMIT ?6",
         bound(after)
     );
-    let (tz, after) = (choices.tz.map(|tz| tz.name()), after.unwrap_or_default());
+    let tz = choices.tz.map(|tz| tz.name());
+    let after = after.as_deref().unwrap_or_default();
     let mut found: Vec<String> = Vec::new();
     for cadence in &choices.cadences {
         let cadence = cadence.map(Cadence::as_str);
@@ -221,12 +213,12 @@ fn chose(
 fn names(
     transaction: &Transaction<'_>,
     selected: &str,
-    of: Option<&str>,
-    after: Option<&str>,
+    of: &Option<String>,
+    after: &Option<String>,
     limit: usize,
 ) -> Result<Vec<String>> {
     let sql = format!("{selected} {} ?1 ORDER BY 1 LIMIT ?2", bound(after));
-    let (from, limit) = (after.unwrap_or_default(), limit as i64);
+    let (from, limit) = (after.as_deref().unwrap_or_default(), limit as i64);
     transaction.all(&sql, (from, limit, of), |row| row.get(0))
 }
 
@@ -317,17 +309,12 @@ fn column(lng: f64) -> i64 {
 fn cells(center: Point, km: f64) -> Option<Vec<i64>> {
     let angle = km / EARTH_RADIUS_KM;
     let reach = angle.to_degrees() + SLACK;
-    let (south, north) = (
-        (center.lat() - reach).max(-90.0),
-        (center.lat() + reach).min(90.0),
-    );
+    let south = (center.lat() - reach).max(-90.0);
+    let north = (center.lat() + reach).min(90.0);
     // The width at the widest latitude. A circle that contains a pole spans all longitudes.
     let width = if south > -90.0 && north < 90.0 {
-        (angle.sin() / center.lat().to_radians().cos())
-            .min(1.0)
-            .asin()
-            .to_degrees()
-            + SLACK
+        let widest = angle.sin() / center.lat().to_radians().cos();
+        widest.min(1.0).asin().to_degrees() + SLACK
     } else {
         180.0
     };
@@ -347,10 +334,10 @@ fn find_near(
     transaction: &Transaction<'_>,
     center: Point,
     km: f64,
-    after: Option<&str>,
+    after: &Option<String>,
     limit: usize,
 ) -> Result<Vec<UserId>> {
-    let (bound, from) = (bound(after), after.unwrap_or_default());
+    let (bound, from) = (bound(after), after.as_deref().unwrap_or_default());
     let (cells, compared) = match cells(center, km) {
         Some(cells) => (cells, "="),
         None => (vec![0], ">="),
@@ -426,7 +413,7 @@ mod tests {
         let transaction = connection.transaction().unwrap();
 
         for km in [1.0, 3_000.0] {
-            let found = find_near(&transaction, at(13.4, 52.5), km, None, 10);
+            let found = find_near(&transaction, at(13.4, 52.5), km, &None, 10);
             assert_eq!(found.ok(), Some(vec![UserId::stored("ben")]), "{km}");
         }
     }
