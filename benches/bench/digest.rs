@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use tidings::domain::content::Caps;
 use tidings::domain::digest_content::{assemble, wanted};
-use tidings::domain::{Address, Day, EmailScope, Id, User, UserId, Window};
+use tidings::domain::{Address, Day, EmailScope, Event, Id, User, UserId, Window};
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 use tidings::engine::eligibility;
@@ -47,10 +47,9 @@ async fn assemble_all(world: &World) -> (u64, usize) {
             .await
             .expect("objects");
         for wanted in &wanted {
-            told += assemble(wanted, &policies, Caps::default(), |event| {
-                catalog.applies(event)
-            })
-            .map_or(0, |digest| digest.total as usize);
+            let applies = |event: &Event| catalog.event_data(event);
+            told += assemble(wanted, &policies, Caps::default(), applies)
+                .map_or(0, |digest| digest.total as usize);
         }
         read += chunk.len() as u64;
     }

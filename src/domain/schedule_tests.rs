@@ -166,7 +166,8 @@ mod cadence {
             while now < end {
                 let due = schedule.next_due(now).unwrap();
                 prop_assert!(seen.insert(due.period.clone()), "{} twice", due.period);
-                prop_assert_eq!(schedule.last_due(due.at).as_ref(), Some(&due));
+                let again = schedule.last_due(due.at);
+                prop_assert_eq!(again.as_ref(), Some(&due));
                 now = due.at;
             }
             let expected = if schedule.cadence == Cadence::Daily { 365..=375 } else { 52..=55 };
@@ -243,7 +244,7 @@ mod due_choices {
             let wants_none = user.schedule(&common.schedule).cadence == Cadence::Never;
             let due = user.digests(&common.schedule).0.last_due(until);
             let fell_due =
-                due.is_some_and(|due| due.at > after) && (common.mandatory || !wants_none);
+                due.as_ref().is_some_and(|due| due.at > after) && (common.mandatory || !wants_none);
             let answers = found.iter().filter(|choices| is_in(&user, choices));
             assert_eq!(answers.count(), usize::from(fell_due), "{user:?} {due:?}");
         }

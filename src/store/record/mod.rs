@@ -85,9 +85,9 @@ macro_rules! record {
             }
         })?
     };
-    ($(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? $fields:tt) => {
+    ($(#[$doc:meta])* $name:ident of $value:ident $(as $what:literal)? { $($fields:tt)* }) => {
         record! {
-            $(#[$doc])* $name of $value $(as $what)? $fields
+            $(#[$doc])* $name of $value $(as $what)? { $($fields)* }
             extra(value) {}
             odd(record) {}
         }

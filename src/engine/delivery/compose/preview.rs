@@ -122,7 +122,8 @@ impl Compose {
             if is_exact || sent == 0 {
                 return Ok(SentEmail { email, is_exact });
             }
-            if !skip_seen && (selection == WANTED || selection == Selection::All && whole.is_err()) {
+            if !skip_seen && (selection == WANTED || selection == Selection::All && whole.is_err())
+            {
                 whole = email;
             }
         }
