@@ -270,14 +270,11 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     screen.line("")?;
     let Some(mail) = &story.mail else {
         let why = story.no_mail.as_deref().unwrap_or_default();
-        screen.line(format!("no mail to show: {why}"))?;
-        return Ok(());
+        return Ok(screen.line(format!("no mail to show: {why}"))?);
     };
     screen.line("The mail, with objects as they are now:")?;
-    for line in [&*mail.subject]
-        .into_iter()
-        .chain(mail.text.trim_end().lines())
-    {
+    let lines = mail.text.trim_end().lines();
+    for line in std::iter::once(&*mail.subject).chain(lines) {
         screen.line(format!("  {line}").trim_end())?;
     }
     let sent = u64::from(row.items);

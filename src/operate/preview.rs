@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use super::open::{Access, Refusal, open_store};
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
+use crate::domain::name::named_enum;
 use crate::domain::{Address, BatchState, BrandName, DeliveryId, Occasion, Stop, User, UserId};
 use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
@@ -24,28 +25,15 @@ use crate::render::{self, Links, Pages, Renderer, Samples, reader};
 
 pub use crate::render::{Catalogs, Draft};
 
-/// The kinds of previews.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Digest emails.
-    Digest,
-    /// Batch emails.
-    Batch,
-    /// The public pages that emails link to.
-    Page,
-}
-
-impl Kind {
-    /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 3] = [Self::Digest, Self::Batch, Self::Page];
-
-    /// Returns the name on the command line, in file names and on the page.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Digest => "digest",
-            Self::Batch => "batch",
-            Self::Page => "page",
-        }
+named_enum! {
+    /// The kinds of previews, in the order in which they are shown.
+    Kind("kind") {
+        /// Digest emails.
+        Digest = "digest",
+        /// Batch emails.
+        Batch = "batch",
+        /// The public pages that emails link to.
+        Page = "page",
     }
 }
 

@@ -211,10 +211,8 @@ pub fn read_events(path: &Path) -> Result<Vec<RecordedEvent>> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        events.push(parse(&line).map_err(|mistake| Error::Damaged {
-            file: file.to_string(),
-            why: BadLine::new(number, mistake).to_string(),
-        })?);
+        let damaged = |mistake| Error::damaged(path, BadLine::new(number, mistake));
+        events.push(parse(&line).map_err(damaged)?);
     }
     events.sort_by_key(|event| event.at);
     Ok(events)

@@ -84,7 +84,12 @@ impl Doctor {
             ("days", self.days_to_archive(store).boxed()),
             ("users", users(store).boxed()),
         ];
-        let checks = checks.map(|(check, judged)| self.ask(check, judged));
+        let checks = checks.map(async |(check, judged)| {
+            // A failed read is an error finding.
+            let judged =
+                judged.map(|judged| judged.unwrap_or_else(|error| unread(error_chain(&error))));
+            Some(self.within(judged, unread).await?.of(check))
+        });
         let found = join_all(checks).await.into_iter().flatten();
         let engine = judge_engine(&condition.engine).into_iter();
         engine.chain(found).collect()
@@ -114,10 +119,8 @@ impl Doctor {
         let waits = missing.iter().map(|(brand, (emails, batches))| {
             format!("the brand {brand} (pending emails: {emails}, open batches: {batches})")
         });
-        let found = format!(
-            "not configured, so emails wait: {}",
-            list_first(waits, usize::MAX)
-        );
+        let waits = list_first(waits, usize::MAX);
+        let found = format!("not configured, so emails wait: {waits}");
         let advice =
             "put [brands.NAME] back; digests also leave once their people are of another brand";
         Ok((!missing.is_empty()).then(|| Finding::error(found, advice)))
@@ -150,17 +153,6 @@ impl Doctor {
         let silent = unreported(store.as_ref(), now).await?;
         let counts = store.report_counts(now - TimeDelta::days(1)).await?;
         Ok(judge_reports(provider.title, silent, &counts))
-    }
-
-    /// Runs a check on the store, with a time limit. A failed read is an error finding.
-    async fn ask(
-        &self,
-        check: &'static str,
-        judged: impl Future<Output = Judged>,
-    ) -> Option<Finding> {
-        let judged =
-            judged.map(|judged| judged.unwrap_or_else(|error| unread(error_chain(&error))));
-        Some(self.within(judged, unread).await?.of(check))
     }
 }
 
