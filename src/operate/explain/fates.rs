@@ -96,11 +96,9 @@ impl Loaded<'_> {
                     }
                     _ => None,
                 };
-                if why != Why::Covered
-                    && let Some(By::Mail {
-                        left_out: Some(_), ..
-                    }) = &covered
-                {
+                let excludes =
+                    |by: &By| matches!(by, By::Mail { place, .. } if *place == Place::LeftOut);
+                if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
                     why = Why::LeftOut;
                 }
                 fates.push(self.fate(&case, why, covered));
