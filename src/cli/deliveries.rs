@@ -79,13 +79,11 @@ impl Args {
     }
 
     async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let (since, until) = (self.since, self.until);
         let only = Only {
             state: self.state,
             user: self.user.clone(),
-            span: Span {
-                since: self.since,
-                until: self.until,
-            },
+            span: Span { since, until },
             feedback: self.bounced.then_some(ReportKind::Bounced),
         };
         let limit = usize::from(self.limit);

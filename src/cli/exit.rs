@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use super::harmless;
 use crate::config::Problems;
 use crate::domain::Invalid;
+use crate::domain::text::error_chain;
 use crate::operate::open::Refusal;
 use crate::{engine, render, store};
 
@@ -95,21 +96,13 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
 
 /// Joins the failure and its causes with colons.
 pub(super) fn causes(failure: &anyhow::Error) -> String {
-    let mut causes: Vec<String> = Vec::new();
-    for cause in failure.chain() {
-        let text = cause.to_string();
-        // `Problems` is a list with line breaks of its own. Other errors may quote user input,
-        // which must not start a new line.
-        let cause = match cause.is::<Problems>() {
-            true => harmless::lines(&text).into_owned(),
-            false => harmless::line(&text).into_owned(),
-        };
-        // Some errors already contain the text of their cause.
-        if causes.last().is_none_or(|before| !before.contains(&cause)) {
-            causes.push(cause);
-        }
+    let text = error_chain(&**failure);
+    // `Problems` is a list with line breaks of its own. Other errors may quote user input, which
+    // must not start a new line.
+    match failure.is::<Problems>() {
+        true => harmless::lines(&text).into_owned(),
+        false => harmless::line(&text).into_owned(),
     }
-    causes.join(": ")
 }
 
 /// The text in the MongoDB store's errors if no server accepts writes.

@@ -77,12 +77,9 @@ impl Gallery {
                 followers.extend(is_one.then(|| user.id.clone()));
             }
             let digest = when_mailed(app, &user);
-            let name = user.name.unwrap_or_else(|| user.id.to_string());
-            people.push(Person {
-                id: user.id,
-                name,
-                digest,
-            });
+            let (id, name) = (user.id, user.name);
+            let name = name.unwrap_or_else(|| id.to_string());
+            people.push(Person { id, name, digest });
         }
         Ok(Scene {
             people,
@@ -199,11 +196,8 @@ impl Gallery {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|why| Error::file(format!("reading {}", page.display()), why))?,
         };
-        Ok(Some(html.replacen(
-            "<head>",
-            "<head><base target=\"_blank\">",
-            1,
-        )))
+        let base = "<head><base target=\"_blank\">";
+        Ok(Some(html.replacen("<head>", base, 1)))
     }
 }
 

@@ -113,7 +113,7 @@ impl Explain {
             for row in &deliveries {
                 let covers = match row.occasion {
                     Occasion::Digest { .. } => person.hold_marker(row.marker),
-                    Occasion::Batch { .. } if !batches.includes(&row.id) => false,
+                    Occasion::Batch { .. } if !batches.mails.contains_key(&row.id) => false,
                     Occasion::Batch { .. } => person.are_mailed_by(row.marker),
                 };
                 if covers {

@@ -121,10 +121,9 @@ impl Preview {
     /// pictures; without it there are none.
     fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
         let policies = &self.config.policies;
-        let first = 0;
         let samples = Samples {
             pictures,
-            first,
+            first: 0,
             now,
         };
         let mut drafts = samples.digests(policies, self.config.digest.caps);
@@ -296,16 +295,14 @@ pub async fn send_test(
 ) -> anyhow::Result<Outcome> {
     let mailer = mailer(config)?;
     let states = match open_store(config, Access::Read).await {
-        Ok(store) => store.address_states(&[to.folded()]).await,
+        Ok(store) => store.address_states(&[to.folded()]).await?,
         Err(error) => match error.downcast_ref::<Refusal>() {
-            Some(refusal) if refusal.is_missing => Ok(Vec::new()),
+            Some(refusal) if refusal.is_missing => Vec::new(),
             _ => return Err(error),
         },
     };
-    let mut states = states.map_err(engine::Error::from)?.into_iter();
-    if let Some(suppression) = states.find_map(|state| state.suppression) {
-        let why = suppression.reason.as_str();
-        let what = "no mail goes to this address";
+    if let Some(suppression) = states.into_iter().find_map(|state| state.suppression) {
+        let (what, why) = ("no mail goes to this address", suppression.reason);
         let why = format!("{what}: {why} (tidings suppressions lift ends it)");
         return Err(engine::Error::Conflict(why).into());
     }

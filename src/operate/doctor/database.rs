@@ -188,10 +188,11 @@ pub(super) fn judge_schema(schema: &Schema) -> Finding {
 }
 
 fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
-    Some(match missing.as_slice() {
-        [] => Finding::ok("all there"),
-        missing => Finding::warning(
-            format!("missing: {}", missing.join("; ")),
+    let found = format!("missing: {}", missing.join("; "));
+    Some(match missing.is_empty() {
+        true => Finding::ok("all there"),
+        false => Finding::warning(
+            found,
             "start `tidings serve` or `tidings worker`: they make them",
         ),
     })
@@ -231,23 +232,18 @@ async fn unknown(store: &Arc<dyn Store>) -> Judged {
     let unknown = Counted::Deliveries(DeliveryState::Unknown);
     let unknown: u64 = store.count(&[unknown]).await?.iter().sum();
     let have = count(unknown, "email has", "emails have");
+    let advice = "look at `tidings deliveries --state unknown`, then settle what is there";
     Ok(Some(match unknown {
         0 => Finding::ok("none"),
-        _ => Finding::warning(
-            format!("{have} an unknown outcome"),
-            "look at `tidings deliveries --state unknown`, then settle what is there",
-        ),
+        _ => Finding::warning(format!("{have} an unknown outcome"), advice),
     }))
 }
 
 /// Reports records with fields that this version cannot read.
 async fn users(store: &Arc<dyn Store>) -> Judged {
     let found = find_unreadable(store.as_ref(), RECORDS).await?;
-    Ok((!found.is_empty()).then(|| {
-        Finding::warning(found.sentence(),
-            "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons",
-        )
-    }))
+    let advice = "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons";
+    Ok((!found.is_empty()).then(|| Finding::warning(found.sentence(), advice)))
 }
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {
@@ -271,13 +267,11 @@ fn judge_engine(engine: &Engine) -> Vec<Finding> {
 }
 
 fn judge_version(version: &str) -> Finding {
+    let upgrade = format!("upgrade it to {OLDEST}.0 or newer");
     let major = version.split('.').next().map(str::parse::<u32>);
     match major {
         Some(Ok(major)) if major >= OLDEST => Finding::ok(format!("MongoDB {version}")),
-        Some(Ok(_)) => Finding::error(
-            format!("MongoDB {version} is too old"),
-            format!("upgrade it to {OLDEST}.0 or newer"),
-        ),
+        Some(Ok(_)) => Finding::error(format!("MongoDB {version} is too old"), upgrade),
         _ => Finding::unchecked(format!("MongoDB says its version is {version:?}")),
     }
 }

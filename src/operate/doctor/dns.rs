@@ -138,16 +138,12 @@ fn judge_spf(domain: &str, records: &[&str], is_own: bool) -> Finding {
     // Without `all`, a redirect says what applies to others (section 6.1).
     let all = terms.clone().find(is_for_others);
     let is_redirected = terms.any(|term| term.starts_with("redirect="));
+    let found = |what: &str| format!("{domain} {what}: {text}");
     let advice = "end it with -all or ~all";
     match all {
-        Some("all" | "+all") => {
-            Finding::error(format!("{domain} allows all senders: {text}"), advice)
-        }
-        Some("?all") => Finding::warning(
-            format!("{domain} has no policy for other senders: {text}"),
-            advice,
-        ),
-        None if !is_redirected => Finding::warning(format!("{domain} has no end: {text}"), advice),
+        Some("all" | "+all") => Finding::error(found("allows all senders"), advice),
+        Some("?all") => Finding::warning(found("has no policy for other senders"), advice),
+        None if !is_redirected => Finding::warning(found("has no end"), advice),
         _ => Finding::ok(format!("{domain}: {text}")),
     }
 }

@@ -313,7 +313,7 @@ const BATCHES: usize = 200;
 /// that only remembers its id: a lead's ids are also remembered by the batch that it opened.
 pub(super) struct Batches {
     pub(super) all: Vec<Batch>,
-    mails: HashMap<DeliveryId, Delivery>,
+    pub(super) mails: HashMap<DeliveryId, Delivery>,
 }
 
 impl Batches {
@@ -355,11 +355,6 @@ impl Batches {
     pub(super) fn kept(&self) -> Vec<Event> {
         let kept = self.all.iter().flat_map(|batch| &batch.contents.items);
         kept.cloned().map(Event::from).collect()
-    }
-
-    /// Returns whether this is the delivery of one of these batches.
-    pub(super) fn includes(&self, delivery: &DeliveryId) -> bool {
-        self.mails.contains_key(delivery)
     }
 
     fn delivery(&self, batch: &Batch) -> Option<&Delivery> {
