@@ -81,9 +81,8 @@ impl Args {
             DayFate::Unmailed { people, events } => {
                 let (people, events) = (words::people(*people), words::events(*events));
                 let force = "(--force drops the day anyway)";
-                kept(&format!(
-                    "{people} should have been mailed {events} {force}"
-                ))
+                let why = format!("{people} should have been mailed {events} {force}");
+                kept(&why)
             }
             DayFate::Held => kept("another process archives or restores it"),
             DayFate::Changed => kept("it was written to meanwhile; the next run drops it"),

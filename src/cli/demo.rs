@@ -48,12 +48,9 @@ pub(super) const DIR: &str = "tidings-demo";
 
 /// Makes the folder and changes to it, as every path in the story is relative to it.
 fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
+    let next = format!("{command} --dir DIR, with a new folder");
     folder::enter(dir, served).map_err(|error| match error.is::<Foreign>() {
-        true => Refusal::new(
-            error.to_string(),
-            format!("{command} --dir DIR, with a new folder"),
-        )
-        .into(),
+        true => Refusal::new(error.to_string(), next).into(),
         false => error,
     })
 }

@@ -114,9 +114,8 @@ impl Args {
             if pending > 0 {
                 let events = words::count(pending, "accepted event", "accepted events");
                 let next = "`tidings worker --once` fans them out";
-                notes.push(format!(
-                    "{events} not fanned out yet and missing here; {next}"
-                ));
+                let why = format!("{events} not fanned out yet and missing here; {next}");
+                notes.push(why);
             }
         } else {
             let run = DigestActivity::of(&report, app.context.clock.now());
