@@ -27,7 +27,7 @@ use crate::wire::local::{Made, Mail, Mails, Person, Published, Scene, Work};
 /// The gallery and its works.
 pub struct Gallery {
     /// The URL for a browser, without a slash at its end.
-    url: String,
+    pub(crate) url: String,
     /// Newest first.
     works: Mutex<Vec<Work>>,
     /// The simulated time of the last digests; `None` before the first.
@@ -53,11 +53,6 @@ impl Gallery {
             works: Mutex::new(works()),
             sent_at: sync::Mutex::default(),
         }
-    }
-
-    /// The URL for a browser, without a slash at its end.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
     }
 
     fn works(&self) -> MutexGuard<'_, Vec<Work>> {
@@ -86,11 +81,6 @@ impl Gallery {
             works,
             followers,
         })
-    }
-
-    /// Returns the user of this id, if the demo has one.
-    pub(crate) fn person(&self, id: &str) -> Option<UserId> {
-        PEOPLE.contains(&id).then(|| UserId::stored(id))
     }
 
     /// Publishes a work and returns once the artist's followers are notified.

@@ -111,9 +111,8 @@ impl Preview {
         let is_missing = |kind: &&Kind| !sheets.iter().any(|sheet| sheet.kind == **kind);
         let missing = self.kinds.iter().filter(is_missing);
         let user = self.person.as_ref().map(|(_, user)| user);
-        let notes = missing
-            .filter_map(|kind| Some(note(*kind, user?)))
-            .collect();
+        let notes = missing.filter_map(|kind| Some(note(*kind, user?)));
+        let notes = notes.collect();
         Ok((sheets, notes))
     }
 

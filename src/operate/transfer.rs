@@ -243,9 +243,7 @@ impl Transfer {
                 let import = Importing {
                     folder: self.folder.display().to_string(),
                     manifest: manifest.to_owned(),
-                    checked: false,
-                    files: 0,
-                    lines: 0,
+                    ..Importing::default()
                 };
                 swap(store, None, Some(&Mark::Importing(import.clone()))).await?;
                 import

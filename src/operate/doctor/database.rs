@@ -67,13 +67,11 @@ impl Doctor {
             (None, Engine::Mongo { .. }) => Some(Finding::unchecked(NO_TIME)),
             (None, Engine::Sqlite { .. }) => None,
         };
+        let indexes = condition.missing_indexes.map(judge_indexes);
         let schema = condition.schema.map(|schema| Some(judge_schema(&schema)));
         let checks: [(&'static str, BoxFuture<'_, Judged>); 11] = [
             (SCHEMA, ready(schema).boxed()),
-            (
-                INDEXES,
-                ready(condition.missing_indexes.map(judge_indexes)).boxed(),
-            ),
+            (INDEXES, ready(indexes).boxed()),
             ("clock", ready(Ok(clock)).boxed()),
             (WRITING, writing(store).boxed()),
             (SENDING, sending(store).boxed()),

@@ -67,7 +67,6 @@ pub struct Doctor {
     pub brands: Vec<(BrandName, Doctor)>,
 }
 
-const PROVIDER: &str = "provider";
 const LANGUAGES: &str = "languages";
 /// The finding for checks that `--offline` skips.
 const LEFT: &str = "skipped because of --offline";
@@ -111,7 +110,7 @@ impl Doctor {
     async fn mail(&self) -> Vec<Finding> {
         let keys = async {
             let (provider, names) = self.provider().await;
-            (provider.of(PROVIDER), self.dkim(&names).await)
+            (provider.of("provider"), self.dkim(&names).await)
         };
         let (spf, (provider, dkim), dmarc) = futures::join!(self.spf(), keys, self.dmarc());
         [vec![provider, spf], dkim, vec![dmarc]].concat()
