@@ -8,7 +8,7 @@ use super::session::{
     Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, words,
 };
 use crate::domain::delivery::OperatorDecision;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
+use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::deliveries::Only;
 use crate::store::Span;
 use crate::wire::delivery::{DeliveryRow, Listed, Story};
@@ -91,7 +91,7 @@ impl Args {
         let more = words::more(&mut rows, limit, "--user, --state or --since");
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
-            let Story { row, mail, .. } = story(app, row).await?;
+            let Story { row, mail, .. } = app.compose().story(row).await?;
             let subject = mail.map(|mail| mail.subject);
             listed.push(Listed { row, subject });
         }
@@ -101,14 +101,6 @@ impl Args {
         }
         Ok(Exit::Done)
     }
-}
-
-/// Returns the history and content of a delivery, with its brand.
-async fn story(app: &App, row: Delivery) -> anyhow::Result<Story> {
-    let mut story = app.compose().story(row).await?;
-    let brand = |call: &str| app.identities.brand_of_call(call);
-    story.row = story.row.with_brand(brand);
-    Ok(story)
 }
 
 /// Returns the table of emails, their outcomes and their subjects.
@@ -229,7 +221,7 @@ async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> 
         let what = format!("there is no delivery {id}");
         return Err(Refusal::new(what, "tidings deliveries, which lists them").into());
     };
-    let story = story(app, row).await?;
+    let story = app.compose().story(row).await?;
     if !screen.answer(&story)? {
         show_story(&story, screen)?;
     }
