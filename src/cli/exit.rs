@@ -128,19 +128,19 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             Some(engine::Error::Store(error)) => Some(error),
             _ => cause.downcast_ref::<store::Error>(),
         };
-        match of_store? {
+        Some(match of_store? {
             store::Error::Database { cause, .. } if cause.to_string().contains(AWAY) => {
                 let runs = "see that the server runs and that the option `store` names it";
-                Some(format!("{runs}, then again: {again}"))
+                format!("{runs}, then again: {again}")
             }
             store::Error::Database { .. } => {
-                Some(format!("again, once the store can be reached; {again}"))
+                format!("again, once the store can be reached; {again}")
             }
             store::Error::Conflict { .. } => {
-                Some("moving one of the two away; nothing was overwritten".into())
+                "moving one of the two away; nothing was overwritten".into()
             }
-            _ => None,
-        }
+            _ => return None,
+        })
     })
 }
 

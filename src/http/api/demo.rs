@@ -158,7 +158,7 @@ async fn picture(call: Call) -> ApiResult {
 }
 
 /// Starts an answer that no cache keeps.
-fn fresh() -> HttpResponseBuilder {
+pub(super) fn fresh() -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response.insert_header((header::CACHE_CONTROL, "no-store"));
     response

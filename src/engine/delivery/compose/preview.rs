@@ -95,8 +95,7 @@ impl Compose {
         });
         let address = users.iter().flatten().find_map(|user| user.email.as_ref());
         let call = row.attempts.call.as_deref();
-        let brand = call.and_then(|call| self.identities.brand_of_call(call));
-        let brand = brand.cloned();
+        let brand = call.and_then(|call| self.identities.brand_of_call(call).cloned());
         Ok(Story {
             to: address.map(ToString::to_string),
             held_by: row.lease.as_ref().map(|lease| lease.owner.clone()),
