@@ -60,13 +60,12 @@ impl Args {
             screen.line(self.summary(&days))?;
         }
         ended?;
-        Ok(
-            match [DROPPED, KEPT, FAILED].map(|group| count(&days, group)) {
-                [_, 0, 0] => Exit::Done,
-                [0, 0, _] => Exit::Failed,
-                _ => Exit::Partly,
-            },
-        )
+        let counts = [DROPPED, KEPT, FAILED].map(|group| count(&days, group));
+        Ok(match counts {
+            [_, 0, 0] => Exit::Done,
+            [0, 0, _] => Exit::Failed,
+            _ => Exit::Partly,
+        })
     }
 
     /// Returns the line for a day. Days that are too young or in the window are only counted.
@@ -81,9 +80,8 @@ impl Args {
             DayFate::Unmailed { people, events } => {
                 let (people, events) = (words::people(*people), words::events(*events));
                 let force = "(--force drops the day anyway)";
-                kept(&format!(
-                    "{people} should have been mailed {events} {force}"
-                ))
+                let why = format!("{people} should have been mailed {events} {force}");
+                kept(&why)
             }
             DayFate::Held => kept("another process archives or restores it"),
             DayFate::Changed => kept("it was written to meanwhile; the next run drops it"),

@@ -121,7 +121,10 @@ fn no_such(id: Id) -> Refusal {
 async fn show(id: Id, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
     let book = app.batches();
     let found = book.batch(id).await?;
-    screen.pretty(&book.view(found.ok_or_else(|| no_such(id))?).await?)?;
+    let view = book.view(found.ok_or_else(|| no_such(id))?).await?;
+    if !screen.answer(&view)? {
+        screen.text(&serde_json::to_string_pretty(&view)?)?;
+    }
     Ok(Exit::Done)
 }
 

@@ -8,7 +8,7 @@ use super::session::{
     Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, words,
 };
 use crate::domain::delivery::OperatorDecision;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
+use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
 use crate::engine::delivery::deliveries::Only;
 use crate::store::Span;
 use crate::wire::delivery::{DeliveryRow, Listed, Story};
@@ -79,13 +79,11 @@ impl Args {
     }
 
     async fn list(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let (since, until) = (self.since, self.until);
         let only = Only {
             state: self.state,
             user: self.user.clone(),
-            span: Span {
-                since: self.since,
-                until: self.until,
-            },
+            span: Span { since, until },
             feedback: self.bounced.then_some(ReportKind::Bounced),
         };
         let limit = usize::from(self.limit);
@@ -93,7 +91,7 @@ impl Args {
         let more = words::more(&mut rows, limit, "--user, --state or --since");
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
-            let Story { row, mail, .. } = story(app, row).await?;
+            let Story { row, mail, .. } = app.compose().story(row).await?;
             let subject = mail.map(|mail| mail.subject);
             listed.push(Listed { row, subject });
         }
@@ -103,14 +101,6 @@ impl Args {
         }
         Ok(Exit::Done)
     }
-}
-
-/// Returns the history and content of a delivery, with its brand.
-async fn story(app: &App, row: Delivery) -> anyhow::Result<Story> {
-    let mut story = app.compose().story(row).await?;
-    let brand = |call: &str| app.identities.brand_of_call(call);
-    story.row = story.row.with_brand(brand);
-    Ok(story)
 }
 
 /// Returns the table of emails, their outcomes and their subjects.
@@ -231,7 +221,7 @@ async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> 
         let what = format!("there is no delivery {id}");
         return Err(Refusal::new(what, "tidings deliveries, which lists them").into());
     };
-    let story = story(app, row).await?;
+    let story = app.compose().story(row).await?;
     if !screen.answer(&story)? {
         show_story(&story, screen)?;
     }
@@ -270,14 +260,11 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     screen.line("")?;
     let Some(mail) = &story.mail else {
         let why = story.no_mail.as_deref().unwrap_or_default();
-        screen.line(format!("no mail to show: {why}"))?;
-        return Ok(());
+        return Ok(screen.line(format!("no mail to show: {why}"))?);
     };
     screen.line("The mail, with objects as they are now:")?;
-    for line in [&*mail.subject]
-        .into_iter()
-        .chain(mail.text.trim_end().lines())
-    {
+    let lines = mail.text.trim_end().lines();
+    for line in std::iter::once(&*mail.subject).chain(lines) {
         screen.line(format!("  {line}").trim_end())?;
     }
     let sent = u64::from(row.items);

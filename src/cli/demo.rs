@@ -48,12 +48,9 @@ pub(super) const DIR: &str = "tidings-demo";
 
 /// Makes the folder and changes to it, as every path in the story is relative to it.
 fn enter(dir: &Path, served: Option<&Served>, command: &str) -> anyhow::Result<()> {
+    let next = format!("{command} --dir DIR, with a new folder");
     folder::enter(dir, served).map_err(|error| match error.is::<Foreign>() {
-        true => Refusal::new(
-            error.to_string(),
-            format!("{command} --dir DIR, with a new folder"),
-        )
-        .into(),
+        true => Refusal::new(error.to_string(), next).into(),
         false => error,
     })
 }
@@ -117,28 +114,24 @@ impl Story<'_> {
         match line.split_once(' ') {
             Some(("#", title)) => {
                 self.chapter += 1;
-                Ok(self.screen.line(format!("{}  {title}", self.chapter))?)
+                self.screen.line(format!("{}  {title}", self.chapter))?;
             }
             Some(("$", command)) => {
                 self.screen.line(line)?;
-                run(self.run, command, &self.app, self.screen).await
+                run(self.run, command, &self.app, self.screen).await?;
             }
             Some(("%", command)) => {
-                run(self.run, command, &self.app, &mut Screen::new(false, false)).await
+                run(self.run, command, &self.app, &mut Screen::new(false, false)).await?;
             }
-            Some(("+", minutes)) => {
-                self.clock.advance(TimeDelta::minutes(minutes.parse()?));
-                Ok(())
+            Some(("+", minutes)) => self.clock.advance(TimeDelta::minutes(minutes.parse()?)),
+            Some(("@", "today")) => self.clock.set(self.now),
+            Some((">", user)) => self.show_latest_email(user).await?,
+            _ => {
+                let dir = dir.display().to_string();
+                self.screen.line(line.replace("{dir}", &dir))?;
             }
-            Some(("@", "today")) => {
-                self.clock.set(self.now);
-                Ok(())
-            }
-            Some((">", user)) => self.show_latest_email(user).await,
-            _ => Ok(self
-                .screen
-                .line(line.replace("{dir}", &dir.display().to_string()))?),
         }
+        Ok(())
     }
 
     async fn show_latest_email(&mut self, user: &str) -> anyhow::Result<()> {

@@ -114,9 +114,8 @@ impl Args {
             if pending > 0 {
                 let events = words::count(pending, "accepted event", "accepted events");
                 let next = "`tidings worker --once` fans them out";
-                notes.push(format!(
-                    "{events} not fanned out yet and missing here; {next}"
-                ));
+                let why = format!("{events} not fanned out yet and missing here; {next}");
+                notes.push(why);
             }
         } else {
             let run = DigestActivity::of(&report, app.context.clock.now());
@@ -164,7 +163,7 @@ impl Args {
         if !screen.answer(&run)? {
             lines.iter().try_for_each(|line| screen.line(line))?;
         }
-        show_rest(app, (&report.mails, &fanned_out, &waits), screen)?;
+        let is_whole = show_rest(app, (&report.mails, &fanned_out, &waits), screen)?;
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
         if stopped {
@@ -174,7 +173,6 @@ impl Args {
             screen.warnings(self.report.as_ref().map(|_| part))?;
             return Ok(Exit::Partly);
         }
-        let is_whole = fanned_out.is_whole() && waits.is_ok_and(|waits| waits.is_empty());
         Ok(exit(&report).if_whole(is_whole))
     }
 
@@ -198,13 +196,7 @@ fn check_page(path: &Path) -> Result<(), Refusal> {
         let what = format!("--report: {} is a folder", path.display());
         return Err(Refusal::new(what, "name a file in it, such as report.html"));
     }
-    let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
-    let Some(folder) = folder.filter(|folder| !folder.is_dir()) else {
-        return Ok(());
-    };
-    let folder = folder.display();
-    let what = format!("--report: the folder {folder} does not exist");
-    Err(Refusal::new(what, format!("mkdir -p {folder}")))
+    Refusal::check_folder("--report", path)
 }
 
 /// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.

@@ -239,10 +239,8 @@ impl FlushArgs {
         if screen.answer(&Flushed { user, flushed })? {
             return Ok(Exit::Done);
         }
-        let (events, of) = (
-            words::events(flushed),
-            if flushed == 1 { "it" } else { "them" },
-        );
+        let events = words::events(flushed);
+        let of = if flushed == 1 { "it" } else { "them" };
         screen.line(match flushed {
             0 => format!("nothing is pending for {user}"),
             _ => format!("flushed {events} pending for {user}: no digest tells of {of}"),

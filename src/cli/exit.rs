@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use super::harmless;
 use crate::config::Problems;
 use crate::domain::Invalid;
+use crate::domain::text::error_chain;
 use crate::operate::open::Refusal;
 use crate::{engine, render, store};
 
@@ -95,21 +96,13 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
 
 /// Joins the failure and its causes with colons.
 pub(super) fn causes(failure: &anyhow::Error) -> String {
-    let mut causes: Vec<String> = Vec::new();
-    for cause in failure.chain() {
-        let text = cause.to_string();
-        // `Problems` is a list with line breaks of its own. Other errors may quote user input,
-        // which must not start a new line.
-        let cause = match cause.is::<Problems>() {
-            true => harmless::lines(&text).into_owned(),
-            false => harmless::line(&text).into_owned(),
-        };
-        // Some errors already contain the text of their cause.
-        if causes.last().is_none_or(|before| !before.contains(&cause)) {
-            causes.push(cause);
-        }
+    let text = error_chain(&**failure);
+    // `Problems` is a list with line breaks of its own. Other errors may quote user input, which
+    // must not start a new line.
+    match failure.is::<Problems>() {
+        true => harmless::lines(&text).into_owned(),
+        false => harmless::line(&text).into_owned(),
     }
-    causes.join(": ")
 }
 
 /// The text in the MongoDB store's errors if no server accepts writes.
@@ -135,19 +128,19 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             Some(engine::Error::Store(error)) => Some(error),
             _ => cause.downcast_ref::<store::Error>(),
         };
-        match of_store? {
+        Some(match of_store? {
             store::Error::Database { cause, .. } if cause.to_string().contains(AWAY) => {
                 let runs = "see that the server runs and that the option `store` names it";
-                Some(format!("{runs}, then again: {again}"))
+                format!("{runs}, then again: {again}")
             }
             store::Error::Database { .. } => {
-                Some(format!("again, once the store can be reached; {again}"))
+                format!("again, once the store can be reached; {again}")
             }
             store::Error::Conflict { .. } => {
-                Some("moving one of the two away; nothing was overwritten".into())
+                "moving one of the two away; nothing was overwritten".into()
             }
-            _ => None,
-        }
+            _ => return None,
+        })
     })
 }
 

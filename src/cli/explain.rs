@@ -93,22 +93,18 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     }
     let off = explained.turned_off.iter();
     let off = words::list(off.map(|kind| Some(kind.to_string())));
+    let off = (!off.is_empty()).then(|| format!("{off}, as they chose"));
     let (digest, locale) = (explained.digest.as_ref(), explained.locale.as_ref());
     let (mut facts, mut obstacles) = (Table::facts(), Vec::new());
     facts.fact("  digest", digest.map(|digest| when(digest, now)));
     facts.fact("  locale", locale.map(ToString::to_string));
-    facts.fact(
-        "  off",
-        (!off.is_empty()).then(|| format!("{off}, as they chose")),
-    );
-    match &explained.brand {
-        None => {}
-        Some(BrandView { name, configured }) if *configured => {
-            facts.fact("  brand", name.to_string())
+    facts.fact("  off", off);
+    if let Some(BrandView { name, configured }) = &explained.brand {
+        let waits = format!("no mail leaves: the brand {name} is not configured, so they wait");
+        match configured {
+            true => facts.fact("  brand", name.to_string()),
+            false => obstacles.push(waits),
         }
-        Some(BrandView { name, .. }) => obstacles.push(format!(
-            "no mail leaves: the brand {name} is not configured, so they wait"
-        )),
     }
     screen.table(&facts)?;
     obstacles.extend(explained.unsubscribed.map(|at| {
@@ -126,10 +122,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
 fn of_batch(batch: &BatchView) -> String {
     let BatchView { id, key, state, .. } = batch;
     let (events, closes) = (words::events(batch.count), words::minute(batch.closes_at));
-    format!(
-        "{id} {}, {events}, closes {closes} UTC, key {key}",
-        state.as_str()
-    )
+    format!("{id} {state}, {events}, closes {closes} UTC, key {key}")
 }
 
 /// Describes a suppression: `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun
@@ -152,13 +145,12 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
         Cadence::Daily => "daily".to_owned(),
         Cadence::Weekly => format!("weekly, {}s", weekday(digest.schedule.weekday)),
     };
-    let next = digest
-        .next_due
-        .map(|due| match (due <= now, words::minute(due)) {
-            (true, since) => format!("; due since {since} UTC, and mailed by the next run"),
-            (false, next) => format!("; next {next} UTC"),
-        });
-    let next = next.unwrap_or_default();
+    let next = digest.next_due.map(|due| (due <= now, words::minute(due)));
+    let next = match next {
+        Some((true, since)) => format!("; due since {since} UTC, and mailed by the next run"),
+        Some((false, next)) => format!("; next {next} UTC"),
+        None => String::new(),
+    };
     format!("{day} at {hour:02}:00 {tz}{next}")
 }
 
@@ -190,8 +182,7 @@ fn dealt_with(by: &By) -> String {
         }
         By::Flush { at } => format!("was flushed on {}", words::minute(*at)),
         By::OlderWriter { at } => {
-            let of = at.map(|at| format!(", of {}", words::minute(at)));
-            let of = of.unwrap_or_default();
+            let of = at.map_or(String::new(), |at| format!(", of {}", words::minute(at)));
             format!("is covered by a marker of an older writer{of}")
         }
     }
@@ -230,13 +221,9 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
     }
     match (fate.why, &fate.delivery, &fate.batch) {
         (Why::Mailed, _, Some(batch)) => {
-            let at = batch.settled.map(words::minute);
-            let when = at.map(|at| format!(", sent {at}"));
-            format!(
-                "was emailed in batch:{}{}",
-                batch.id,
-                when.unwrap_or_default()
-            )
+            let (id, at) = (batch.id, batch.settled.map(words::minute));
+            let when = at.map_or(String::new(), |at| format!(", sent {at}"));
+            format!("was emailed in batch:{id}{when}")
         }
         (Why::Gathering, _, Some(batch)) => {
             let (id, closes) = (batch.id, words::minute(batch.closes_at));

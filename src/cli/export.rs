@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 
 use super::session::{Access, Exit, Screen, Session, words};
 use crate::operate::open::{open_store, transfer};
-use crate::operate::transfer::{After, Verified, reopen};
+use crate::operate::transfer::{Verified, reopen};
 use crate::store::Mark;
 use crate::wire::transfer::BadRecords;
 
@@ -58,12 +58,14 @@ impl Args {
             return Ok(Exit::Done);
         };
         let transfer = transfer(config, Access::Export, folder.clone()).await?;
-        let after = match self.close {
-            true => After::Closed,
-            false => After::Open,
-        };
         let bar = screen.bar("records written and compared");
-        let exported = transfer.export(after, &bar).await;
+        let exported = async {
+            if self.close {
+                transfer.close().await?;
+            }
+            transfer.export(&bar).await
+        };
+        let exported = exported.await;
         drop(bar);
         if self.close && exported.is_err() {
             let closed = match transfer.store.mark().await {

@@ -114,6 +114,25 @@ impl Command {
             _ => Level::Warn,
         }
     }
+
+    /// Runs the command in a new session. `demo` is the app of a demo whose story runs it.
+    async fn run_with(
+        &self,
+        global: Global,
+        screen: &mut Screen,
+        demo: Option<&App>,
+    ) -> anyhow::Result<Exit> {
+        let mut session = Session {
+            global,
+            screen,
+            demo,
+            run: run_in_demo,
+            usual_level: self.usual_level(),
+            options: Vec::new(),
+            is_new: false,
+        };
+        self.run(&mut session).await
+    }
 }
 
 /// Parses the arguments, runs the command, and returns how it ended.
@@ -138,16 +157,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         .enable_all()
         .build()?;
     let mut screen = Screen::new(true, global.json);
-    let mut session = Session {
-        global,
-        screen: &mut screen,
-        demo: None,
-        run: run_in_demo,
-        usual_level: command.usual_level(),
-        options: Vec::new(),
-        is_new: false,
-    };
-    let ended = runtime.block_on(command.run(&mut session));
+    let ended = runtime.block_on(command.run_with(global, &mut screen, None));
     // MongoDB's driver panics if its tasks are shut down one by one. The process ends now, so the
     // runtime is leaked.
     std::mem::forget(runtime);
@@ -162,16 +172,7 @@ fn run_in_demo<'a>(
 ) -> LocalBoxFuture<'a, anyhow::Result<Exit>> {
     let run = async move {
         let Cli { global, command } = Cli::try_parse_from(arguments)?;
-        let mut session = Session {
-            global,
-            screen,
-            demo: Some(app),
-            run: run_in_demo,
-            usual_level: Level::Warn,
-            options: Vec::new(),
-            is_new: false,
-        };
-        command.run(&mut session).await
+        command.run_with(global, screen, Some(app)).await
     };
     run.boxed_local()
 }

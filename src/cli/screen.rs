@@ -133,14 +133,6 @@ impl Screen {
         Ok(self.is_json)
     }
 
-    /// Writes a value as JSON on several lines; with `--json`, on one.
-    pub(super) fn pretty(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
-        match self.answer(value)? {
-            true => Ok(()),
-            false => Ok(self.text(&serde_json::to_string_pretty(value)?)?),
-        }
-    }
-
     /// Writes a line to standard error.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
         if !self.is_shown {

@@ -27,16 +27,12 @@ impl Args {
         let screen = &mut *session.screen;
         if let Some(schema) = upgrade_ahead(&config).await? {
             // Opening the file would upgrade it.
-            let store = format!("{:?}", config.store);
-            let schema = &schema;
-            if screen.answer(&Unopened {
-                store: &store,
-                schema,
-            })? {
+            let (store, schema) = (&format!("{:?}", config.store), &schema);
+            if screen.answer(&Unopened { store, schema })? {
                 return Ok(Exit::Done);
             }
             let mut table = Table::facts();
-            table.fact("store", store);
+            table.fact("store", store.clone());
             table.fact("schema", upgrade(schema));
             screen.table(&table)?;
             screen.line("  Copy the file first if you may want to go back.")?;

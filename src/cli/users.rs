@@ -46,18 +46,16 @@ impl Args {
         };
         let (app, screen) = (session.open(access).await?, &mut *session.screen);
         let user = find(&app, &one.user).await?;
-        let export = match &self.verb {
-            Verb::Export(_) => app.people().export(&user).await?,
-            Verb::Erase(_) if app.people().erase(&user).await? => {
-                screen.line(format!("erased {user}"))?;
-                return Ok(Exit::Done);
-            }
-            Verb::Erase(_) => None,
-        };
-        let Some(export) = export else {
-            bail!("nothing is stored about {user}");
-        };
-        screen.json(&export)?;
+        match &self.verb {
+            Verb::Export(_) => match app.people().export(&user).await? {
+                Some(export) => screen.json(&export)?,
+                None => bail!("nothing is stored about {user}"),
+            },
+            Verb::Erase(_) => match app.people().erase(&user).await? {
+                true => screen.line(format!("erased {user}"))?,
+                false => bail!("nothing is stored about {user}"),
+            },
+        }
         Ok(Exit::Done)
     }
 }

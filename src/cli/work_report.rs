@@ -111,21 +111,22 @@ pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>) -> Waits {
     })
 }
 
-/// Prints why emails were not sent, and which emails wait.
+/// Prints why emails were not sent, and which emails wait. Returns whether nothing is left to do.
 pub(super) fn show_rest(
     app: &App,
     (mails, fanned_out, waits): (&Tally, &FanOutEnd, &Waits),
     screen: &mut Screen,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let listed = waits.as_ref().map_or(&[][..], |waiting| &waiting.reasons);
     let reasons = mails.reasons.iter();
     let reasons = reasons.filter(|(why, _)| !listed.iter().any(|reason| reason.why == *why));
     screen.warnings(reasons.map(|(why, n)| format!("{}: {why}", emails(*n))))?;
     fanned_out.show(screen)?;
     match waits {
-        Ok(waiting) => screen.warnings(self::waits(waiting, app.context.clock.now())),
-        Err(failure) => screen.warning(failure),
+        Ok(waiting) => screen.warnings(self::waits(waiting, app.context.clock.now()))?,
+        Err(failure) => screen.warning(failure)?,
     }
+    Ok(fanned_out.is_whole() && waits.as_ref().is_ok_and(Waiting::is_empty))
 }
 
 /// Formats a number of emails.

@@ -68,7 +68,7 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
         screen.line(format!("worker: {done}"))?;
     }
     let waits = read_waits(app, None).await;
-    show_rest(app, (&mails, &fanned_out, &waits), screen)?;
+    let is_whole = show_rest(app, (&mails, &fanned_out, &waits), screen)?;
     let pause = round.paused.as_ref().map(paused);
     screen.warnings(pause.map(|paused| format!("no mail leaves: {paused}")))?;
     released?;
@@ -79,7 +79,6 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
         return Ok(Exit::Partly);
     }
     let exit = exit_of(&mails, u64::from(round.paused.is_some()));
-    let is_whole = fanned_out.is_whole() && waits.is_ok_and(|waits| waits.is_empty());
     Ok(exit.if_whole(is_whole))
 }
 
@@ -226,12 +225,9 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let fanned_out = (fanouts.done > 0).then(|| {
         let done = words::count(fanouts.done, "fan-out", "fan-outs");
         let stored = words::count(fanouts.counts.pushed, "entry", "entries");
+        let stored = format!("{done} done, {stored} added to stacks");
         let capped = "entries did not fit into full days";
-        let capped = words::some(fanouts.counts.capped, capped);
-        words::list([
-            Some(format!("{done} done, {stored} added to stacks")),
-            capped,
-        ])
+        words::list([Some(stored), words::some(fanouts.counts.capped, capped)])
     });
     let ended = words::list([
         words::some(round.batches.ended, "ended"),

@@ -93,11 +93,10 @@ fn clear(dir: &Path) -> anyhow::Result<()> {
     let files = FILES.iter().map(|(name, _)| *name).chain(STORE);
     let files = files.map(|name| fs::remove_file(dir.join(name)));
     for removed in files.chain([fs::remove_dir_all(dir.join(OUTBOX))]) {
-        match removed {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("removing the demo in {}", shown()));
-            }
-            _ => {}
+        if let Err(error) = removed
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error).with_context(|| format!("removing the demo in {}", shown()));
         }
     }
     Ok(())

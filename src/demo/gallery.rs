@@ -27,7 +27,7 @@ use crate::wire::local::{Made, Mail, Mails, Person, Published, Scene, Work};
 /// The gallery and its works.
 pub struct Gallery {
     /// The URL for a browser, without a slash at its end.
-    url: String,
+    pub(crate) url: String,
     /// Newest first.
     works: Mutex<Vec<Work>>,
     /// The simulated time of the last digests; `None` before the first.
@@ -55,11 +55,6 @@ impl Gallery {
         }
     }
 
-    /// The URL for a browser, without a slash at its end.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
-    }
-
     fn works(&self) -> MutexGuard<'_, Vec<Work>> {
         self.works.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,23 +72,15 @@ impl Gallery {
                 followers.extend(is_one.then(|| user.id.clone()));
             }
             let digest = when_mailed(app, &user);
-            let name = user.name.unwrap_or_else(|| user.id.to_string());
-            people.push(Person {
-                id: user.id,
-                name,
-                digest,
-            });
+            let (id, name) = (user.id, user.name);
+            let name = name.unwrap_or_else(|| id.to_string());
+            people.push(Person { id, name, digest });
         }
         Ok(Scene {
             people,
             works,
             followers,
         })
-    }
-
-    /// Returns the user of this id, if the demo has one.
-    pub(crate) fn person(&self, id: &str) -> Option<UserId> {
-        PEOPLE.contains(&id).then(|| UserId::stored(id))
     }
 
     /// Publishes a work and returns once the artist's followers are notified.
@@ -199,11 +186,8 @@ impl Gallery {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|why| Error::file(format!("reading {}", page.display()), why))?,
         };
-        Ok(Some(html.replacen(
-            "<head>",
-            "<head><base target=\"_blank\">",
-            1,
-        )))
+        let base = "<head><base target=\"_blank\">";
+        Ok(Some(html.replacen("<head>", base, 1)))
     }
 }
 

@@ -18,6 +18,8 @@ pub mod ingest;
 pub mod users;
 pub mod worker;
 
+use std::path::Path;
+
 /// The error of a use case.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -55,6 +57,14 @@ impl Error {
         Self::File {
             doing: doing.into(),
             cause,
+        }
+    }
+
+    /// Creates an error for a damaged file.
+    pub fn damaged(file: &Path, why: impl ToString) -> Self {
+        Self::Damaged {
+            file: file.display().to_string(),
+            why: why.to_string(),
         }
     }
 }

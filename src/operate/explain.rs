@@ -50,7 +50,10 @@ impl Explain {
     fn locale(&self, user: &User) -> LocaleView {
         let own = self.compose.of_brand(user.brand.as_ref());
         let renderer = &own.as_ref().unwrap_or(&self.compose).identity.renderer;
-        LocaleView::of(user.locale.as_deref(), renderer.locale_of(user))
+        LocaleView {
+            requested: user.locale.clone().filter(|locale| !locale.is_empty()),
+            used: renderer.locale_of(user).to_owned(),
+        }
     }
 
     /// Explains one user's events, newest first. `only` selects an object or a position.
@@ -110,7 +113,7 @@ impl Explain {
             for row in &deliveries {
                 let covers = match row.occasion {
                     Occasion::Digest { .. } => person.hold_marker(row.marker),
-                    Occasion::Batch { .. } if !batches.includes(&row.id) => false,
+                    Occasion::Batch { .. } if !batches.mails.contains_key(&row.id) => false,
                     Occasion::Batch { .. } => person.are_mailed_by(row.marker),
                 };
                 if covers {
@@ -131,11 +134,8 @@ impl Explain {
         let by = digests.as_ref().map(|(schedule, _)| schedule);
         let by = by.filter(|_| oldest.is_some()).unwrap_or(&schedule);
         let next_due = due::next(store, user, by, oldest, now).await?;
-        let tz = schedule.tz;
-        let off = own
-            .types
-            .iter()
-            .filter(|(_, chosen)| chosen.route == Route::Never);
+        let off = own.types.iter();
+        let off = off.filter(|(_, chosen)| chosen.route == Route::Never);
         let off = off.filter(|(kind, _)| !self.context.policies.is_mandatory(kind));
         deliveries.truncate(SHOWN);
         Ok(Explanation {
@@ -154,8 +154,8 @@ impl Explain {
             unsubscribed: own.unsubscribed,
             turned_off: off.map(|(kind, _)| kind.clone()).collect(),
             digest: record.map(|_| DigestView {
+                tz: schedule.tz,
                 schedule,
-                tz,
                 next_due,
             }),
             events,

@@ -64,6 +64,17 @@ impl Refusal {
         }
     }
 
+    /// Refuses a file in a folder that does not exist. `option` names the file.
+    pub fn check_folder(option: &str, file: &Path) -> Result<(), Self> {
+        let folder = file.parent().filter(|of| !of.as_os_str().is_empty());
+        let Some(folder) = folder.filter(|folder| !folder.is_dir()) else {
+            return Ok(());
+        };
+        let folder = folder.display();
+        let what = format!("{option}: the folder {folder} does not exist");
+        Err(Self::new(what, format!("mkdir -p {folder}")))
+    }
+
     /// There is no store. It may be the wrong one, so the error names its configuration.
     fn missing(config: &Config) -> Self {
         let none = "no configuration file was read: this folder has no tidings.toml";
@@ -143,12 +154,7 @@ pub(crate) async fn open_with(
             if !access.creates() && !holds(path) {
                 return Err(Refusal::missing(config).into());
             }
-            let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
-            if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-                let folder = folder.display();
-                let what = format!("store: the folder {folder} does not exist");
-                return Err(Refusal::new(what, format!("mkdir -p {folder}")).into());
-            }
+            Refusal::check_folder("store", path)?;
             let file = Sqlite::open(path).await.with_context(opening)?;
             let refused = refusal(config, &file, access).await;
             (Arc::new(file) as Arc<dyn Store>, refused)

@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use super::open::{Access, Refusal, open_store};
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
+use crate::domain::name::named_enum;
 use crate::domain::{Address, BatchState, BrandName, DeliveryId, Occasion, Stop, User, UserId};
 use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
@@ -24,28 +25,15 @@ use crate::render::{self, Links, Pages, Renderer, Samples, reader};
 
 pub use crate::render::{Catalogs, Draft};
 
-/// The kinds of previews.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Digest emails.
-    Digest,
-    /// Batch emails.
-    Batch,
-    /// The public pages that emails link to.
-    Page,
-}
-
-impl Kind {
-    /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 3] = [Self::Digest, Self::Batch, Self::Page];
-
-    /// Returns the name on the command line, in file names and on the page.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Digest => "digest",
-            Self::Batch => "batch",
-            Self::Page => "page",
-        }
+named_enum! {
+    /// The kinds of previews, in the order in which they are shown.
+    Kind("kind") {
+        /// Digest emails.
+        Digest = "digest",
+        /// Batch emails.
+        Batch = "batch",
+        /// The public pages that emails link to.
+        Page = "page",
     }
 }
 
@@ -123,9 +111,8 @@ impl Preview {
         let is_missing = |kind: &&Kind| !sheets.iter().any(|sheet| sheet.kind == **kind);
         let missing = self.kinds.iter().filter(is_missing);
         let user = self.person.as_ref().map(|(_, user)| user);
-        let notes = missing
-            .filter_map(|kind| Some(note(*kind, user?)))
-            .collect();
+        let notes = missing.filter_map(|kind| Some(note(*kind, user?)));
+        let notes = notes.collect();
         Ok((sheets, notes))
     }
 
@@ -133,10 +120,9 @@ impl Preview {
     /// pictures; without it there are none.
     fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
         let policies = &self.config.policies;
-        let first = 0;
         let samples = Samples {
             pictures,
-            first,
+            first: 0,
             now,
         };
         let mut drafts = samples.digests(policies, self.config.digest.caps);
@@ -308,16 +294,14 @@ pub async fn send_test(
 ) -> anyhow::Result<Outcome> {
     let mailer = mailer(config)?;
     let states = match open_store(config, Access::Read).await {
-        Ok(store) => store.address_states(&[to.folded()]).await,
+        Ok(store) => store.address_states(&[to.folded()]).await?,
         Err(error) => match error.downcast_ref::<Refusal>() {
-            Some(refusal) if refusal.is_missing => Ok(Vec::new()),
+            Some(refusal) if refusal.is_missing => Vec::new(),
             _ => return Err(error),
         },
     };
-    let mut states = states.map_err(engine::Error::from)?.into_iter();
-    if let Some(suppression) = states.find_map(|state| state.suppression) {
-        let why = suppression.reason.as_str();
-        let what = "no mail goes to this address";
+    if let Some(suppression) = states.into_iter().find_map(|state| state.suppression) {
+        let (what, why) = ("no mail goes to this address", suppression.reason);
         let why = format!("{what}: {why} (tidings suppressions lift ends it)");
         return Err(engine::Error::Conflict(why).into());
     }

@@ -151,13 +151,11 @@ impl Names {
     pub async fn texts(&self, name: &str) -> Result<Vec<String>, String> {
         match self.0.txt_lookup(format!("{name}.")).await {
             Ok(found) => {
-                let texts = found
-                    .answers()
-                    .iter()
-                    .filter_map(|record| match &record.data {
-                        RData::TXT(text) => Some(text.txt_data.concat()),
-                        _ => None,
-                    });
+                let records = found.answers().iter();
+                let texts = records.filter_map(|record| match &record.data {
+                    RData::TXT(text) => Some(text.txt_data.concat()),
+                    _ => None,
+                });
                 let texts = texts.map(|text| String::from_utf8_lossy(&text).into_owned());
                 Ok(texts.collect())
             }

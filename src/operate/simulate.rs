@@ -125,9 +125,8 @@ impl Replay {
     fn advance(&mut self, now: DateTime<Utc>, emails: &mut Emails) {
         self.accumulator.advance(now);
         for batch in std::mem::take(&mut self.accumulator.ended) {
-            let (included, waiting) = std::mem::take(&mut self.waiting)
-                .into_iter()
-                .partition(|(event, _)| batch.has_joined(*event));
+            let all = std::mem::take(&mut self.waiting).into_iter();
+            let (included, waiting) = all.partition(|(event, _)| batch.has_joined(*event));
             self.waiting = waiting;
             if batch.state == BatchState::Closing {
                 emails.add(&batch, included);
@@ -152,9 +151,9 @@ impl Emails {
         self.largest = self.largest.max(batch.contents.count);
         *self.per_user.entry(batch.user.clone()).or_default() += 1;
         let delay = |at: DateTime<Utc>| (batch.closes_at - at).num_milliseconds().max(0) as u64;
-        let included = included.into_iter();
+        let delays = included.into_iter().map(|(_, at)| delay(at));
         self.delays
-            .extend(included.map(|(_, at)| (delay(at) + 500) / 1_000));
+            .extend(delays.map(|delay| (delay + 500) / 1_000));
     }
 
     fn figures(self, policy: &str, days: f64) -> PolicyFigures {
@@ -211,10 +210,8 @@ pub fn read_events(path: &Path) -> Result<Vec<RecordedEvent>> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        events.push(parse(&line).map_err(|mistake| Error::Damaged {
-            file: file.to_string(),
-            why: BadLine::new(number, mistake).to_string(),
-        })?);
+        let damaged = |mistake| Error::damaged(path, BadLine::new(number, mistake));
+        events.push(parse(&line).map_err(damaged)?);
     }
     events.sort_by_key(|event| event.at);
     Ok(events)

@@ -39,15 +39,6 @@ pub struct Transfer {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Whether the store can be used after its export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// All commands can use it.
-    Open,
-    /// No other command can use it: it is being moved.
-    Closed,
-}
-
 /// Opens a store that an export closed. Returns whether it was closed.
 ///
 /// # Errors
@@ -69,6 +60,20 @@ pub async fn reopen(store: &dyn Store, force: bool) -> Result<bool> {
 }
 
 impl Transfer {
+    /// Closes the store to all other commands, because this export moves it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the folder holds anything but an unfinished export.
+    pub async fn close(&self) -> Result<()> {
+        self.begin_folder()?;
+        let mark = self.store.mark().await?;
+        let closed = mark.filter(|mark| matches!(mark, Mark::Closed { .. }));
+        let folder = self.folder.display().to_string();
+        let mark = Mark::Closed { folder };
+        swap(&*self.store, closed.as_ref(), Some(&mark)).await
+    }
+
     /// Writes one file for each kind of record and each day, and then the manifest. Keeps complete
     /// files of an interrupted run.
     ///
@@ -76,15 +81,8 @@ impl Transfer {
     ///
     /// [`Error::Conflict`] if the folder holds anything but an unfinished export, or if the store
     /// changed during the export.
-    pub async fn export(&self, after: After, watcher: &dyn Watcher) -> Result<Manifest> {
+    pub async fn export(&self, watcher: &dyn Watcher) -> Result<Manifest> {
         self.begin_folder()?;
-        if after == After::Closed {
-            let folder = self.folder.display().to_string();
-            let mark = self.store.mark().await?;
-            let closed = mark.filter(|mark| matches!(mark, Mark::Closed { .. }));
-            let mark = Mark::Closed { folder };
-            swap(&*self.store, closed.as_ref(), Some(&mark)).await?;
-        }
         self.repair_days().await?;
         self.store.catch_up().await?;
         let mut files = Vec::new();
@@ -245,9 +243,7 @@ impl Transfer {
                 let import = Importing {
                     folder: self.folder.display().to_string(),
                     manifest: manifest.to_owned(),
-                    checked: false,
-                    files: 0,
-                    lines: 0,
+                    ..Importing::default()
                 };
                 swap(store, None, Some(&Mark::Importing(import.clone()))).await?;
                 import

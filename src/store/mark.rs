@@ -47,7 +47,7 @@ pub enum Mark {
 }
 
 /// How far an import has come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Importing {
     /// The folder of the export.
     pub folder: String,

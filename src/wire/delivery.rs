@@ -46,14 +46,6 @@ pub struct DeliveryRow {
     pub feedback_at: Option<DateTime<Utc>>,
 }
 
-impl DeliveryRow {
-    /// Sets the brand of the call, which `of` looks up by the call's reference.
-    pub(crate) fn with_brand<'a>(self, of: impl FnOnce(&str) -> Option<&'a BrandName>) -> Self {
-        let brand = self.call.as_deref().and_then(of).cloned();
-        Self { brand, ..self }
-    }
-}
-
 impl From<Delivery> for DeliveryRow {
     fn from(row: Delivery) -> Self {
         Self {

@@ -81,22 +81,11 @@ pub struct BrandView {
 /// The locale of a user.
 #[derive(Debug, Serialize)]
 pub struct LocaleView {
-    /// The locale in the user's record, if any.
+    /// The locale in the user's record, if any. An empty one counts as none.
     #[serde(rename = "asked")]
     pub requested: Option<String>,
     /// The locale of the catalog that emails and pages use.
     pub used: String,
-}
-
-impl LocaleView {
-    /// Creates the view. An empty locale in the record counts as none.
-    pub(crate) fn of(requested: Option<&str>, used: &str) -> Self {
-        let requested = requested.filter(|requested| !requested.is_empty());
-        Self {
-            requested: requested.map(str::to_owned),
-            used: used.to_owned(),
-        }
-    }
 }
 
 /// Prints `pt, for their pt-BR` or `en, as their record names no locale`.

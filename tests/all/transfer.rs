@@ -18,7 +18,7 @@ use tidings::domain::{
 };
 use tidings::email::Certainty;
 use tidings::engine::{Error, Silent, Watcher};
-use tidings::operate::transfer::{After, Transfer, Verified, reopen};
+use tidings::operate::transfer::{Transfer, Verified, reopen};
 use tidings::store::{Kind, Mark, Meeting};
 use tidings::wire::transfer::{BadRecords, ImportedStore};
 
@@ -71,7 +71,7 @@ fn transfer(store: &Fresh, folder: &Path) -> Transfer {
 async fn exported(store: &Fresh) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let transfer = transfer(store, folder.path());
-    let manifest = transfer.export(After::Open, &Silent).await.unwrap();
+    let manifest = transfer.export(&Silent).await.unwrap();
     assert_eq!(manifest.unreadable.count, 0);
     folder
 }
@@ -278,7 +278,7 @@ async fn a_store_that_is_not_empty_is_refused_and_nothing_changes(source: Fresh,
     target.clear().await;
     assert!(imported(&target, folder.path()).await.same);
     let again = transfer(&source, folder.path());
-    let refused = again.export(After::Open, &Silent).await;
+    let refused = again.export(&Silent).await;
     let why = refusal(refused.unwrap_err());
     assert!(why.contains("holds a complete export"), "{why}");
 }
@@ -356,7 +356,8 @@ async fn a_store_that_was_closed_opens_again(source: Fresh, target: Fresh) {
     Town::of(&source).await;
     let folder = tempfile::tempdir().unwrap();
     let closing = transfer(&source, folder.path());
-    closing.export(After::Closed, &Silent).await.unwrap();
+    closing.close().await.unwrap();
+    closing.export(&Silent).await.unwrap();
 
     let mark = source.whole().mark().await.unwrap();
     assert!(matches!(mark, Some(Mark::Closed { .. })), "{mark:?}");
@@ -388,7 +389,7 @@ async fn unreadable_records_are_named_and_all_others_are_copied() {
             let folder = tempfile::tempdir().unwrap();
 
             let export = transfer(&source, folder.path());
-            let manifest = export.export(After::Open, &Silent).await.unwrap();
+            let manifest = export.export(&Silent).await.unwrap();
             let unreadable = &manifest.unreadable;
             assert_eq!(unreadable.count, 2, "{unreadable:?}");
             let named = unreadable.first.join("\n");

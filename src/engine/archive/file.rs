@@ -154,9 +154,8 @@ impl Draft {
             .and_then(|file| file.sync_all())
             .map_err(failed)?;
         if !verify(&partial.0).is_ok_and(|read| read.holds(day, &sum)) {
-            let file = partial.0.display().to_string();
-            let why = "does not hold what was written to it; nothing was dropped".into();
-            return Err(Error::Damaged { file, why });
+            let why = "does not hold what was written to it; nothing was dropped";
+            return Err(Error::damaged(&partial.0, why));
         }
         Ok(Self {
             partial,
@@ -172,9 +171,8 @@ impl Draft {
         let failed = |cause| Error::file(format!("exporting to {}", self.target.display()), cause);
         if !self.exists {
             if self.target.exists() {
-                let file = self.target.display().to_string();
-                let why = "was written by another process meanwhile; nothing was dropped".into();
-                return Err(Error::Damaged { file, why });
+                let why = "was written by another process meanwhile; nothing was dropped";
+                return Err(Error::damaged(&self.target, why));
             }
             fs::rename(&self.partial.0, &self.target).map_err(failed)?;
         }
@@ -209,29 +207,24 @@ fn free_part(folder: &Path, day: Day, sum: &DaySum) -> (u32, bool) {
 
 /// Reads a whole export and checks that it is complete and undamaged.
 pub(super) fn verify(file: &Path) -> Result<Summary> {
-    let damaged = |why: String| Error::Damaged {
-        file: file.display().to_string(),
-        why,
-    };
     let (mut summing, mut last) = (Summing::default(), None::<String>);
     for line in lines(file)? {
         let line = line.map_err(|error| {
             let stacks = summing.stacks();
-            damaged(format!("is damaged after {stacks} documents: {error}"))
+            let why = format!("is damaged after {stacks} documents: {error}");
+            Error::damaged(file, why)
         })?;
         if let Some(document) = last.replace(line) {
             summing.add(&document);
         }
     }
     let Ok(Trailer { tidings }) = serde_json::from_str(last.as_deref().unwrap_or_default()) else {
-        return Err(damaged(
-            "is no export of tidings, or its end is missing".into(),
-        ));
+        let why = "is no export of tidings, or its end is missing";
+        return Err(Error::damaged(file, why));
     };
     if !tidings.holds(tidings.day, &summing.end()) {
-        return Err(damaged(
-            "is damaged: its documents do not match the checksum in its last line".into(),
-        ));
+        let why = "is damaged: its documents do not match the checksum in its last line";
+        return Err(Error::damaged(file, why));
     }
     Ok(tidings)
 }

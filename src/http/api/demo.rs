@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::problem::{ApiResult, Code, Problem};
 use super::request::Call;
 use super::route::routes;
-use crate::demo::{self, Gallery};
+use crate::demo::{self, Gallery, PEOPLE};
 use crate::domain::{ObjectId, Stop, UserId};
 use crate::wire::local::Visit;
 
@@ -60,9 +60,8 @@ pub(super) fn page_policy(url: &str) -> String {
 
 /// Answers with a page, a file or a picture that only this machine sees.
 pub(super) fn local_answer(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
-    HttpResponse::Ok()
+    fresh()
         .content_type(kind)
-        .insert_header((header::CACHE_CONTROL, "no-store"))
         .insert_header((header::REFERRER_POLICY, "same-origin"))
         .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .insert_header((header::CONTENT_SECURITY_POLICY, policy))
@@ -71,7 +70,7 @@ pub(super) fn local_answer(kind: &str, policy: &str, body: impl Into<String>) ->
 
 /// `GET /demo`
 async fn page(_: Call, gallery: Data<Gallery>) -> HttpResponse {
-    let policy = page_policy(gallery.url());
+    let policy = page_policy(&gallery.url);
     local_answer("text/html; charset=utf-8", &policy, PAGE)
 }
 
@@ -92,13 +91,12 @@ async fn scene(call: Call, gallery: Data<Gallery>) -> ApiResult {
 
 /// `POST /demo/people/{id}`: a token of this user, and their links. An application would know its
 /// signed-in user.
-async fn play(call: Call, gallery: Data<Gallery>) -> ApiResult {
+async fn play(call: Call) -> ApiResult {
     let id: UserId = call.segment("id")?;
-    let unknown = || {
+    if !PEOPLE.contains(&id.as_str()) {
         let detail = format!("{id:?} is no user of the demo; /demo/scene lists them");
-        Problem::new(Code::UnknownUser, detail)
-    };
-    let id = gallery.person(id.as_str()).ok_or_else(unknown)?;
+        return Err(Problem::new(Code::UnknownUser, detail));
+    }
     let now = call.app.context.clock.now();
     let token = call.app.tokens().make(&id, now, TOKEN)?;
     let maker = call.app.identities.default.links.maker().await?;
@@ -160,7 +158,7 @@ async fn picture(call: Call) -> ApiResult {
 }
 
 /// Starts an answer that no cache keeps.
-fn fresh() -> HttpResponseBuilder {
+pub(super) fn fresh() -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response.insert_header((header::CACHE_CONTROL, "no-store"));
     response

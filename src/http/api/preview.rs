@@ -10,14 +10,13 @@ use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use actix_web::http::header;
 use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data};
 use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-use super::demo::{OF_FILE, OF_MAIL, local, local_answer, page_policy};
+use super::demo::{OF_FILE, OF_MAIL, fresh, local, local_answer, page_policy};
 use super::listener::{Listening, stopped};
 use crate::demo::picture;
 use crate::operate::preview::{Preview, Sheet, files_of};
@@ -123,9 +122,7 @@ impl Listening {
 }
 
 async fn board(preview: Data<PreviewServer>) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .json(&preview.built().await.board)
+    fresh().json(&preview.built().await.board)
 }
 
 async fn sheet(preview: Data<PreviewServer>, n: web::Path<usize>) -> HttpResponse {

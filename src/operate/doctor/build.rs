@@ -30,12 +30,10 @@ pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Cloc
         let found = format!("could not be opened within {seconds} s");
         Err(Finding::error(found, "see the option `store`").of(DATABASE))
     });
+    let opened = store.as_ref().ok();
     let build = |of: Config, brand: Option<&BrandName>| Doctor {
         options,
-        links: store
-            .as_ref()
-            .ok()
-            .map(|store| Arc::new(Links::of(&of, store.clone(), brand))),
+        links: opened.map(|store| Arc::new(Links::of(&of, store.clone(), brand))),
         store: store.clone(),
         mailer: mailer(&of).map_err(|error| format!("{error:#}")),
         renderer: Theme::new(&of, of.mail.templates.clone())

@@ -67,13 +67,11 @@ impl Doctor {
             (None, Engine::Mongo { .. }) => Some(Finding::unchecked(NO_TIME)),
             (None, Engine::Sqlite { .. }) => None,
         };
+        let indexes = condition.missing_indexes.map(judge_indexes);
         let schema = condition.schema.map(|schema| Some(judge_schema(&schema)));
         let checks: [(&'static str, BoxFuture<'_, Judged>); 11] = [
             (SCHEMA, ready(schema).boxed()),
-            (
-                INDEXES,
-                ready(condition.missing_indexes.map(judge_indexes)).boxed(),
-            ),
+            (INDEXES, ready(indexes).boxed()),
             ("clock", ready(Ok(clock)).boxed()),
             (WRITING, writing(store).boxed()),
             (SENDING, sending(store).boxed()),
@@ -84,7 +82,12 @@ impl Doctor {
             ("days", self.days_to_archive(store).boxed()),
             ("users", users(store).boxed()),
         ];
-        let checks = checks.map(|(check, judged)| self.ask(check, judged));
+        let checks = checks.map(async |(check, judged)| {
+            // A failed read is an error finding.
+            let judged =
+                judged.map(|judged| judged.unwrap_or_else(|error| unread(error_chain(&error))));
+            Some(self.within(judged, unread).await?.of(check))
+        });
         let found = join_all(checks).await.into_iter().flatten();
         let engine = judge_engine(&condition.engine).into_iter();
         engine.chain(found).collect()
@@ -114,10 +117,8 @@ impl Doctor {
         let waits = missing.iter().map(|(brand, (emails, batches))| {
             format!("the brand {brand} (pending emails: {emails}, open batches: {batches})")
         });
-        let found = format!(
-            "not configured, so emails wait: {}",
-            list_first(waits, usize::MAX)
-        );
+        let waits = list_first(waits, usize::MAX);
+        let found = format!("not configured, so emails wait: {waits}");
         let advice =
             "put [brands.NAME] back; digests also leave once their people are of another brand";
         Ok((!missing.is_empty()).then(|| Finding::error(found, advice)))
@@ -150,17 +151,6 @@ impl Doctor {
         let silent = unreported(store.as_ref(), now).await?;
         let counts = store.report_counts(now - TimeDelta::days(1)).await?;
         Ok(judge_reports(provider.title, silent, &counts))
-    }
-
-    /// Runs a check on the store, with a time limit. A failed read is an error finding.
-    async fn ask(
-        &self,
-        check: &'static str,
-        judged: impl Future<Output = Judged>,
-    ) -> Option<Finding> {
-        let judged =
-            judged.map(|judged| judged.unwrap_or_else(|error| unread(error_chain(&error))));
-        Some(self.within(judged, unread).await?.of(check))
     }
 }
 
@@ -196,10 +186,11 @@ pub(super) fn judge_schema(schema: &Schema) -> Finding {
 }
 
 fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
-    Some(match missing.as_slice() {
-        [] => Finding::ok("all there"),
-        missing => Finding::warning(
-            format!("missing: {}", missing.join("; ")),
+    let found = format!("missing: {}", missing.join("; "));
+    Some(match missing.is_empty() {
+        true => Finding::ok("all there"),
+        false => Finding::warning(
+            found,
             "start `tidings serve` or `tidings worker`: they make them",
         ),
     })
@@ -239,23 +230,18 @@ async fn unknown(store: &Arc<dyn Store>) -> Judged {
     let unknown = Counted::Deliveries(DeliveryState::Unknown);
     let unknown: u64 = store.count(&[unknown]).await?.iter().sum();
     let have = count(unknown, "email has", "emails have");
+    let advice = "look at `tidings deliveries --state unknown`, then settle what is there";
     Ok(Some(match unknown {
         0 => Finding::ok("none"),
-        _ => Finding::warning(
-            format!("{have} an unknown outcome"),
-            "look at `tidings deliveries --state unknown`, then settle what is there",
-        ),
+        _ => Finding::warning(format!("{have} an unknown outcome"), advice),
     }))
 }
 
 /// Reports records with fields that this version cannot read.
 async fn users(store: &Arc<dyn Store>) -> Judged {
     let found = find_unreadable(store.as_ref(), RECORDS).await?;
-    Ok((!found.is_empty()).then(|| {
-        Finding::warning(found.sentence(),
-            "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons",
-        )
-    }))
+    let advice = "install the version that wrote them, or set these fields again; `tidings explain USER` has the reasons";
+    Ok((!found.is_empty()).then(|| Finding::warning(found.sentence(), advice)))
 }
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {
@@ -279,13 +265,11 @@ fn judge_engine(engine: &Engine) -> Vec<Finding> {
 }
 
 fn judge_version(version: &str) -> Finding {
+    let upgrade = format!("upgrade it to {OLDEST}.0 or newer");
     let major = version.split('.').next().map(str::parse::<u32>);
     match major {
         Some(Ok(major)) if major >= OLDEST => Finding::ok(format!("MongoDB {version}")),
-        Some(Ok(_)) => Finding::error(
-            format!("MongoDB {version} is too old"),
-            format!("upgrade it to {OLDEST}.0 or newer"),
-        ),
+        Some(Ok(_)) => Finding::error(format!("MongoDB {version} is too old"), upgrade),
         _ => Finding::unchecked(format!("MongoDB says its version is {version:?}")),
     }
 }

@@ -128,10 +128,8 @@ fn judge_spf(domain: &str, records: &[&str], is_own: bool) -> Finding {
         }
         many => {
             let (many, why) = (many.len(), "so none counts (RFC 7208, section 4.5)");
-            return Finding::error(
-                format!("{domain} has {many} records, {why}"),
-                "make them one",
-            );
+            let found = format!("{domain} has {many} records, {why}");
+            return Finding::error(found, "make them one");
         }
     };
     let record = text.to_ascii_lowercase();
@@ -140,16 +138,12 @@ fn judge_spf(domain: &str, records: &[&str], is_own: bool) -> Finding {
     // Without `all`, a redirect says what applies to others (section 6.1).
     let all = terms.clone().find(is_for_others);
     let is_redirected = terms.any(|term| term.starts_with("redirect="));
+    let found = |what: &str| format!("{domain} {what}: {text}");
     let advice = "end it with -all or ~all";
     match all {
-        Some("all" | "+all") => {
-            Finding::error(format!("{domain} allows all senders: {text}"), advice)
-        }
-        Some("?all") => Finding::warning(
-            format!("{domain} has no policy for other senders: {text}"),
-            advice,
-        ),
-        None if !is_redirected => Finding::warning(format!("{domain} has no end: {text}"), advice),
+        Some("all" | "+all") => Finding::error(found("allows all senders"), advice),
+        Some("?all") => Finding::warning(found("has no policy for other senders"), advice),
+        None if !is_redirected => Finding::warning(found("has no end"), advice),
         _ => Finding::ok(format!("{domain}: {text}")),
     }
 }
@@ -164,8 +158,11 @@ fn tag<'a>(record: &'a str, wanted: &str) -> Option<&'a str> {
 /// Judges the texts under the name of a DKIM key.
 fn judge_keys(name: &str, texts: &[String]) -> Finding {
     let publish = "publish the key there that the provider names";
-    let mut keys = texts.iter().filter_map(|text| DkimKey::parse(text));
-    let key = match (keys.next(), keys.next()) {
+    // A key record is a list of tags. The tag `p` is the key (section 3.6.1).
+    let is_dkim = |text: &&String| tag(text, "v").is_none_or(|version| version == "DKIM1");
+    let keys = texts.iter().filter(is_dkim);
+    let mut keys = keys.filter_map(|text| Some((text, tag(text, "p")?)));
+    let (record, key) = match (keys.next(), keys.next()) {
         (Some(key), None) => key,
         (None, _) => {
             let found = format!("there is no key at {name}, so receivers cannot verify mails");
@@ -176,7 +173,10 @@ fn judge_keys(name: &str, texts: &[String]) -> Finding {
             return Finding::error(found, "leave one of them");
         }
     };
-    match (key.is_rsa, key.bytes.as_ref().map(Vec::len)) {
+    let is_rsa = tag(record, "k").is_none_or(|kind| kind == "rsa");
+    let key: String = key.split_whitespace().collect();
+    let bytes = STANDARD.decode(key).ok().map(|key| key.len());
+    match (is_rsa, bytes) {
         (_, None) => Finding::error(format!("the key at {name} is not Base64"), publish),
         (_, Some(0)) => Finding::error(format!("the key at {name} is withdrawn"), publish),
         (true, Some(bytes)) if bytes < LEAST_BYTES => Finding::error(
@@ -190,26 +190,6 @@ fn judge_keys(name: &str, texts: &[String]) -> Finding {
     }
 }
 
-struct DkimKey {
-    is_rsa: bool,
-    /// The decoded key, if it is valid Base64.
-    bytes: Option<Vec<u8>>,
-}
-
-impl DkimKey {
-    /// Parses a key record, a list of tags. The tag `p` is the key (section 3.6.1).
-    fn parse(text: &str) -> Option<Self> {
-        if tag(text, "v").is_some_and(|version| version != "DKIM1") {
-            return None;
-        }
-        let key: String = tag(text, "p")?.split_whitespace().collect();
-        Some(Self {
-            is_rsa: tag(text, "k").is_none_or(|kind| kind == "rsa"),
-            bytes: STANDARD.decode(key).ok(),
-        })
-    }
-}
-
 /// Returns the domains that may have a DMARC record for this one: itself and its parents with at
 /// least two labels. The first record applies, so no list of public suffixes is needed.
 fn dmarc_domains(domain: &str) -> Vec<String> {
@@ -220,11 +200,7 @@ fn dmarc_domains(domain: &str) -> Vec<String> {
 
 /// Returns the DMARC records among the texts of a name.
 fn dmarc_records(texts: &[String]) -> Vec<&str> {
-    let version = |text: &str| {
-        text.split(';')
-            .next()
-            .map(|version| version.replace(' ', ""))
-    };
+    let version = |text: &str| text.split(';').next().map(|tag| tag.replace(' ', ""));
     let records = texts.iter().map(|text| text.trim());
     let records = records.filter(|text| version(text).as_deref() == Some("v=DMARC1"));
     records.collect()

@@ -67,7 +67,6 @@ pub struct Doctor {
     pub brands: Vec<(BrandName, Doctor)>,
 }
 
-const PROVIDER: &str = "provider";
 const LANGUAGES: &str = "languages";
 /// The finding for checks that `--offline` skips.
 const LEFT: &str = "skipped because of --offline";
@@ -81,7 +80,7 @@ impl Doctor {
             self.public_pages(),
             self.templates()
         );
-        let mut findings = self.configuration();
+        let mut findings = setup::judge_config(&self.config);
         findings.extend(self.files());
         findings.extend(self.secret_files());
         let brands = self.brands.iter();
@@ -98,7 +97,7 @@ impl Doctor {
     async fn of_brand(&self, name: &BrandName, of_default: &[Finding]) -> Vec<Finding> {
         let (mail, public, templates) =
             futures::join!(self.mail(), self.public_pages(), self.templates());
-        let mut findings = [self.brand_configuration(), mail, public].concat();
+        let mut findings = [setup::judge_sending(&self.config), mail, public].concat();
         let templates = templates.into_iter();
         findings.extend(templates.filter(|finding| !of_default.contains(finding)));
         for finding in &mut findings {
@@ -111,7 +110,7 @@ impl Doctor {
     async fn mail(&self) -> Vec<Finding> {
         let keys = async {
             let (provider, names) = self.provider().await;
-            (provider.of(PROVIDER), self.dkim(&names).await)
+            (provider.of("provider"), self.dkim(&names).await)
         };
         let (spf, (provider, dkim), dmarc) = futures::join!(self.spf(), keys, self.dmarc());
         [vec![provider, spf], dkim, vec![dmarc]].concat()

@@ -4,6 +4,8 @@
 //! The test link belongs to a user that cannot exist, so it unsubscribes no one. A forged link is
 //! tested too, because a page that accepts every request would otherwise pass.
 
+use futures::TryFutureExt;
+
 use super::{Doctor, Finding, LEFT};
 use crate::domain::text::error_chain;
 use crate::operate::probe::{Answered, WebResponse, silent};
@@ -36,10 +38,8 @@ impl Doctor {
             let Some(links) = &self.links else {
                 return Finding::unchecked("links cannot be made without the database");
             };
-            let made = async {
-                let made = links.probe(self.clock.now()).await;
-                made.map_err(|error| error_chain(&error))
-            };
+            let made = links.probe(self.clock.now());
+            let made = made.map_err(|error| error_chain(&error));
             let (valid, forged) = match self.within(made, Err).await {
                 Ok(Some(links)) => links,
                 Ok(None) => return Finding::unchecked("server.public_url is empty"),
@@ -76,6 +76,7 @@ fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
     let (status, location) = (genuine.status, genuine.location.unwrap_or_default());
     let is_accepted = |response: &WebResponse| (200..300).contains(&response.status);
     let is_forged_accepted = forged.as_ref().is_ok_and(is_accepted);
+    let see_log = "look at the log of `tidings serve` and of the proxy";
     match status {
         200..=299 if is_forged_accepted => Finding::error(
             "a link that is not ours was taken as well, so it is not tidings that answers",
@@ -104,12 +105,9 @@ fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
         ),
         503 => Finding::error(
             "`serve` cannot reach its records there, or does not run (503)",
-            "look at the log of `tidings serve` and of the proxy",
+            see_log,
         ),
-        other => Finding::error(
-            format!("it answers {other}"),
-            "look at the log of `tidings serve` and of the proxy",
-        ),
+        other => Finding::error(format!("it answers {other}"), see_log),
     }
 }
 

@@ -11,18 +11,6 @@ use crate::config::{Config, StoreUrl, Transport};
 use crate::private;
 
 impl Doctor {
-    /// Judges the whole configuration.
-    pub(super) fn configuration(&self) -> Vec<Finding> {
-        judge(&self.config)
-    }
-
-    /// Judges the options that a brand can have of its own.
-    pub(super) fn brand_configuration(&self) -> Vec<Finding> {
-        let mut findings = sending(&self.config);
-        findings.push(public_url(&self.config));
-        findings
-    }
-
     /// Warns about files with addresses or keys that other users of this machine can read.
     pub(super) fn files(&self) -> Option<Finding> {
         let mut files = Vec::new();
@@ -47,7 +35,8 @@ impl Doctor {
     }
 }
 
-fn judge(config: &Config) -> Vec<Finding> {
+/// Judges the whole configuration.
+pub(super) fn judge_config(config: &Config) -> Vec<Finding> {
     let file = match &config.file {
         Some(file) => file.display().to_string(),
         None => "no file; the defaults and the environment".to_owned(),
@@ -57,8 +46,7 @@ fn judge(config: &Config) -> Vec<Finding> {
         let found = format!("{} {}", warning.option, warning.what);
         findings.push(Finding::warning(found, &warning.advice).of("configuration"));
     }
-    findings.extend(sending(config));
-    findings.push(public_url(config));
+    findings.extend(judge_sending(config));
     let secret = match config.server.link_secret {
         Some(_) => "is set; it must be the same wherever `serve`, `worker` and `digest` run",
         None => "is empty, so the store keeps one that all processes share",
@@ -91,13 +79,15 @@ fn judge(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Judges how emails are sent, and whether the provider's reports can be verified.
-fn sending(config: &Config) -> Vec<Finding> {
+/// Judges the options that a brand can have of its own: how emails are sent, whether the provider's
+/// reports can be verified, and the address of the public pages.
+pub(super) fn judge_sending(config: &Config) -> Vec<Finding> {
     let provider = match &config.mail.transport {
         Transport::Outbox => {
             let found = "is outbox: emails become files, and none is sent";
             let advice = "set it and mail.from before you send emails to people";
-            return vec![Finding::warning(found, advice).of("mail.provider")];
+            let outbox = Finding::warning(found, advice).of("mail.provider");
+            return vec![outbox, public_url(config)];
         }
         Transport::Smtp(_) => None,
         Transport::Api(api) => Some(api.provider),
@@ -115,6 +105,7 @@ fn sending(config: &Config) -> Vec<Finding> {
         );
         findings.push(warning.of(provider.hook_key.options().0));
     }
+    findings.push(public_url(config));
     findings
 }
 
@@ -174,7 +165,7 @@ mod tests {
             option.is_empty() || !lines.contains(option)
         });
         let text: Vec<&str> = kept.chain(lines.lines()).collect();
-        judge(&Config::parse(&text.join("\n")).unwrap())
+        judge_config(&Config::parse(&text.join("\n")).unwrap())
     }
 
     /// Returns the severity and the check of each finding that needs attention.

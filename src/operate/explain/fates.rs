@@ -75,24 +75,24 @@ impl Loaded<'_> {
                     stack,
                     position,
                     event,
+                    catalog,
                     excluded: excluded(position, event),
-                    object: catalog.facts(event),
                     is_covered: (position.index as usize) < covered,
                     is_mailed: event.i.is_some_and(|i| mailed.contains(&i)),
                     is_pending: pending.contains(&position),
                     batch: self.batches.holding(event),
                     digest: digest_of(self.deliveries, &stack.id, position.index),
                 };
-                let mut why = self.why(&case, catalog);
+                let mut why = self.why(&case);
                 if !self.is_shown(why, stack) {
                     continue;
                 }
                 let covered = match (why, case.batch) {
-                    (Why::Covered, _) => self.by_marker(&case, catalog),
+                    (Why::Covered, _) => self.by_marker(&case),
                     (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
                         let email = self.batches.delivery(batch);
                         let email = email.filter(|row| row.state.flushes());
-                        email.and_then(|row| self.by_email(&case, row.marker, catalog))
+                        email.and_then(|row| self.by_email(&case, row.marker))
                     }
                     _ => None,
                 };
@@ -101,14 +101,14 @@ impl Loaded<'_> {
                 if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
                     why = Why::Excluded;
                 }
-                fates.push(self.fate(&case, why, covered, catalog));
+                fates.push(self.fate(&case, why, covered));
             }
         }
         fates
     }
 
     /// Decides what becomes, or became, of an event.
-    fn why(&self, case: &Case<'_>, catalog: &Catalog) -> Why {
+    fn why(&self, case: &Case<'_>) -> Why {
         let (event, policies) = (case.event, self.policies);
         let at = event.at(case.stack.id.day);
         let route = match self.record {
@@ -117,32 +117,28 @@ impl Loaded<'_> {
         };
         let is_alone = route.is_mailed_alone();
         let is_muted = self.muted.contains_key(&case.position);
-        let applies = !case.object.retracted && case.object.object == ObjectState::Notifiable;
+        let facts = case.catalog.facts(event);
+        let applies = !facts.retracted && facts.object == ObjectState::Notifiable;
         let waits = is_alone && applies && !is_muted;
         let in_batch = self.batches.why(case, waits);
         // A muted event's batch was canceled because of the mute, so that is the reason to show.
         let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
         let admits = |scope: EmailScope| scope.admits(&event.t, policies);
         let gets = self.digests.is_some_and(|(_, scope)| admits(scope));
+        let mutes_it = || eligibility::is_muted(self.mutes, event, self.now, case.catalog);
+        let is_sent = case.is_mailed || case.is_covered;
         match (case.excluded, in_batch) {
-            (Some(Exclusion::Retracted), _) if !case.is_mailed && !case.is_covered => {
-                Why::Retracted
-            }
+            (Some(Exclusion::Retracted), _) if !is_sent => Why::Retracted,
             (_, Some(why)) => why,
             _ if case.is_covered => Why::Covered,
-            (Some(Exclusion::Muted), _) => {
-                match eligibility::is_muted(self.mutes, event, self.now, catalog) {
-                    true => Why::Muted,
-                    false => Why::WasMuted,
-                }
-            }
+            (Some(Exclusion::Muted), _) if mutes_it() => Why::Muted,
+            (Some(Exclusion::Muted), _) => Why::WasMuted,
             (Some(Exclusion::UnknownObject), _) => Why::UnknownObject,
             (Some(Exclusion::Withdrawn), _) => Why::Withdrawn,
             _ if is_alone => Why::NoBatch,
             (Some(Exclusion::Seen), _) => Why::Seen,
-            (Some(Exclusion::OtherRoute | Exclusion::NotMandatory), _) => Why::NotForDigest,
-            // Events before the start were removed by `begin_at`; only feeds have the other reason.
-            (Some(Exclusion::BeforeStart | Exclusion::NotInFeed), _) => Why::NotForDigest,
+            // Another route, or not mandatory. `begin_at` removed events before the start.
+            (Some(_), _) => Why::NotForDigest,
             _ if !case.is_pending => Why::Repeated,
             _ if !gets && !self.wish.is_some_and(admits) => Why::NoDigest,
             _ if gets && case.digest.is_some_and(|row| row.open) => Why::InDelivery,
@@ -162,7 +158,7 @@ impl Loaded<'_> {
         }
     }
 
-    fn fate(&self, case: &Case<'_>, why: Why, covered: Option<By>, catalog: &Catalog) -> Fate {
+    fn fate(&self, case: &Case<'_>, why: Why, covered: Option<By>) -> Fate {
         let (event, policies) = (case.event, self.policies);
         let of_batch = case.batch.and_then(|batch| self.batches.delivery(batch));
         let delivery = match why {
@@ -171,7 +167,7 @@ impl Loaded<'_> {
             _ => None,
         };
         let outcome = of_batch.map(|row| row.outcome.clone()).unwrap_or_default();
-        let object = catalog.record(event);
+        let object = case.catalog.record(event);
         Fate {
             position: case.position,
             kind: event.t.to_string(),
@@ -197,9 +193,9 @@ impl Loaded<'_> {
     ///
     /// The first marker over an event decides. Its id is that of a delivery, or else of a flush,
     /// because the ledger is kept longer than the window.
-    fn by_marker(&self, case: &Case<'_>, catalog: &Catalog) -> Option<By> {
+    fn by_marker(&self, case: &Case<'_>) -> Option<By> {
         let Marker { id, n } = *case.stack.covering(case.position.index)?;
-        let email = id.and_then(|id| self.by_email(case, id, catalog));
+        let email = id.and_then(|id| self.by_email(case, id));
         email.or(Some(match (id.map(Id::time), n) {
             (Some(at), Some(_)) => By::Flush { at },
             (at, _) => By::OlderWriter { at },
@@ -207,9 +203,9 @@ impl Loaded<'_> {
     }
 
     /// Returns the email with this marker, and the place of the event in it.
-    fn by_email(&self, case: &Case<'_>, marker: Id, catalog: &Catalog) -> Option<By> {
+    fn by_email(&self, case: &Case<'_>, marker: Id) -> Option<By> {
         let (row, sent) = self.sent.get(&marker)?;
-        let (place, excluded) = self.place(case, row, sent, catalog);
+        let (place, excluded) = self.place(case, row, sent);
         Some(By::Mail {
             delivery: row.id.clone(),
             state: row.state,
@@ -220,14 +216,8 @@ impl Loaded<'_> {
     }
 
     /// Returns where in a sent email the event is, or why the email excluded it.
-    fn place(
-        &self,
-        case: &Case<'_>,
-        row: &Delivery,
-        sent: &SentEmail,
-        catalog: &Catalog,
-    ) -> (Place, Option<Why>) {
-        let (event, built) = (case.event, row.built_at());
+    fn place(&self, case: &Case<'_>, row: &Delivery, sent: &SentEmail) -> (Place, Option<Why>) {
+        let (event, built, catalog) = (case.event, row.built_at(), case.catalog);
         let included = |email: &&Selected| {
             // Fewer events than were recorded lack only objects that were withdrawn since.
             sent.is_exact || email.content.total < u64::from(row.outcome.items)
@@ -249,16 +239,14 @@ impl Loaded<'_> {
         let is_same = |other: &Event| other.t == event.t && other.o == event.o;
         let is_repeated = email.is_some_and(|email| email.included.iter().any(is_same));
         let muted = self.muted.get(&case.position);
+        let is_seen = self.has_seen(case.position) && case.batch.is_none();
         let reasons = [
             (catalog.was_retracted(event, built), Why::Retracted),
             (catalog.recorded(event).is_none(), Why::UnknownObject),
             (catalog.mailable(event).is_none(), Why::Withdrawn),
             (muted.is_some_and(|since| *since <= built), Why::Muted),
             (is_repeated, Why::Repeated),
-            (
-                self.has_seen(case.position) && case.batch.is_none(),
-                Why::Seen,
-            ),
+            (is_seen, Why::Seen),
         ];
         let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies);
         let why = reasons.next().map_or(Why::NotForDigest, |(_, why)| why);
@@ -289,14 +277,17 @@ fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
 /// Returns the digest that covers this position: the open one, or the latest if it failed.
 fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
     let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
-    let digests = deliveries.iter().filter(is_digest);
+    let mut digests = deliveries.iter().filter(is_digest);
     let includes = |row: &Delivery| {
         let mut reaches = row.watermarks.iter();
         reaches.any(|(of, reach)| of == stack && index < *reach)
     };
     let open = digests.clone().find(|row| row.open && !row.state.settled());
-    let mut latest = digests.take(1);
-    let failed = || latest.find(|row| row.state == DeliveryState::Failed);
+    let failed = || {
+        digests
+            .next()
+            .filter(|row| row.state == DeliveryState::Failed)
+    };
     open.or_else(failed).filter(|row| includes(row))
 }
 
@@ -305,8 +296,8 @@ struct Case<'a> {
     stack: &'a Stack,
     position: Position,
     event: &'a Event,
+    catalog: &'a Catalog,
     excluded: Option<Exclusion>,
-    object: Facts,
     is_covered: bool,
     is_mailed: bool,
     is_pending: bool,
@@ -322,7 +313,7 @@ const BATCHES: usize = 200;
 /// that only remembers its id: a lead's ids are also remembered by the batch that it opened.
 pub(super) struct Batches {
     pub(super) all: Vec<Batch>,
-    mails: HashMap<DeliveryId, Delivery>,
+    pub(super) mails: HashMap<DeliveryId, Delivery>,
 }
 
 impl Batches {
@@ -364,11 +355,6 @@ impl Batches {
     pub(super) fn kept(&self) -> Vec<Event> {
         let kept = self.all.iter().flat_map(|batch| &batch.contents.items);
         kept.cloned().map(Event::from).collect()
-    }
-
-    /// Returns whether this is the delivery of one of these batches.
-    pub(super) fn includes(&self, delivery: &DeliveryId) -> bool {
-        self.mails.contains_key(delivery)
     }
 
     fn delivery(&self, batch: &Batch) -> Option<&Delivery> {

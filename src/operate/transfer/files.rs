@@ -29,22 +29,18 @@ impl Export {
 
     pub(super) fn path(self, folder: &Path) -> PathBuf {
         let path = |name: &str| folder.join(format!("{name}.ndjson.zst"));
-        match self {
-            Self::Records(Kind::WebhookReceipts) if path(FORMER_RECEIPTS).exists() => {
-                path(FORMER_RECEIPTS)
-            }
-            part => path(&part.name()),
+        let former = path(FORMER_RECEIPTS);
+        match self == Self::Records(Kind::WebhookReceipts) && former.exists() {
+            true => former,
+            false => path(&self.name()),
         }
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        let name = match name {
-            FORMER_RECEIPTS => Kind::WebhookReceipts.as_str(),
-            name => name,
-        };
         let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
+        let former = || (name == FORMER_RECEIPTS).then_some(Kind::WebhookReceipts);
         let day = || Day::of_collection(name).map(Self::Day);
-        kind.map(Self::Records).or_else(day)
+        kind.or_else(former).map(Self::Records).or_else(day)
     }
 
     /// Writes lines, of which the first has this number in its file. Returns the errors of
@@ -78,13 +74,13 @@ impl Export {
         let (mut sum, mut expected) = (Summing::default(), Summing::default());
         for line in lines(path)? {
             let number = sum.stacks() + 1;
-            let line = line.map_err(|why| damaged(path, format!("line {number}: {why}")))?;
+            let damaged = |why: String| Error::damaged(path, format!("line {number}: {why}"));
+            let line = line.map_err(|why| damaged(why.to_string()))?;
             sum.add(&line);
             match self {
                 Self::Records(kind) => {
                     let again = AnyRecord::read(kind, &line).and_then(|record| record.line());
-                    let again = again.map_err(|why| damaged(path, format!("line {number}: {why}")));
-                    expected.add(&again?);
+                    expected.add(&again.map_err(|why| damaged(why.to_string()))?);
                 }
                 Self::Day(_) => expected.add(&line),
             }
@@ -96,13 +92,6 @@ impl Export {
 pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let doing = format!("{doing} {}", path.display());
     |cause| Error::file(doing, cause)
-}
-
-pub(super) fn damaged(path: &Path, why: impl ToString) -> Error {
-    Error::Damaged {
-        file: path.display().to_string(),
-        why: why.to_string(),
-    }
 }
 
 /// A complete export whose files match their counts and checksums.
@@ -125,10 +114,11 @@ impl Verified {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MANIFEST);
         let text = fs::read_to_string(&path).map_err(failed("reading", &path))?;
-        let manifest: Manifest = serde_json::from_str(&text).map_err(|why| damaged(&path, why))?;
+        let manifest: Manifest =
+            serde_json::from_str(&text).map_err(|why| Error::damaged(&path, why))?;
         if manifest.format != FORMAT {
             let why = "is of another format: use the version of tidings that wrote it";
-            return Err(damaged(&path, why));
+            return Err(Error::damaged(&path, why));
         }
         let files = manifest.files.iter().map(|file| verify(folder, file));
         let mut sum = Summing::default();
@@ -145,15 +135,13 @@ impl Verified {
 fn verify(folder: &Path, file: &FileSum) -> Result<(Export, DaySum)> {
     let Some(part) = Export::named(&file.name) else {
         let why = "is of a kind that tidings does not know";
-        return Err(damaged(&folder.join(&file.name), why));
+        return Err(Error::damaged(&folder.join(&file.name), why));
     };
     let path = part.path(folder);
     let (sum, expected) = part.read(&path)?;
+    let why = "does not match its count and checksum in manifest.json; nothing was imported";
     match (sum.stacks, &sum.sha256) == (file.records, &file.sha256) {
         true => Ok((part, expected)),
-        false => Err(damaged(
-            &path,
-            "does not match its count and checksum in manifest.json; nothing was imported",
-        )),
+        false => Err(Error::damaged(&path, why)),
     }
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidings::domain::User;
 use tidings::engine::{Silent, Watcher};
-use tidings::operate::transfer::After;
 use tidings::store::{FollowChange, Kind, Mark};
 
 use super::{exported, import, imported, refusal, transfer};
@@ -59,13 +58,13 @@ async fn a_change_during_an_export_fails_it_and_the_next_run_succeeds(
     });
 
     let export = transfer(&source, folder.path());
-    let refused = export.export(After::Open, &watcher).await;
+    let refused = export.export(&watcher).await;
 
     let why = refusal(refused.unwrap_err());
     assert_contains!(why, "changed while it was exported (users)");
     let refused = import(&target, folder.path(), &Silent).await;
     assert!(refused.is_err(), "there is no manifest yet");
-    export.export(After::Open, &Silent).await.unwrap();
+    export.export(&Silent).await.unwrap();
     assert!(imported(&target, folder.path()).await.same);
     assert_eq!(target.lines().await, source.lines().await);
 }

@@ -16,7 +16,7 @@ use crate::engine::Result;
 use crate::engine::eligibility;
 use crate::engine::eligibility::catalog::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
-use crate::wire::delivery::{Preview, Shown, Story};
+use crate::wire::delivery::{DeliveryRow, Preview, Shown, Story};
 
 const NO_RECORD: &str = "the person's record is gone";
 
@@ -84,6 +84,8 @@ impl Compose {
             None => Err(NO_RECORD.to_owned()),
         });
         let address = users.iter().flatten().find_map(|user| user.email.as_ref());
+        let call = row.attempts.call.as_deref();
+        let brand = call.and_then(|call| self.identities.brand_of_call(call).cloned());
         Ok(Story {
             to: address.map(ToString::to_string),
             held_by: row.lease.as_ref().map(|lease| lease.owner.clone()),
@@ -91,7 +93,10 @@ impl Compose {
             barred,
             no_mail: mail.as_ref().err().cloned(),
             mail: mail.ok(),
-            row: row.into(),
+            row: DeliveryRow {
+                brand,
+                ..row.into()
+            },
         })
     }
 
