@@ -168,11 +168,10 @@ async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Re
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.
 pub(super) fn note_not_kept(screen: &mut Screen, out: RemovedEvents) -> std::io::Result<()> {
-    let Some(some) = words::some(out.not_kept, "that they no longer keep") else {
-        return Ok(());
-    };
+    let some = words::some(out.not_kept, "that they no longer keep");
     let stay = "which they are is not known, and they stay counted";
-    screen.note(format!("the same batches count {some}; {stay}"))
+    let note = some.map(|some| format!("the same batches count {some}; {stay}"));
+    note.map_or(Ok(()), |note| screen.note(note))
 }
 
 /// Returns the table of batches with the outcomes of their emails.
