@@ -88,7 +88,7 @@ impl Args {
                 if !screen.answer(&out)? {
                     let events = words::events(out.removed);
                     screen.line(format!("take-out: {events} taken out of open batches"))?;
-                    note_not_kept(screen, out)?;
+                    note_omitted(screen, out)?;
                 }
                 Ok(Exit::Done)
             }
@@ -167,12 +167,11 @@ async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Re
 }
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.
-pub(super) fn note_not_kept(screen: &mut Screen, out: RemovedEvents) -> std::io::Result<()> {
-    let Some(some) = words::some(out.omitted, "that they no longer keep") else {
-        return Ok(());
-    };
+pub(super) fn note_omitted(screen: &mut Screen, out: RemovedEvents) -> std::io::Result<()> {
+    let some = words::some(out.omitted, "that they no longer keep");
     let stay = "which they are is not known, and they stay counted";
-    screen.note(format!("the same batches count {some}; {stay}"))
+    let note = some.map(|some| format!("the same batches count {some}; {stay}"));
+    note.map_or(Ok(()), |note| screen.note(note))
 }
 
 /// Returns the table of batches with the outcomes of their emails.

@@ -129,11 +129,9 @@ impl Args {
         notes.extend(report.dry_run.warnings());
         notes.extend(backlog_lines(&report.backlog));
         if report.due.users > 0 && app.identities.lacks_links() {
-            notes.push(
-                "these emails contain no unsubscribe link, because server.public_url is not set: \
-                 people will report them as spam"
-                    .into(),
-            );
+            let why = "these emails contain no unsubscribe link, because server.public_url is not \
+                       set: people will report them as spam";
+            notes.push(why.into());
         }
         let at = request.at.unwrap_or(now);
         let done = sentence(&report, &request, app.identities.outbox());

@@ -101,7 +101,10 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     }
     let columns: &[Column<&Finding>] = &[
         Column("", Full, |finding| severity(finding).to_owned()),
-        Column("", Full, |finding| check(finding)),
+        Column("", Full, |finding| match &finding.brand {
+            Some(brand) => format!("{brand}: {}", finding.check),
+            None => finding.check.to_owned(),
+        }),
         Column("", Wrap, |finding| text_of(finding)),
     ];
     screen.table(&Table::new(findings, columns))?;
@@ -111,14 +114,6 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     });
     screen.line("")?;
     screen.line(words::list(counts))
-}
-
-/// Returns the name of the check, such as `provider`, or `acme: provider` for a brand.
-fn check(finding: &Finding) -> String {
-    match &finding.brand {
-        Some(brand) => format!("{brand}: {}", finding.check),
-        None => finding.check.to_owned(),
-    }
 }
 
 /// Joins the finding and the advice on one line.

@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 
-use super::batches::note_not_kept;
+use super::batches::note_omitted;
 use super::exit::{WithoutKeys, causes};
 use super::session::{Access, Exit, Session, words};
 use super::work_report::{FanOut, FanOutEnd};
@@ -215,7 +215,7 @@ impl RetractArgs {
             let events = words::events(out.removed);
             screen.line(format!("{events} left open batches"))?;
         }
-        note_not_kept(screen, out)?;
+        note_omitted(screen, out)?;
         Ok(Exit::Done)
     }
 }

@@ -50,10 +50,8 @@ impl Args {
                 false => format!("{:?} was not closed", config.store),
             })?;
             if reopened && !self.force {
-                screen.warning(
-                    "if a store that imported the export has sent emails since, this one sends \
-                     them again",
-                )?;
+                let sent = "if a store that imported the export has sent emails since";
+                screen.warning(format!("{sent}, this one sends them again"))?;
             }
             return Ok(Exit::Done);
         };
@@ -117,9 +115,8 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
             0 => "compared, and the same",
             _ => "compared, and the same, but for the records that the export lacks",
         };
-        screen.line(format!(
-            "imported {records} from {shown} into {store:?}: {same}"
-        ))?;
+        let done = format!("imported {records} from {shown} into {store:?}: {same}");
+        screen.line(done)?;
     } else {
         for file in imported.files.iter().filter(|file| !file.same) {
             let (records, stored) = (words::number(file.records), words::number(file.stored));

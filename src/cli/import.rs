@@ -104,7 +104,7 @@ impl Args {
         let (app, screen) = (session.open(Access::Create).await?, &mut *session.screen);
         let bar = screen.bar("lines");
         let report = app.import().file(&kind, &self.file, &bar).await;
-        let report = report.map_err(|error| match kind {
+        let report = &report.map_err(|error| match kind {
             Kind::Events => WithoutKeys::note(error),
             _ => error.into(),
         })?;
@@ -116,12 +116,8 @@ impl Args {
         };
         let done = end.as_ref().filter(|end| end.failure.is_none());
         let fanned_out = done.map(|end| &end.done);
-        show_bad_lines(&self.file, &report, screen)?;
-        let imported = Imported {
-            report: &report,
-            fanned_out,
-        };
-        if !screen.answer(&imported)? {
+        show_bad_lines(&self.file, report, screen)?;
+        if !screen.answer(&Imported { report, fanned_out })? {
             let rest = match fanned_out {
                 Some(done) => {
                     let fanouts = words::count(done.done, "fan-out", "fan-outs");
@@ -131,7 +127,7 @@ impl Args {
                 None if are_events => Some("a worker fans them out (tidings worker --once)".into()),
                 None => None,
             };
-            screen.line(import_line(&report, nouns, rest))?;
+            screen.line(import_line(report, nouns, rest))?;
         }
         let end = end.unwrap_or_default();
         end.show(screen)?;

@@ -136,8 +136,7 @@ impl SendTestArgs {
         let (sheets, notes) = preview.sheets(None).await?;
         let several = sheets.iter().find(|sheet| sheet.name.ends_with("several"));
         let Some(sheet) = several.or(sheets.first()) else {
-            let why = notes.join("; ");
-            return Err(Refusal::new(why, "leaving --user out").into());
+            return Err(Refusal::new(notes.join("; "), "leaving --user out").into());
         };
         // The configuration of the brand: an email for a user leaves by that brand's provider.
         let (config, to) = (&preview.config, self.address.clone());

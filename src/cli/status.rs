@@ -157,13 +157,10 @@ fn last_digest(run: Option<DigestActivity>) -> String {
 
 fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
     let done = words::number(counts[&FanoutState::Done]);
-    let pending = match (counts[&FanoutState::Pending], oldest) {
-        (0, _) => "none pending".to_owned(),
-        (n, None) => format!("{} pending", words::number(n)),
-        (n, Some(day)) => {
-            let day = day.start().date_naive();
-            format!("{} pending (oldest of {day})", words::number(n))
-        }
+    let oldest = oldest.map(|day| format!(" (oldest of {})", day.start().date_naive()));
+    let pending = match counts[&FanoutState::Pending] {
+        0 => "none pending".to_owned(),
+        n => format!("{} pending{}", words::number(n), oldest.unwrap_or_default()),
     };
     format!("{pending}, {done} done")
 }

@@ -76,9 +76,8 @@ impl FanOutEnd {
     /// Describes the failure, if some or all events were not fanned out because of one.
     pub(super) fn failure(&self) -> Option<String> {
         let failure = causes(self.failure.as_ref()?);
-        Some(format!(
-            "events were not fanned out: {failure}; a worker or the next run does it"
-        ))
+        let next = "a worker or the next run does it";
+        Some(format!("events were not fanned out: {failure}; {next}"))
     }
 
     /// Returns whether all events were fanned out.

@@ -37,8 +37,6 @@ pub struct Explain {
     pub backlog: BacklogDays,
 }
 
-/// The suffix of "they are unsubscribed" for users who still get mandatory types.
-const BUT_MANDATORY: &str = ", so none but of mandatory types";
 /// The most deliveries of a user that are read.
 const A_PERSONS: usize = 10_000;
 /// The number of newest days beyond `digest.max_age` that are read for expired events.
@@ -71,21 +69,38 @@ impl Explain {
         let expired = expired.split_off(expired.len().saturating_sub(EXPIRED_DAYS));
         let days = old.with_blocked().map(|old| old.day);
         let window = reach.window.with(days.chain(expired));
-        let mut found = store.windows(window, users).await?;
+        // There is one, even for users without stacks.
+        let mut person = store.windows(window, users).await?.remove(0);
         let record = store.users(users).await?.pop().flatten();
         let (record, empty) = (record.as_ref(), User::new(user.clone()));
         // Without a record, the values of an empty one apply.
         let own = record.unwrap_or(&empty);
         let start = start_of(store, user, record).await?;
+        person.begin_at(start);
         let theirs = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
         let batches = Batches::of(&self.batches, user).await?;
         let mut catalog = Catalog::of_mails(&self.context);
         catalog.load(batches.kept().iter()).await?;
+        let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
+        catalog.load(of_stacks.map(|(_, event)| event)).await?;
+        let muted = eligibility::muted_positions(&person, &own.mutes, &mut catalog).await?;
+        let mut sent = HashMap::new();
+        for row in &deliveries {
+            let covers = match row.occasion {
+                Occasion::Digest { .. } => person.hold_marker(row.marker),
+                Occasion::Batch { .. } if !batches.mails.contains_key(&row.id) => false,
+                Occasion::Batch { .. } => person.are_mailed_by(row.marker),
+            };
+            if covers {
+                let email = self.compose.as_sent(row, vec![record.cloned()]).await?;
+                sent.insert(row.marker, (row, email));
+            }
+        }
         let suppressed = Suppressed::among(store, record).await?;
         let mut inboxes = eligibility::load_inboxes(&self.context, users).await?;
-        let mut loaded = Loaded {
+        let loaded = Loaded {
             policies: &self.context.policies,
             now,
             reach,
@@ -100,31 +115,13 @@ impl Explain {
             held: quiet_until(&self.context, batches.all.iter().cloned(), now).await?,
             deliveries: &deliveries,
             batches: &batches,
-            muted: eligibility::MutedPositions::new(),
-            sent: HashMap::new(),
+            muted,
+            sent,
         };
-        let (mut events, mut full_days) = (Vec::new(), Vec::new());
-        // There is one, even for users without stacks.
-        for person in &mut found {
-            person.begin_at(start);
-            let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
-            catalog.load(of_stacks.map(|(_, event)| event)).await?;
-            loaded.muted = eligibility::muted_positions(person, loaded.mutes, &mut catalog).await?;
-            for row in &deliveries {
-                let covers = match row.occasion {
-                    Occasion::Digest { .. } => person.hold_marker(row.marker),
-                    Occasion::Batch { .. } if !batches.mails.contains_key(&row.id) => false,
-                    Occasion::Batch { .. } => person.are_mailed_by(row.marker),
-                };
-                if covers {
-                    let email = self.compose.as_sent(row, vec![record.cloned()]).await?;
-                    loaded.sent.insert(row.marker, (row, email));
-                }
-            }
-            events.extend(loaded.fates(person, &catalog));
-            let is_full = |stack: &&Stack| stack.entries.len() >= config.fanout.day_cap;
-            full_days.extend(person.stacks.iter().filter(is_full).map(|of| of.id.day));
-        }
+        let mut events = loaded.fates(&person, &catalog);
+        let is_full = |stack: &&Stack| stack.entries.len() >= config.fanout.day_cap;
+        let full_days = person.stacks.iter().filter(is_full);
+        let full_days = full_days.map(|of| of.id.day).collect();
         let digests = loaded.digests;
         events.retain(|fate| only.is_none_or(|only| self.is_about(fate, only)));
         events.reverse();
@@ -171,9 +168,9 @@ impl Explain {
         };
         let gets_mandatory = suppressed.scope(user) == Ok(EmailScope::MandatoryOnly)
             && self.context.policies.always_mailed().next().is_some();
-        let but = if gets_mandatory { BUT_MANDATORY } else { "" };
-        let why = suppressed.mailable(user).err()?;
-        Some(format!("they are {}{but}", why.as_str()))
+        let but = gets_mandatory.then_some(", so none but of mandatory types");
+        let why = suppressed.mailable(user).err()?.as_str();
+        Some(format!("they are {why}{}", but.unwrap_or_default()))
     }
 
     /// Returns whether `only` names the event's object or position.

@@ -250,12 +250,8 @@ impl OfPerson {
         };
         let mut batches = Vec::new();
         for state in [BatchState::Closing, BatchState::Open] {
-            let (user, state) = (Some(user.id.clone()), Some(state));
-            let theirs = BatchFilter {
-                user,
-                state,
-                key: None,
-            };
+            let (user, state, key) = (Some(user.id.clone()), Some(state), None);
+            let theirs = BatchFilter { user, state, key };
             batches.extend(self.batches.list(&theirs, None, BATCHES).await?);
         }
         batches.retain(|batch| batch.key.brand().or(user.brand.as_ref()) == brand);

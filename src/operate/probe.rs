@@ -122,9 +122,6 @@ fn unanswered(error: &(dyn Error + 'static)) -> Finding {
 /// A DNS resolver.
 pub struct Names(TokioResolver);
 
-/// The number of retries after a query without an answer.
-const AGAIN: usize = 1;
-
 impl Names {
     /// Uses this server, or those of this machine. `timeout` limits a look-up with its retries.
     pub fn new(server: Option<SocketAddr>, timeout: Duration) -> Result<Self, String> {
@@ -141,7 +138,8 @@ impl Names {
         };
         let options = builder.options_mut();
         options.timeout = timeout / 3;
-        options.attempts = AGAIN;
+        // The number of retries after a query without an answer.
+        options.attempts = 1;
         let resolver = builder.build();
         let resolver = resolver.map_err(|error| format!("the DNS cannot be asked: {error}"))?;
         Ok(Self(resolver))

@@ -116,10 +116,8 @@ impl Scrape {
             expired_events: (expired.saturating_sub(expired_blocked), expired_blocked),
             paused: pause.is_some(),
         };
-        *self.last() = LastAnswer {
-            state: Some(state),
-            answered: true,
-        };
+        let (state, answered) = (Some(state), true);
+        *self.last() = LastAnswer { state, answered };
         Ok(())
     }
 }

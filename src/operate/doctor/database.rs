@@ -187,12 +187,10 @@ pub(super) fn judge_schema(schema: &Schema) -> Finding {
 
 fn judge_indexes(missing: Vec<String>) -> Option<Finding> {
     let found = format!("missing: {}", missing.join("; "));
+    let advice = "start `tidings serve` or `tidings worker`: they make them";
     Some(match missing.is_empty() {
         true => Finding::ok("all there"),
-        false => Finding::warning(
-            found,
-            "start `tidings serve` or `tidings worker`: they make them",
-        ),
+        false => Finding::warning(found, advice),
     })
 }
 

@@ -67,9 +67,9 @@ impl Doctor {
             named => named.to_vec(),
         };
         if places.is_empty() {
-            let why = self.unqueried().unwrap_or(
-                "the provider does not say what it signs with; mail.dkim_selector can say it",
-            );
+            let none =
+                "the provider does not say what it signs with; mail.dkim_selector can say it";
+            let why = self.unqueried().unwrap_or(none);
             return vec![Finding::unchecked(why).of(DKIM)];
         }
         let judged = places.iter().map(async |place| {

@@ -60,10 +60,10 @@ fn judge_page(url: &str, response: WebResponse) -> Finding {
     let (status, location) = (response.status, response.location.unwrap_or_default());
     match status {
         200 if response.body.contains("\"status\":\"ok\"") => Finding::ok(format!("{url} answers")),
-        300..=399 => Finding::error(
-            format!("{url} sends on to {location}"),
-            "set server.public_url to where it leads",
-        ),
+        300..=399 => {
+            let found = format!("{url} sends on to {location}");
+            Finding::error(found, "set server.public_url to where it leads")
+        }
         _ => Finding::warning(
             format!("{url}/healthz answers {status}, but not as `tidings serve` does"),
             "see where the proxy passes it to; it is enough if it passes on what is below /u/ and /hooks/",

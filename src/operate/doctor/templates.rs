@@ -45,11 +45,9 @@ impl Doctor {
         }));
         let incomplete = renderer.catalogs().incomplete();
         findings.extend(incomplete.map(|(tag, missing)| {
-            let found = format!(
-                "the catalog {tag} lacks {} messages, which are in English: {}",
-                missing.len(),
-                list_first(missing, 3)
-            );
+            let (n, names) = (missing.len(), list_first(missing, 3));
+            let found =
+                format!("the catalog {tag} lacks {n} messages, which are in English: {names}");
             Finding::warning(found, "add them, with the variables that English has").of(LANGUAGES)
         }));
         findings

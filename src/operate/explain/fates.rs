@@ -283,11 +283,8 @@ fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Opt
         reaches.any(|(of, reach)| of == stack && index < *reach)
     };
     let open = digests.clone().find(|row| row.open && !row.state.settled());
-    let failed = || {
-        digests
-            .next()
-            .filter(|row| row.state == DeliveryState::Failed)
-    };
+    let is_failed = |row: &&Delivery| row.state == DeliveryState::Failed;
+    let failed = || digests.next().filter(is_failed);
     open.or_else(failed).filter(|row| includes(row))
 }
 
