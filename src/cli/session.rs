@@ -32,7 +32,7 @@ pub(super) struct Global {
         env = "TIDINGS_CONFIG",
         hide_env_values = true
     )]
-    config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Store to use: sqlite:PATH, or mongodb://HOST/DATABASE
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
@@ -62,7 +62,7 @@ pub(super) enum Level {
 }
 
 /// The default configuration file.
-const FILE: &str = "tidings.toml";
+pub(super) const FILE: &str = "tidings.toml";
 
 /// What a command runs with.
 pub(super) struct Session<'a> {

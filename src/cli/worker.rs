@@ -111,6 +111,8 @@ pub(super) async fn run_together<'a>(
         Ok(())
     };
     tasks.push(signaled.boxed_local());
+    #[cfg(target_os = "linux")]
+    tasks.push(super::systemd::report(halt.subscribe()).boxed_local());
     let mut running = FuturesUnordered::from_iter(tasks);
     let mut result = Ok(());
     while let Some(ended) = running.next().await {

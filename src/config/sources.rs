@@ -73,7 +73,8 @@ const OTHERS: [&str; 7] = [
 /// Prefixes of further variables that are not options. Kubernetes describes a service called
 /// `tidings` to each container of the namespace: `TIDINGS_SERVICE_HOST`,
 /// `TIDINGS_PORT_8080_TCP_ADDR` and others.
-const OTHERS_BEGIN: [&str; 5] = [
+const OTHERS_BEGIN: [&str; 6] = [
+    "TIDINGS_BUILD_",
     "TIDINGS_TEST_",
     "TIDINGS_MONGO_",
     "TIDINGS_BENCH_",
