@@ -19,6 +19,7 @@ use super::screen::Screen;
 use crate::app::{Access, App, TemplateUse};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
+use crate::operate::machine;
 use crate::operate::open::{Refusal, is_missing};
 
 #[derive(Debug, Clone, Args)]
@@ -149,6 +150,7 @@ impl Session<'_> {
             None => stop_on_signal()?,
         };
         app.end_with(&stop);
+        machine::prepare(&app.config);
         Ok((app, stop))
     }
 

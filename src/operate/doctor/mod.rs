@@ -23,6 +23,7 @@ use crate::wire::status::{Finding, Severity};
 mod build;
 mod database;
 mod dns;
+mod limits;
 mod public;
 mod setup;
 mod templates;
@@ -78,6 +79,7 @@ impl Doctor {
             futures::join!(self.database(), self.mail(), self.public_pages());
         let mut findings = self.configuration();
         findings.extend(self.files());
+        findings.extend(self.limits());
         findings.extend(self.secret_files());
         let templates = self.templates();
         let brands = self.brands.iter();
