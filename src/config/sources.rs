@@ -27,6 +27,9 @@ pub enum StoreUrl {
 impl StoreUrl {
     /// Parses `sqlite:PATH`, `mongodb://…` or `mongodb+srv://…`.
     pub fn parse(text: &str) -> Option<Self> {
+        if text.trim() != text || text.contains(char::is_control) {
+            return None;
+        }
         if text.starts_with("mongodb://") || text.starts_with("mongodb+srv://") {
             return Some(Self::Mongo(text.to_owned()));
         }
