@@ -12,15 +12,15 @@ use crate::operate::probe::Web;
 
 /// Ask a running server whether it is ready
 ///
-/// Asks GET /readyz of the address that the configuration names (server.listen). A server that
-/// listens on all addresses is asked on loopback.
+/// Requests GET /readyz from the configured address (server.listen); for a server that listens on
+/// all addresses, from loopback.
 #[derive(Debug, Arguments)]
 #[command(after_help = "Exit codes: 0 ready, 1 not ready or no answer, 2 wrong usage.")]
 pub(super) struct Args {
     /// Address of the server instead, such as http://127.0.0.1:8080
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Ask only whether the process is alive (GET /healthz); metrics.listen of a worker answers too
+    /// Check only whether the process is alive (GET /healthz), also at metrics.listen of a worker
     #[arg(long)]
     alive: bool,
     /// How long to wait for the answer, 1 to 60 seconds
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_on_all_addresses_is_asked_on_loopback() {
+    fn a_server_on_all_addresses_is_reached_on_loopback() {
         let asked = |listen: &str| reachable(listen.parse().unwrap()).map(|at| at.to_string());
 
         assert_eq!(asked("0.0.0.0:8080").unwrap(), "127.0.0.1:8080");

@@ -14,6 +14,8 @@ const DOCUMENTS: &[&str] = &[
     "docs/capacity.md",
     "docs/clients.md",
     "docs/glossary.md",
+    "docs/guides/install.md",
+    "docs/guides/kubernetes.md",
     "docs/operations.md",
     "docs/personal-data.md",
     "docs/widget.md",

@@ -1,4 +1,4 @@
-//! `init`, `completions`, `man` and `--version`: what a new installation runs first.
+//! The first commands of a new installation: `init`, `completions`, `man` and `--version`.
 
 use super::Desk;
 use crate::support::{assert_contains, assert_starts_with};

@@ -169,7 +169,7 @@ fn health_exits_with_0_only_while_the_server_answers() {
     let anywhere = format!("[server]\nlisten = \"0.0.0.0:{port}\"\n");
     let run = |arguments: &[&str]| {
         let mut command = desk.command(&[&["health"], arguments].concat());
-        // A proxy is not asked.
+        // It ignores proxies.
         let ran = command.env("HTTP_PROXY", "http://127.0.0.1:1").output();
         super::Ran::from(ran.unwrap())
     };
