@@ -5,13 +5,18 @@ The rule: nothing of this machine helps. The archive and the image run in root f
 hold only their own files, without a shell and as another user.
 """
 
+import contextlib
+import http.server
 import json
 import os
 import re
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -54,23 +59,60 @@ class Rooted:
     def run(self, *arguments):
         return output(*self.command(*arguments), env={})
 
-    def serve(self, *arguments):
-        """Starts a server, asks its health and a page, and stops it. Returns its exit code."""
+    @contextlib.contextmanager
+    def serving(self):
+        """Runs a server, and passes its address. Fails if SIGTERM does not end it with 0."""
         server = subprocess.Popen(
-            self.command("serve", "--listen", "127.0.0.1:0", *arguments),
+            self.command("serve", "--listen", "127.0.0.1:0"),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={},
         )
         try:
             line = next(line for line in server.stdout if "listens on" in line)
-            url = re.search(r"http://\S+", line)[0]
-            assert self.run("health", "--url", url).endswith("/readyz: ready\n")
-            with urllib.request.urlopen(f"{url}/openapi.json", timeout=10) as answer:
-                assert answer.status == 200
+            yield re.search(r"http://\S+", line)[0]
             server.terminate()
-            return server.wait(timeout=60)
+            assert server.wait(timeout=60) == 0, server.stdout.read()
         finally:
             server.kill()
             server.wait()
+
+    def start_and_ask(self):
+        """Writes a configuration, starts a server with it, and asks its health and a page."""
+        self.run("init")
+        with self.serving() as url:
+            assert self.run("health", "--url", url).endswith("/readyz: ready\n")
+            with urllib.request.urlopen(f"{url}/openapi.json", timeout=10) as answer:
+                assert answer.status == 200
+
+
+def unpacked(folder):
+    """Unpacks the archive as a root file system with a folder to work in."""
+    output("tar", "-xzf", result("tidings-*.tar.gz"), "-C", folder)
+    (whole,) = folder.iterdir()
+    (whole / "work").mkdir()
+    return whole, Rooted(whole, "/tidings", "/work")
+
+
+def answer_names(server, name):
+    """Answers queries for the address of `name` with 127.0.0.1, and all others without records (RFC 1035)."""
+    while True:
+        query, client = server.recvfrom(512)
+        end = query.index(b"\0", 12)
+        asked, kind = query[12:end], query[end + 1 : end + 3]
+        wanted = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+        is_known = asked.lower() == wanted and kind == b"\0\1"
+        head = query[:2] + b"\x81\x80\0\1" + bytes([0, is_known]) + b"\0\0\0\0"
+        record = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\x7f\0\0\1" if is_known else b""
+        server.sendto(head + query[12 : end + 5] + record, client)
+
+
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/readyz" else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
 
 
 @test
@@ -82,25 +124,66 @@ def the_checksums_are_those_of_all_results(folder):
 
 @test
 def the_archive_runs_where_there_is_nothing_else(folder):
-    output("tar", "-xzf", result("tidings-*.tar.gz"), "-C", folder)
-    (whole,) = folder.iterdir()
+    whole, rooted = unpacked(folder)
     names = {path.relative_to(whole).as_posix() for path in whole.rglob("*")}
     for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "tidings.toml", "tidings.service", "man/man1/tidings.1"]:
         assert name in names, name
     assert {f"completions/tidings.{shell}" for shell in ("bash", "zsh", "fish")} <= names
     assert "NEEDED" not in output("readelf", "--dynamic", whole / "tidings")
-    (whole / "work").mkdir()
-    rooted = Rooted(whole, "/tidings", "/work")
     started = time.monotonic()
 
     shown = rooted.run("demo", "--dir", "/work/demo")
 
     took = time.monotonic() - started
     assert took < 10 and "outbox" in shown, (took, shown)
-    rooted.run("init")
-    assert rooted.serve() == 0
+    rooted.start_and_ask()
     version = output(whole / "tidings", "--version")
     assert re.fullmatch(r"tidings \S+ \(commit \S+, \S+-linux-\S+\)\n", version), version
+
+
+@test
+def names_are_looked_up_in_hosts_and_dns(folder):
+    whole, rooted = unpacked(folder)
+    (whole / "etc").mkdir()
+    # No other program uses this address of the loopback network.
+    (whole / "etc/resolv.conf").write_text("nameserver 127.0.0.77\n")
+    (whole / "etc/hosts").write_text("127.0.0.1 by-hosts.test\n")
+    rooted.run("init")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server, rooted.serving() as url:
+        server.bind(("127.0.0.77", 53))
+        threading.Thread(target=answer_names, args=(server, "by-dns.test"), daemon=True).start()
+        for name in ["by-hosts.test", "by-dns.test"]:
+            asked = url.replace("127.0.0.1", name)
+            assert rooted.run("health", "--url", asked) == f"{asked}/readyz: ready\n"
+        failed = subprocess.run(
+            rooted.command("health", "--url", "http://nowhere.test:80"), capture_output=True, text=True, env={}
+        )
+        assert failed.returncode == 1 and "does not answer" in failed.stderr, failed
+
+
+@test
+def a_private_authority_is_trusted_if_the_environment_names_it(folder):
+    whole, rooted = unpacked(folder)
+    (whole / "etc").mkdir()
+    (whole / "etc/hosts").write_text("127.0.0.1 tls.test\n")
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    output(*make, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", cwd=folder)
+    leaf = ["-addext", "subjectAltName=DNS:tls.test", "-addext", "basicConstraints=critical,CA:FALSE"]
+    signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-subj", "/CN=tls.test", *leaf]
+    output(*make, "-keyout", "leaf.key", "-out", "leaf.pem", *signed, cwd=folder)
+    shutil.copy(folder / "ca.pem", whole / "work/ca.pem")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ready)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "leaf.pem", folder / "leaf.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    command = rooted.command("health", "--url", f"https://tls.test:{server.server_port}")
+
+    trusted = output(*command, env={"SSL_CERT_FILE": "/work/ca.pem"})
+    other = subprocess.run(command, capture_output=True, text=True, env={})
+
+    server.shutdown()
+    assert trusted.endswith("/readyz: ready\n") and other.returncode == 1, (trusted, other)
 
 
 @test
@@ -166,8 +249,7 @@ def the_image_is_small_and_runs_without_root(folder):
     shown = rooted.run("demo", "--dir", f"{config['WorkingDir']}/demo")
 
     assert "outbox" in shown, shown
-    rooted.run("init")
-    assert rooted.serve() == 0
+    rooted.start_and_ask()
 
 
 def in_folder(one, _number):
