@@ -53,9 +53,13 @@ impl Web {
         Self::build(timeout, |client| client)
     }
 
-    /// Creates a client like [`Self::new`] that ignores proxies in the environment.
-    pub fn direct(timeout: Duration) -> Result<Self, String> {
-        Self::build(timeout, ClientBuilder::no_proxy)
+    /// Creates a client like [`Self::new`] for one URL. It ignores proxies in the environment, and
+    /// needs no root certificates for plain http.
+    pub fn direct(url: &str, timeout: Duration) -> Result<Self, String> {
+        Self::build(timeout, |client| match url.starts_with("https:") {
+            true => client.no_proxy(),
+            false => client.no_proxy().tls_certs_only([]),
+        })
     }
 
     fn build(

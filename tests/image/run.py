@@ -29,6 +29,8 @@ from runner import test
 
 DIST = Path(sys.argv[1]).resolve()
 USER = 10001
+# Programs start with an empty environment, so without a PATH.
+CHROOT = shutil.which("chroot") or "/usr/sbin/chroot"
 MOST_MEGABYTES = 60
 
 
@@ -53,7 +55,7 @@ class Rooted:
         os.chown(root / folder.lstrip("/"), USER, USER)
 
     def command(self, *arguments):
-        inside = ["chroot", f"--userspec={USER}:{USER}", str(self.root), self.program]
+        inside = [CHROOT, f"--userspec={USER}:{USER}", str(self.root), self.program]
         return [*inside, "--config", f"{self.folder}/tidings.toml", *arguments]
 
     def run(self, *arguments):
