@@ -39,7 +39,8 @@ impl Args {
             false => ("readyz", "ready"),
         };
         let url = format!("{server}/{path}");
-        let web = Web::direct(&url, Duration::from_secs(self.timeout)).map_err(anyhow::Error::msg)?;
+        let patience = Duration::from_secs(self.timeout);
+        let web = Web::direct(&url, patience).map_err(anyhow::Error::msg)?;
         match web.status(&url).await {
             Ok(200) => session.screen.line(format!("{url}: {state}"))?,
             Ok(status) => anyhow::bail!("{url} answers {status}"),
