@@ -140,6 +140,8 @@ impl Config {
             sources::resolve_paths(&mut merged, file.parent().unwrap_or(Path::new("")));
         }
         for (name, text) in &sources.environment {
+            // Platforms append a line end to the content of a secret.
+            let text = text.trim_end_matches(['\r', '\n']);
             match sources::option_of(PREFIX, name) {
                 Some(option) => set(&mut merged, &option, text),
                 None if brands::set_by_variable(&mut merged, name, text) => {}

@@ -124,6 +124,11 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
         if io.is_some_and(|error| error.kind() == std::io::ErrorKind::AddrInUse) {
             return Some("--listen 127.0.0.1:0, which takes a free port".into());
         }
+        if let Some(error) = cause.downcast_ref::<std::io::Error>()
+            && error.kind() == std::io::ErrorKind::StorageFull
+        {
+            return Some(format!("freeing space on that disk, then again: {again}"));
+        }
         let of_store = match cause.downcast_ref() {
             Some(engine::Error::Store(error)) => Some(error),
             _ => cause.downcast_ref::<store::Error>(),
@@ -132,6 +137,9 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             store::Error::Database { cause, .. } if cause.to_string().contains(AWAY) => {
                 let runs = "see that the server runs and that the option `store` names it";
                 format!("{runs}, then again: {again}")
+            }
+            error if error.is_disk_full() => {
+                format!("freeing space on the store's disk, then again: {again}")
             }
             store::Error::Database { .. } => {
                 format!("again, once the store can be reached; {again}")
@@ -176,6 +184,22 @@ mod tests {
             "error: opening sqlite:x: reading days: connection refused\n  \
              try: again, once the store can be reached; whatever was begun can be repeated\n"
         );
+    }
+
+    #[test]
+    fn a_full_disk_is_named_with_what_to_do() {
+        let store: anyhow::Error = engine::Error::from(store::Error::database(
+            "using SQLite",
+            "database or disk is full",
+        ))
+        .into();
+        let file = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let file = anyhow::Error::from(file).context("writing a.eml");
+
+        for failure in [store, file] {
+            let text = explain_failure(&failure);
+            assert!(text.contains("\n  try: freeing space on "), "{text}");
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
+use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -15,6 +16,7 @@ use crate::app::App;
 
 mod archive;
 mod batches;
+mod completions;
 mod deliveries;
 mod demo;
 mod digest;
@@ -25,7 +27,9 @@ mod explain;
 mod export;
 mod feed;
 mod harmless;
+mod health;
 mod import;
+mod init;
 mod keys;
 mod preview;
 #[cfg(test)]
@@ -36,6 +40,8 @@ mod session;
 mod simulate;
 mod status;
 mod suppressions;
+#[cfg(target_os = "linux")]
+mod systemd;
 mod users;
 mod words;
 mod work_report;
@@ -47,7 +53,7 @@ use session::{Global, Level, Session};
 
 /// Notification feeds and email digests.
 #[derive(Debug, Parser)]
-#[command(name = "tidings", version, about, after_help = AFTER_HELP, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "tidings", version = VERSION.as_str(), about, after_help = AFTER_HELP, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     global: Global,
@@ -55,15 +61,23 @@ pub(crate) struct Cli {
     command: Command,
 }
 
+/// The version of the package, with the commit and the target that `scripts/release` built.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let built = option_env!("TIDINGS_BUILD_COMMIT").zip(option_env!("TIDINGS_BUILD_TARGET"));
+    let built = built.map(|(commit, target)| format!("commit {commit}, {target}"));
+    let built = built.unwrap_or_else(|| "built without scripts/release".to_owned());
+    format!("{} ({built})", env!("CARGO_PKG_VERSION"))
+});
+
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, configuration or values, 3 partly failed.";
 
 /// Declares the commands, each with its arguments.
 macro_rules! commands {
-    ($($name:ident($($args:tt)*);)*) => {
+    ($($(#[$hidden:meta])? $name:ident($($args:tt)*);)*) => {
         #[derive(Debug, Subcommand)]
         enum Command {
-            $($name($($args)*),)*
+            $($(#[$hidden])? $name($($args)*),)*
         }
 
         impl Command {
@@ -77,6 +91,7 @@ macro_rules! commands {
 }
 
 commands! {
+    Init(init::Args);
     Serve(serve::Args);
     Demo(demo::Args);
     Notify(Box<events::NotifyArgs>);
@@ -96,12 +111,16 @@ commands! {
     Export(export::Args);
     Status(status::Args);
     Doctor(doctor::Args);
+    Health(health::Args);
     Simulate(simulate::Args);
     Suppressions(suppressions::Args);
     Users(users::Args);
     Keys(keys::Args);
     Token(keys::TokenArgs);
     Config(session::ConfigArgs);
+    Completions(completions::Args);
+    #[command(hide = true)]
+    Man(completions::ManArgs);
 }
 
 impl Command {

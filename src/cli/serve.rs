@@ -42,7 +42,7 @@ impl Args {
         screen.warnings(&app.config.warnings)?;
         let key = match &app.config.server.key {
             Some(key) => key.expose().to_owned(),
-            None => made_up()?,
+            None => generate_key()?,
         };
         let bound = api::bind(app.clone(), &key)?;
         self.greet(&app, screen, &format!("http://{}", bound.addr), &key)?;
@@ -69,8 +69,8 @@ impl Args {
         let listening = api::listen(wanted)?;
         let served = Served {
             addr: listening.addr,
-            key: made_up()?,
-            secret: made_up()?,
+            key: generate_key()?,
+            secret: generate_key()?,
         };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
         let app = demo::tell_unseen(dir, &served, session.run).await?;
@@ -144,7 +144,7 @@ fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Resul
 }
 
 /// Generates a key from 24 random bytes of the operating system, as hexadecimal digits.
-fn made_up() -> anyhow::Result<String> {
+pub(super) fn generate_key() -> anyhow::Result<String> {
     let mut bytes = [0; 24];
     let filled = getrandom::fill(&mut bytes);
     filled.map_err(|error| anyhow::anyhow!("making up a server key: {error}"))?;

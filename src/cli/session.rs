@@ -17,6 +17,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 use super::harmless;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
+use crate::operate::machine;
 use crate::operate::open::is_missing;
 
 pub(super) use super::exit::Exit;
@@ -31,7 +32,7 @@ pub(super) struct Global {
     /// Configuration file [default: tidings.toml in this folder, if there is one]
     #[arg(long, global = true, value_name = "FILE")]
     #[arg(env = "TIDINGS_CONFIG", hide_env_values = true)]
-    config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Store to use: sqlite:PATH, or mongodb://HOST/DATABASE
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
@@ -60,7 +61,7 @@ pub(super) type Run =
     for<'a> fn(Vec<String>, &'a App, &'a mut Screen) -> LocalBoxFuture<'a, anyhow::Result<Exit>>;
 
 /// The default configuration file.
-const FILE: &str = "tidings.toml";
+pub(super) const FILE: &str = "tidings.toml";
 
 /// What a command runs with.
 pub(super) struct Session<'a> {
@@ -148,6 +149,7 @@ impl Session<'_> {
             None => stop_on_signal()?,
         };
         app.end_with(&stop);
+        machine::prepare(&app.config);
         Ok((app, stop))
     }
 

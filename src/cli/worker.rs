@@ -95,6 +95,8 @@ pub(super) async fn run_together<'a>(
         tracing::info!("metrics: http://{}/metrics", watched.addr);
         tasks.push(watched.run(halted).boxed_local());
     }
+    #[cfg(target_os = "linux")]
+    tasks.push(super::systemd::report(halt.subscribe()).boxed_local());
     let mut running = FuturesUnordered::from_iter(tasks);
     let (mut signal, mut result) = (stop.clone(), Ok(()));
     loop {

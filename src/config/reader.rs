@@ -161,7 +161,14 @@ impl<'a> Reader<'a> {
     /// a problem.
     fn text(&mut self, option: &str) -> Option<String> {
         match self.value(option) {
-            Some(Value::String(text)) => Some(text.clone()),
+            Some(Value::String(text)) => match stray(text) {
+                None => Some(text.clone()),
+                Some(odd) => {
+                    let what = format!("begins or ends with an invisible character ({odd})");
+                    self.problem(option, format!("{what}; remove it"));
+                    None
+                }
+            },
             Some(other) => {
                 let shown = match hidden::is_secret(option) || other.is_table() || other.is_array()
                 {
@@ -432,6 +439,16 @@ pub(super) fn get<'a>(table: &'a Table, option: &str) -> Option<&'a Value> {
     })
 }
 
+/// Returns an invisible character at the start or end of a text, such as `U+00A0` of a copied
+/// value or the byte order mark of an editor. Plain spaces and line breaks are fine here.
+fn stray(text: &str) -> Option<String> {
+    let is_stray =
+        |c: &char| matches!(c, '\u{feff}' | '\u{200b}') || (c.is_whitespace() && !c.is_ascii());
+    let ends = [text.chars().next(), text.chars().next_back()];
+    let odd = ends.into_iter().flatten().find(is_stray)?;
+    Some(format!("U+{:04X}", u32::from(odd)))
+}
+
 /// Returns why a secret is probably not the intended one: the other side would not have these
 /// characters.
 fn flaw(secret: &str) -> Option<String> {
@@ -443,6 +460,9 @@ fn flaw(secret: &str) -> Option<String> {
     }
     if secret.trim() != secret {
         return Some("begins or ends with white space; remove it".into());
+    }
+    if secret.contains(char::REPLACEMENT_CHARACTER) {
+        return Some("holds bytes that are not UTF-8; encode it, for example with base64".into());
     }
     let is_odd = |c: &char| is_unseen(*c) || c.is_control() || (c.is_whitespace() && *c != ' ');
     let odd = secret.chars().find(is_odd).map(u32::from)?;

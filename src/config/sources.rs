@@ -27,6 +27,9 @@ pub enum StoreUrl {
 impl StoreUrl {
     /// Parses `sqlite:PATH`, `mongodb://…` or `mongodb+srv://…`.
     pub fn parse(text: &str) -> Option<Self> {
+        if text.trim() != text || text.contains(char::is_control) {
+            return None;
+        }
         if text.starts_with("mongodb://") || text.starts_with("mongodb+srv://") {
             return Some(Self::Mongo(text.to_owned()));
         }
@@ -73,7 +76,8 @@ const OTHERS: [&str; 7] = [
 /// Prefixes of further variables that are not options. Kubernetes describes a service called
 /// `tidings` to each container of the namespace: `TIDINGS_SERVICE_HOST`,
 /// `TIDINGS_PORT_8080_TCP_ADDR` and others.
-const OTHERS_BEGIN: [&str; 5] = [
+const OTHERS_BEGIN: [&str; 6] = [
+    "TIDINGS_BUILD_",
     "TIDINGS_TEST_",
     "TIDINGS_MONGO_",
     "TIDINGS_BENCH_",

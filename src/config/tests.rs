@@ -415,6 +415,63 @@ fn a_badly_saved_key_file_is_rejected_with_its_option() {
     }
 }
 
+/// Values of a platform's secrets and of copied texts.
+#[test]
+fn delivered_values_lose_their_line_end_and_other_invisible_ends_are_rejected() {
+    let key = "0123456789abcdef0123456789abcdef";
+    let loaded = |name: &str, value: &str| {
+        let environment = vec![(name.to_owned(), value.to_owned())];
+        let sources = Sources {
+            environment,
+            ..Sources::default()
+        };
+        Config::load(&sources).map_err(|problems| problems.to_string())
+    };
+
+    for end in ["", "\n", "\r\n", "\n\n"] {
+        let config = loaded("TIDINGS_SERVER_KEY", &format!("{key}{end}")).unwrap();
+        assert_eq!(config.server.key.unwrap().expose(), key);
+        let config = loaded("TIDINGS_STORE", &format!("mongodb://h/t{end}")).unwrap();
+        assert_eq!(config.store, StoreUrl::Mongo("mongodb://h/t".into()));
+        let config = loaded("TIDINGS_DIGEST_HOUR", &format!("7{end}")).unwrap();
+        assert_eq!(config.digest.hour, 7);
+    }
+    for (variable, option) in [
+        ("TIDINGS_SERVER_KEY", "server.key"),
+        ("TIDINGS_STORE", "store"),
+        ("TIDINGS_SITE_NAME", "site.name"),
+        ("TIDINGS_MAIL_SMTP_USER", "mail.smtp_user"),
+    ] {
+        for value in ["\u{feff}KEY", "KEY\u{a0}", "KEY\u{200b}\n"] {
+            let value = value.replace("KEY", key);
+            let problems = loaded(variable, &value).unwrap_err();
+            let named = problems.contains(&format!("{option}: begins or ends with an invisible"));
+            assert!(named && !problems.contains(key), "{option}: {problems}");
+        }
+    }
+    let problems = loaded("TIDINGS_SERVER_KEY", &format!("{key}\u{fffd}")).unwrap_err();
+    assert!(problems.contains("server.key: holds bytes that are not UTF-8"));
+    for store in ["sqlite:a.db ", " mongodb://h/t", "mongodb://h/t\nx"] {
+        assert!(loaded("TIDINGS_STORE", store).is_err(), "{store:?}");
+    }
+    // An emoji may end with a character that is invisible alone.
+    assert!(loaded("TIDINGS_SITE_NAME", "Art \u{2764}\u{fe0f}").is_ok());
+}
+
+#[test]
+fn a_file_with_a_byte_order_mark_and_crlf_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidings.toml");
+    std::fs::write(&file, "\u{feff}[site]\r\nname = \"Art\"\r\n").unwrap();
+
+    let config = Config::load(&Sources {
+        file: Some(file),
+        ..Sources::default()
+    });
+
+    assert_eq!(config.unwrap().site.name, "Art");
+}
+
 #[test]
 fn a_mongodb_url_after_sqlite_is_rejected_without_printing_its_password() {
     for store in [

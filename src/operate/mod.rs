@@ -3,6 +3,7 @@
 pub mod doctor;
 pub mod dry_run;
 pub mod explain;
+pub mod machine;
 pub mod open;
 pub mod preview;
 pub mod probe;

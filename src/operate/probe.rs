@@ -14,8 +14,9 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfi
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
-use reqwest::{Client, RequestBuilder, redirect};
+use reqwest::{Client, ClientBuilder, RequestBuilder, redirect};
 
+use crate::domain::text::error_chain;
 use crate::wire::status::Finding;
 
 /// The HTTP client.
@@ -49,15 +50,38 @@ impl Web {
     /// Creates a client with this time limit for each request. Fails if no client can be created,
     /// such as without root certificates.
     pub fn new(timeout: Duration) -> Result<Self, String> {
+        Self::build(timeout, |client| client)
+    }
+
+    /// Creates a client like [`Self::new`] for one URL. It ignores proxies in the environment, and
+    /// needs no root certificates for plain http.
+    pub fn direct(url: &str, timeout: Duration) -> Result<Self, String> {
+        Self::build(timeout, |client| match url.starts_with("https:") {
+            true => client.no_proxy(),
+            false => client.no_proxy().tls_certs_only([]),
+        })
+    }
+
+    fn build(
+        timeout: Duration,
+        change: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Self, String> {
         // An error means that a provider was installed before, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
             .timeout(timeout)
-            .redirect(redirect::Policy::none())
-            .build();
+            .redirect(redirect::Policy::none());
+        let client = change(client).build();
         let client = client.map_err(|error| format!("no HTTPS client can be made: {error}"))?;
         Ok(Self(client))
+    }
+
+    /// Requests a page. Returns its status, or the reason for no response.
+    pub async fn status(&self, url: &str) -> Result<u16, String> {
+        let sent = self.0.get(url).send().await;
+        let sent = sent.map_err(|error| error_chain(&error.without_url()))?;
+        Ok(sent.status().as_u16())
     }
 
     /// Requests a page. Does not follow redirects.

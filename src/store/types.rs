@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::batch::AccumulatorId;
 use crate::domain::feedback::Suppression;
+use crate::domain::text::error_chain;
 use crate::domain::{
     Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryState, DueChoices, Event, EventType,
     Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId, PersonStacks, Point, Reason,
@@ -75,6 +76,18 @@ impl Error {
     /// Returns whether the database failed or was unreachable, as opposed to holding invalid data.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Database { .. })
+    }
+
+    /// Returns whether the disk of the database is full.
+    pub fn is_disk_full(&self) -> bool {
+        let Self::Database { cause, .. } = self else {
+            return false;
+        };
+        let text = error_chain(&**cause);
+        // The texts of SQLite, of MongoDB (error 14031), and of the operating system.
+        ["disk is full", "OutOfDiskSpace", "No space left on device"]
+            .iter()
+            .any(|full| text.contains(full))
     }
 
     /// Returns the error for a record that cannot be read.

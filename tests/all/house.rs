@@ -79,6 +79,8 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("actix_cors", &["http/api/access"]),
     ("actix_web", &["http"]),
     ("clap", &["cli"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
     ("comfy_table", &["cli"]),
     ("governor", &["engine/delivery/throttle", "http/api/access"]),
     ("hickory_resolver", &["operate/probe"]),
@@ -90,6 +92,8 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("prometheus_client", &["metrics"]),
     ("reqwest", &["email", "operate/probe"]),
     ("rusqlite", &["store/sqlite"]),
+    ("rustix", &["operate/machine"]),
+    ("sd_notify", &["cli/systemd"]),
 ];
 
 /// Files and folders that may serialize values to JSON or BSON. `wire` defines all JSON output;

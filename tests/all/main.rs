@@ -12,6 +12,7 @@ mod circles;
 mod cli;
 mod crash;
 mod cycle;
+mod deploy;
 mod doctor;
 mod failover;
 mod fresh_reads;

@@ -208,6 +208,11 @@ impl From<engine::Error> for Problem {
         match error {
             engine::Error::Invalid(invalid) => invalid.into(),
             engine::Error::Conflict(why) => Self::new(Code::IdempotencyKeyReused, why),
+            engine::Error::Store(error) if error.is_disk_full() => Self::inside(
+                Code::StoreUnavailable,
+                &format!("the disk of the store is full; {REPEATABLE}"),
+                &error,
+            ),
             engine::Error::Store(error) if error.is_outage() => Self::inside(
                 Code::StoreUnavailable,
                 &format!("the store does not answer; {REPEATABLE}"),

@@ -23,6 +23,7 @@ use crate::wire::status::Finding;
 mod build;
 mod database;
 mod dns;
+mod limits;
 mod public;
 mod setup;
 mod templates;
@@ -82,6 +83,7 @@ impl Doctor {
         );
         let mut findings = setup::judge_config(&self.config);
         findings.extend(self.files());
+        findings.extend(self.limits());
         findings.extend(self.secret_files());
         let brands = self.brands.iter();
         let brands = brands.map(|(name, own)| {

@@ -20,7 +20,7 @@ macro_rules! helps {
     )*};
 }
 
-helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import export status doctor preview simulate suppressions users keys token config);
+helps!(init serve demo notify feed explain flush digest worker batches deliveries archive restore import export status doctor health preview simulate suppressions users keys token config completions);
 
 #[test]
 fn send_test() {

@@ -13,6 +13,7 @@ mod demo;
 mod digests;
 mod doctor;
 mod events;
+mod first_steps;
 mod folders;
 mod help;
 mod hostile;

@@ -158,6 +158,70 @@ async fn the_api_and_the_json_output_of_commands_agree() {
     assert_eq!(code, Some(0), "{log}");
 }
 
+#[cfg(unix)]
+#[test]
+fn health_exits_with_0_only_while_the_server_answers() {
+    let desk = Desk::with_people();
+    let serving = Serving::start(&desk, &["--no-worker"]);
+    let url = serving.url.clone();
+    let address = url.trim_start_matches("http://").to_owned();
+    let port = address.rsplit(':').next().unwrap();
+    let anywhere = format!("[server]\nlisten = \"0.0.0.0:{port}\"\n");
+    let run = |arguments: &[&str]| {
+        let mut command = desk.command(&[&["health"], arguments].concat());
+        // It ignores proxies.
+        let ran = command.env("HTTP_PROXY", "http://127.0.0.1:1").output();
+        super::Ran::from(ran.unwrap())
+    };
+
+    let ready = run(&["--url", &url]);
+    let alive = run(&["--url", &format!("{url}/"), "--alive"]);
+    desk.write("tidings.toml", &anywhere);
+    let configured = run(&[]);
+    let elsewhere = run(&["--url", &format!("{url}/nowhere")]);
+    let (code, log) = serving.end();
+    let after = run(&[]);
+
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(ready.done(), format!("{url}/readyz: ready\n"));
+    assert_eq!(alive.done(), format!("{url}/healthz: alive\n"));
+    assert_eq!(configured.done(), format!("{url}/readyz: ready\n"));
+    assert_eq!((elsewhere.code, after.code), (1, 1));
+    assert_contains!(elsewhere.err, "/nowhere/readyz answers 404");
+    assert_contains!(after.err, "/readyz does not answer: ");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn systemd_gets_notified_of_the_start_of_life_and_of_the_end() {
+    let desk = Desk::with_people();
+    let path = desk.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let patience = std::time::Duration::from_secs(60);
+    socket.set_read_timeout(Some(patience)).unwrap();
+    let receive = || {
+        let mut message = [0; 64];
+        let length = socket.recv(&mut message).unwrap();
+        let text = String::from_utf8(message[..length].to_vec()).unwrap();
+        text.trim_end().to_owned()
+    };
+    let variables = [
+        ("NOTIFY_SOCKET", path.to_str().unwrap()),
+        ("WATCHDOG_USEC", "100000"),
+    ];
+    let serving = Serving::start_with(&desk, &[], &variables);
+
+    let first = [receive(), receive()];
+    let (code, log) = serving.end();
+    let mut last = receive();
+    while last == "WATCHDOG=1" {
+        last = receive();
+    }
+
+    assert_eq!(first, ["READY=1", "WATCHDOG=1"]);
+    assert_eq!((last.as_str(), code), ("STOPPING=1", Some(0)), "{log}");
+}
+
 #[test]
 fn an_address_in_use_is_a_failure_with_advice() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

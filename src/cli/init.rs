@@ -1,0 +1,101 @@
+//! `tidings init`: writes a first configuration.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args as Arguments;
+
+use super::serve::generate_key;
+use super::session::{Exit, FILE, Refusal, Session};
+use crate::config::DEFAULTS;
+use crate::private;
+
+/// Write a first tidings.toml, with every option explained
+///
+/// All options are commented out, so later defaults apply, except a new server.key. Use --config to
+/// choose another file. An existing file is never changed.
+#[derive(Debug, Arguments)]
+pub(super) struct Args {}
+
+impl Args {
+    pub(super) async fn run(&self, session: &mut Session<'_>) -> anyhow::Result<Exit> {
+        let named = session.global.config.as_ref();
+        let option = named.map(|file| format!(" --config {}", file.display()));
+        let option = option.unwrap_or_default();
+        let file = named.map_or(Path::new(FILE), PathBuf::as_path);
+        create(file, &first_configuration(&generate_key()?))?;
+        let file = file.display();
+        let steps = [
+            format!("wrote {file}, in which every option is explained"),
+            String::new(),
+            "Next:".to_owned(),
+            format!("  1. edit {file}: at least site.name, mail.provider and mail.from"),
+            format!("  2. tidings doctor{option}, which names what emails still need"),
+            format!("  3. tidings serve{option}, which runs the HTTP API and the worker"),
+        ];
+        for step in steps {
+            session.screen.line(step)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Creates the file, readable only by its owner because it contains a key.
+fn create(file: &Path, text: &str) -> anyhow::Result<()> {
+    let name = file.display();
+    match private::options().create_new(true).open(file) {
+        Ok(mut created) => {
+            let written = created.write_all(text.as_bytes());
+            written.with_context(|| format!("writing {name}"))
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let next = "tidings config, which shows what is set; or --config with another file";
+            Err(Refusal::new(format!("{name} exists already, and was not changed"), next).into())
+        }
+        Err(error) => Err(error).with_context(|| format!("creating {name}")),
+    }
+}
+
+/// Returns the documented defaults, with every option commented out except the server key.
+fn first_configuration(key: &str) -> String {
+    let mut section = "";
+    let mut text = String::new();
+    for line in DEFAULTS.lines() {
+        match line {
+            _ if line.starts_with('[') => section = line,
+            "key = \"\"" if section == "[server]" => {
+                text += &format!("key = \"{key}\"\n");
+                continue;
+            }
+            "" => {}
+            _ if line.starts_with('#') => {}
+            _ => text.push('#'),
+        }
+        text += line;
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_first_configuration_sets_only_the_key() {
+        let text = first_configuration("0123456789abcdef0123456789abcdef");
+        let set = text.lines();
+        let set: Vec<&str> = set
+            .filter(|line| !line.is_empty() && !line.starts_with(['#', '[']))
+            .collect();
+
+        assert_eq!(set, ["key = \"0123456789abcdef0123456789abcdef\""]);
+        let config = Config::parse(&text).unwrap();
+        let key = config.server.key.unwrap();
+        assert_eq!(key.expose(), "0123456789abcdef0123456789abcdef");
+        let uncommented = text.replace("\n#", "\n");
+        assert!(uncommented.contains("\nhour = "), "{uncommented}");
+    }
+}
