@@ -274,6 +274,11 @@ impl Object {
             None => Topic::of(self).map_or(self.key.as_str().into(), |topic| topic.title.into()),
         }
     }
+
+    /// Returns the title of the topic that the object states; `None` if it states none.
+    pub fn topic_title(&self) -> Option<String> {
+        Topic::of(self).map(|topic| topic.title)
+    }
 }
 
 /// Returns the topic by which feeds group an object: the stated topic, the author, or the object's
