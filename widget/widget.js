@@ -59,8 +59,8 @@ img{width:100%;height:100%;object-fit:cover}
 .dot{position:absolute;inset-inline-end:22px;top:12px;border:4px solid var(--_a)}
 .archive{position:absolute;inset-inline-end:4px;bottom:4px}
 @media(hover:hover){.item:not(:hover,:focus-within) .archive{opacity:0}}
-.act{padding:12px 8px;color:var(--_a);font-weight:600}
-.main .act{position:relative;margin-inline-start:-8px}
+.act{padding:12px 16px;color:var(--_a);font-weight:600}
+.main .act{position:relative;margin-inline-start:-16px}
 .more{width:100%}
 .empty{padding:48px 32px;text-align:center}
 `;
@@ -322,7 +322,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (more > 0 && cursor !== now.cursor) {
       this.#ui.status.textContent = this.#text('new', more);
       if (now.cursor && !document.hidden) {
-        this.#inside(`${this.#feed}20&state=unseen&after=${now.cursor}`).then(items => this.#emit('new', items)).catch(() => {});
+        this.#inside(`${this.#feed}20&state=unseen&after=${now.cursor}`).then(items => items[0] && this.#emit('new', items)).catch(() => {});
       }
     }
     this.#now = { unseen, unread, cursor };
