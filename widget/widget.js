@@ -1,6 +1,6 @@
 // <tidings-inbox>: a bell, a badge and a panel with a user's feed (docs/widget.md).
 // The server computes the counts. A mark shows at once on its items; the counts follow.
-// Its texts come from the server too (`widget.json`). Until then, their names stand in.
+// Its texts come from the server too (`widget.json`). Until they arrive, it shows their names.
 
 const ICONS = {
   bell: 'M6 9a6 6 0 0 1 12 0c0 6 3 8 3 8H3s3-2 3-8M10 20h4',

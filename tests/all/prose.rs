@@ -14,10 +14,14 @@ const DOCUMENTS: &[&str] = &[
     "docs/capacity.md",
     "docs/clients.md",
     "docs/glossary.md",
+    "docs/guides/front-ends.md",
+    "docs/guides/proxy.md",
     "docs/operations.md",
     "docs/personal-data.md",
     "docs/widget.md",
     "widget/README.md",
+    "widget/react/README.md",
+    "widget/vue/README.md",
 ];
 
 /// Phrases of an earlier private dialect. Code in backticks may contain them.
