@@ -39,6 +39,7 @@ position-try:most-height flip-block,bottom,top}}
 .title,.note{flex:1;padding:12px 8px;font-size:16px}
 .tabs{width:100%;padding:0}
 .tabs :last-child{margin-inline-start:auto}
+.act{padding:12px 16px;color:var(--_a);font-weight:600}
 [aria-pressed=false],.icon,.picture,.meta,.bar,.read .main{color:var(--_d)}
 button:hover,.icon:hover,.row:hover,:host([open]) .bell{background:var(--_h)}
 .body{overflow:auto}
@@ -59,7 +60,6 @@ img{width:100%;height:100%;object-fit:cover}
 .dot{position:absolute;inset-inline-end:22px;top:12px;border:4px solid var(--_a)}
 .archive{position:absolute;inset-inline-end:4px;bottom:4px}
 @media(hover:hover){.item:not(:hover,:focus-within) .archive{opacity:0}}
-.act{padding:12px 16px;color:var(--_a);font-weight:600}
 .main .act{position:relative;margin-inline-start:-16px}
 .more{width:100%}
 .empty{padding:48px 32px;text-align:center}
@@ -91,7 +91,7 @@ const NODE = Symbol();
 export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   static observedAttributes = ['server', 'user', 'lang', 'token', 'open'];
 
-  #ui; #life; #token; #getToken; #renewal; #channel; #timer; #cut; #now; #page; #items; #next; #error; #gone;; #texts; #late; #loading;
+  #ui; #life; #token; #getToken; #renewal; #channel; #timer; #cut; #now; #page; #items; #next; #error; #gone; #texts; #late; #loading;
   #fresh = new Set(); #unfolded = new Set(); #marks = 0; #pending = 0; #interval = 30; #tries = 0; #state = 'current';
 
   get getToken() { return this.#getToken; }
@@ -140,9 +140,11 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     root.adoptedStyleSheets = [sheet];
     const ui = this.#ui = {
       name: el('span.sr'), badge: el('span.badge', { 'aria-hidden': true }), status: el('span.sr', { role: 'status' }),
-      tabs: ['current', 'unread'].map(state => act(state, () => {
-        this.#state = state;
-        this.#start();
+      tabs: ['current', 'unread'].map(state => el('button.act tab', {
+        'data-text': state, click: () => {
+          this.#state = state;
+          this.#start();
+        },
       })),
       all: act('read-all', () => this.#mark('read')),
       feed: el('div.feed', { role: 'feed', 'aria-labelledby': 'title' }),
