@@ -30,7 +30,7 @@ background:var(--tidings-badge,#cc2b43);color:#fff;font-size:12px;font-weight:60
 color:var(--_i);background:var(--_p);border:1px solid var(--_l);border-radius:var(--tidings-radius,12px);box-shadow:0 8px 32px #0004}
 .panel:popover-open,:host([inline]) .panel{display:flex}
 :host([inline]) .panel{width:auto;max-height:none;margin:0;box-shadow:none}
-@supports (position-area:top){.panel{inset:auto;margin:8px 0;position-anchor:--_b;position-area:block-end span-inline-start;
+@supports (position-area:top){.panel{inset:auto;margin:8px;position-anchor:--_b;position-area:block-end span-inline-start;
 position-try:most-block-size flip-block,block-end,block-start}}
 .panel{outline:0}
 .header,.bar,.tabs{display:flex;flex-wrap:wrap;padding:4px 8px}

@@ -60,7 +60,7 @@ http {{
     }}
 }}
 """
-PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A page</title>
+PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A page</title><link rel="icon" href="data:,">
 <script type="module" src="/tidings/widget.js"></script><h1>A page</h1>
 <tidings-inbox user="mara" token="{}" stream></tidings-inbox></html>"""
 
@@ -200,7 +200,8 @@ def links_forms_and_one_click_work_below_the_path(visitor):
 
     clicked = proxy.curl("POST", link, "-d", "List-Unsubscribe=One-Click")
     assert (clicked.version, clicked.status) == ("HTTP/2", 200), clicked.headers
-    assert visitor.tidings.ask("GET", "/v1/users/eve")["types"]["Comment"] == "never"
+    preferences = visitor.tidings.ask("GET", "/v1/users/eve/preferences")
+    assert preferences["types"]["Comment"]["route"] == "never", preferences
 
     page = visitor.browser.new_context(ignore_https_errors=True)
     visitor.contexts.append(page)

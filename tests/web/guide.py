@@ -55,7 +55,8 @@ def unpack(packages, folder):
         (modules / name).mkdir()
         described = json.loads((ROOT / source / "package.json").read_text())
         assert described["name"] == name, described
-        for file in ["package.json", "README.md", *described["files"]]:
+        files = [file for file in described["files"] if file != "LICENSE-*"]  # scripts/package adds them
+        for file in ["package.json", "README.md", *files]:
             shutil.copy(ROOT / source / file, modules / name)
 
 
