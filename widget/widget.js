@@ -20,7 +20,7 @@ text-align:start;text-transform:none;white-space:normal;letter-spacing:0}
 *{box-sizing:border-box;margin:0}
 button{font:inherit;color:inherit;background:none;border:0;border-radius:8px;cursor:pointer}
 :focus-visible{outline:2px solid var(--_a);outline-offset:-2px}
-svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
+svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round}
 .sr{position:absolute;width:1px;height:1px;overflow:hidden;opacity:0}
 .bell,.icon{padding:11.5px}
 .bell{position:relative;border-radius:50%;anchor-name:--_b}

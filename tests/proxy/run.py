@@ -122,14 +122,15 @@ class Answer:
         lines = head.split("\r\n")
         words = lines[0].split()
         self.version, self.status = (words[0], int(words[1])) if len(words) > 1 else ("", 0)
-        self.headers = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
+        pairs = [line.split(": ", 1) for line in lines[1:] if ": " in line]
+        self.headers = {name.lower(): value for name, value in pairs}
         self.body = body
 
 
 class Visitor:
-    def __init__(self, proxy, browser):
-        self.proxy, self.tidings, self.browser = proxy, proxy.tidings, browser
-        self.contexts, self.complaints, self.expected = [], [], []
+    def __init__(self, number, proxy, browser):
+        self.number, self.proxy, self.tidings, self.browser = number, proxy, proxy.tidings, browser
+        self.contexts, self.complaints, self.expected, self.told = [], [], [], 0
         cursor = self.tidings.counts("mara")["cursor"]
         self.tidings.ask("POST", "/v1/users/mara/feed/marks", {"mark": "archive", "to": cursor})
 
@@ -141,6 +142,10 @@ class Visitor:
         page.on("pageerror", lambda error: self.complain(str(error)))
         page.goto(f"https://127.0.0.1:{port}/index.html")
         return page
+
+    def tell(self, title):
+        self.told += 1
+        self.tidings.tell("mara", [{"title": title, "id": f"Thing:{self.number}-{self.told}"}])
 
     def complain(self, text):
         if not any(part in text for part in self.expected):
@@ -232,7 +237,7 @@ def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
         time.sleep(max(0, 22 - (time.monotonic() - began)))
         assert stream.poll() is None, "the proxy ended the stream"
         began = time.monotonic()
-        visitor.tidings.tell("mara", [{"title": "A thing"}])
+        visitor.tell("A thing")
         while not (line := stream.stdout.readline()).startswith("data: "):
             assert line, "the proxy ended the stream"
         assert time.monotonic() - began < 5, "the event is late"
@@ -242,12 +247,12 @@ def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
 
 @test
 def the_widget_streams_through_the_proxy(visitor):
-    visitor.tidings.tell("mara", [{"title": "First"}])
+    visitor.tell("First")
     page = visitor.open(visitor.proxy.port)
     expect(page.get_by_role("button", name="Notifications, 1 new")).to_be_visible()
 
     began = time.monotonic()
-    visitor.tidings.tell("mara", [{"title": "Second"}])
+    visitor.tell("Second")
 
     expect(page.get_by_role("button", name="Notifications, 2 new")).to_be_visible()
     assert time.monotonic() - began < 5, "it polled"
@@ -258,11 +263,11 @@ def the_widget_streams_through_the_proxy(visitor):
 @test
 def the_widget_polls_if_the_proxy_refuses_streams(visitor):
     visitor.expected = ["502"]
-    visitor.tidings.tell("mara", [{"title": "First"}])
+    visitor.tell("First")
     page = visitor.open(visitor.proxy.polling)
     expect(page.get_by_role("button", name="Notifications, 1 new")).to_be_visible()
 
-    visitor.tidings.tell("mara", [{"title": "Second"}])
+    visitor.tell("Second")
 
     expect(page.get_by_role("button", name="Notifications, 2 new")).to_be_visible()
 
@@ -273,8 +278,8 @@ def main(binary, nginx, chromium, *names):
         browser = launch(playwright, chromium)
 
         @contextlib.contextmanager
-        def visit(_):
-            yield Visitor(proxy, browser)
+        def visit(number):
+            yield Visitor(number, proxy, browser)
 
         failed = harness.run(browser, "tests behind nginx", names, visit, "proxy-")
         browser.close()
