@@ -236,8 +236,8 @@ def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
         assert time.monotonic() - began < 17, "the heartbeat is late"
         time.sleep(max(0, 22 - (time.monotonic() - began)))
         assert stream.poll() is None, "the proxy ended the stream"
-        began = time.monotonic()
         visitor.tell("A thing")
+        began = time.monotonic()
         while not (line := stream.stdout.readline()).startswith("data: "):
             assert line, "the proxy ended the stream"
         assert time.monotonic() - began < 5, "the event is late"
@@ -251,11 +251,10 @@ def the_widget_streams_through_the_proxy(visitor):
     page = visitor.open(visitor.proxy.port)
     expect(page.get_by_role("button", name="Notifications, 1 new")).to_be_visible()
 
-    began = time.monotonic()
     visitor.tell("Second")
 
+    # Polls are 27 seconds apart at least.
     expect(page.get_by_role("button", name="Notifications, 2 new")).to_be_visible()
-    assert time.monotonic() - began < 5, "it polled"
     page.get_by_role("button", name="Notifications").click()
     expect(page.get_by_role("article")).to_have_count(2)
 
