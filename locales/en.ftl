@@ -244,3 +244,23 @@ notice-quiet = Quiet hours need both times, or neither
     .text = Fill in both “From” and “Until”, or leave both empty. Nothing was changed.
 notice-inside = Please try again
     .text = We cannot reach our records at the moment, and do not know whether something was changed. Please try again in a minute: doing it twice does no harm.
+
+### The widget. {n} is a number.
+
+widget-bell = Notifications
+widget-new = { $n } new
+widget-current = All
+widget-unread = Unread
+widget-read-all = Mark all as read
+widget-preferences = Preferences
+widget-close = Close
+widget-more = Show more
+widget-rest = +{ $n } more
+widget-archive = Archive
+widget-archived = Archived.
+widget-undo = Undo
+widget-empty = All caught up
+widget-error = Cannot be loaded right now.
+widget-expired = Please sign in again.
+widget-refused = Not available.
+widget-retry = Try again

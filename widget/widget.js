@@ -1,98 +1,87 @@
 // <tidings-inbox>: a bell, a badge and a panel with a user's feed (docs/widget.md).
-// The server computes the counts. A mark shows at once, until the server's counts replace it.
+// The server computes the counts. A mark shows at once on its items; the counts follow.
+// Its texts come from the server too (`widget.json`). Until they arrive, it shows their names.
 
-const TEXTS = {
-  bell: 'Notifications', new: '{n} new', unread: 'Unread:', 'read-all': 'Mark all as read', preferences: 'Preferences', close: 'Close',
-  more: 'Show more', rest: '+{n} more', archive: 'Archive', archived: 'Archived.', undo: 'Undo', empty: 'All caught up',
-  error: 'Cannot be loaded right now.', expired: 'Please sign in again.', refused: 'Not available.', retry: 'Try again',
-};
 const ICONS = {
   bell: 'M6 9a6 6 0 0 1 12 0c0 6 3 8 3 8H3s3-2 3-8M10 20h4',
   close: 'm6 6 12 12M18 6 6 18',
-  archive: 'M3 4h18v5H3zM5 9v11h14V9M10 13h4', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
+  archive: 'M3 4h18v5H3zM5 9v11h14V9', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
 };
-// Variables with the prefix `--_` (accent, ink, dim, line, paper, hover) are private. They are set
+// Variables with the prefix `--_` (accent, ink, paper, dim, line, hover) are private. They are set
 // inside the shadow tree, so pages cannot change them.
 const CSS = `
-:host(:not([hidden])){display:inline-block}
-.bell,.panel{--_a:var(--tidings-accent,light-dark(#2b57d6,#8fabff));--_i:var(--tidings-ink,light-dark(#1a1b20,#ededf1));
---_d:var(--tidings-dim,light-dark(#5f616c,#a3a5b0));--_l:var(--tidings-line,light-dark(#e7e7ec,#34353c));
---_p:var(--tidings-paper,light-dark(#fff,#1d1e22));--_h:color-mix(in srgb,currentColor 7%,transparent);
-font:14px/20px var(--tidings-font,system-ui,sans-serif);text-align:start;text-transform:none;white-space:normal;letter-spacing:0}
-[hidden]{display:none!important}
+:host{display:inline-block}
+:host([inline]){display:block}
+[hidden],:host([hidden]),:host([inline]) :is(.bell,.close){display:none!important}
+.bell,.panel{--_a:var(--tidings-accent,light-dark(#2b57d6,#8fabff));--_i:var(--tidings-ink,CanvasText);--_p:var(--tidings-paper,Canvas);
+--_d:var(--tidings-dim,color-mix(in srgb,var(--_i) 65%,var(--_p)));--_l:var(--tidings-line,color-mix(in srgb,var(--_i) 12%,var(--_p)));
+--_h:color-mix(in srgb,currentColor 7%,transparent);font:14px/20px var(--tidings-font,system-ui,sans-serif);
+text-align:start;text-transform:none;white-space:normal;letter-spacing:0}
 *{box-sizing:border-box;margin:0}
 button{font:inherit;color:inherit;background:none;border:0;border-radius:8px;cursor:pointer}
 :focus-visible{outline:2px solid var(--_a);outline-offset:-2px}
-svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
+svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round}
 .sr{position:absolute;width:1px;height:1px;overflow:hidden;opacity:0}
 .bell,.icon{padding:11.5px}
-.bell{position:relative;border-radius:50%}
-.badge{position:absolute;top:0;inset-inline-start:26px;min-width:19px;padding:0 5px;border-radius:10px;
-background:var(--tidings-badge,#cc2b43);color:#fff;font-size:11px;line-height:19px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
-.panel{inset:auto;padding:0;width:min(var(--tidings-width,400px),100vw - 16px);margin:8px 0;overflow:hidden;flex-direction:column;
-color:var(--_i);background:var(--_p);border:1px solid var(--_l);border-radius:var(--tidings-radius,14px);
-box-shadow:0 12px 40px -8px #0004;outline:0}
-.panel:popover-open{display:flex}
-.header,.bar,.top{display:flex;align-items:start}
-.header,.bar{padding:4px;padding-inline-start:16px;border-bottom:1px solid var(--_l)}
-.title,.note{flex:auto;padding:12px 0}
-.top{flex:1;flex-wrap:wrap}
-.top .act{margin-inline-start:-8px;text-align:start}
-.title{font-size:16px}
-.icon{color:var(--_d)}
+.bell{position:relative;border-radius:50%;anchor-name:--_b}
+.badge{position:absolute;top:0;inset-inline-start:26px;min-width:20px;padding:0 6px;border-radius:12px;
+background:var(--tidings-badge,#cc2b43);color:#fff;font-size:12px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
+.panel{padding:0;width:min(var(--tidings-width,400px),100vw - 16px);max-height:min(640px,100% - 16px);overflow:hidden;flex-direction:column;
+color:var(--_i);background:var(--_p);border:1px solid var(--_l);border-radius:var(--tidings-radius,12px);box-shadow:0 8px 32px #0004}
+.panel:popover-open,:host([inline]) .panel{display:flex}
+:host([inline]) .panel{width:auto;max-height:none;margin:0;box-shadow:none}
+@supports (position-area:top){.panel{inset:auto;margin:8px;position-anchor:--_b;position-area:block-end span-inline-start;
+position-try:most-block-size flip-block,block-end,block-start}}
+.panel{outline:0}
+.header,.bar,.tabs{display:flex;flex-wrap:wrap;padding:4px 8px}
+.header{border-bottom:1px solid var(--_l)}
+.bar{border-top:1px solid var(--_l)}
+.title,.note{flex:1;padding:12px 8px;font-size:16px}
+.tabs{width:100%;padding:0}
+.tabs :last-child{margin-inline-start:auto}
+.act{padding:12px 16px;color:var(--_a);font-weight:600}
+[aria-pressed=false],.icon,.picture,.meta,.bar,.read .main{color:var(--_d)}
 button:hover,.icon:hover,.row:hover,:host([open]) .bell{background:var(--_h)}
-.body{overflow:auto;overscroll-behavior:contain}
-[aria-busy=true]{height:160px}
-.item{outline:0}
-[data-day]::before{content:attr(data-day);display:block;padding:12px 16px 4px;font-size:12px;font-weight:600;color:var(--_d)}
+.body{overflow:auto}
 .row{position:relative;display:flex;gap:12px;padding:12px 16px}
-.fresh .row{background:color-mix(in srgb,var(--_a) 7%,var(--_p))}
-.item:focus-visible .row{outline:2px solid var(--_a);outline-offset:-2px;border-radius:10px}
-.picture{position:relative;flex:none;width:44px;height:44px;border-radius:10px;overflow:hidden;
-background:var(--_h);font-size:17px;line-height:44px;font-weight:600;text-align:center}
-.who{border-radius:50%}
-img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
-.main{flex:1;min-width:0;padding-inline-end:32px;overflow-wrap:anywhere}
-.what,.text{font:inherit;display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:3;overflow:hidden}
+.fresh .row{background:color-mix(in srgb,var(--_a) 7%,transparent)}
+.picture{position:relative;flex:none;width:44px;height:44px;border-radius:12px;overflow:hidden;
+background:var(--_h);font-size:16px;line-height:44px;font-weight:600;text-align:center}
+.who,.dot{border-radius:50%}
+img,.link::after{content:"";position:absolute;inset:0}
+img{width:100%;height:100%;object-fit:cover}
+.main,::slotted([slot*='.']){flex:1;min-width:0;padding-inline-end:32px;overflow-wrap:anywhere}
+.what,.text{font:inherit;max-height:60px;overflow:hidden}
 .link{color:inherit;text-decoration:none}
-.link::after{content:"";position:absolute;inset:0}
-.text{margin-top:4px;padding-inline-start:10px;border-inline-start:2px solid var(--_l)}
-.meta{margin-top:4px;font-size:12px}
-.picture,.meta,.bar,.read .main,.empty svg{color:var(--_d)}
+.link bdi{font-weight:600}
+.text,.meta{margin-top:4px}
+.meta{font-size:12px}
 .read .sr,.read .dot{display:none}
-.dot{position:absolute;inset-inline-end:22px;top:13px;border:4px solid var(--_a);border-radius:50%}
+.dot{position:absolute;inset-inline-end:22px;top:12px;border:4px solid var(--_a)}
 .archive{position:absolute;inset-inline-end:4px;bottom:4px}
 @media(hover:hover){.item:not(:hover,:focus-within) .archive{opacity:0}}
-.more,.act{padding:12px 8px;color:var(--_a);font-weight:600}
-.main .act{position:relative;margin:0 -8px -8px}
-.more{display:block;width:calc(100% - 16px);margin:8px}
+.main .act{position:relative;margin-inline-start:-16px}
+.more{width:100%}
 .empty{padding:48px 32px;text-align:center}
-.empty svg{width:36px;margin:0 auto 12px}
-.bar{border:0;border-top:1px solid var(--_l);margin-top:-1px}
 `;
 
-// `name` is `tag.class`; the class is also the CSS part. Functions in `attrs` become listeners.
+// `name` is `tag.class`; the class is also the CSS part. Functions in `attrs` become listeners. Falsy children are left out.
 const el = (name, attrs, ...kids) => {
-  const [tag, part] = name.split('.'), node = document.createElement(tag);
+  const [tag, part] = name.split('.'), node = document.createElementNS(`http://www.w3.org/${/svg|path/.test(tag) ? '2000/svg' : '1999/xhtml'}`, tag);
   for (const [key, value] of Object.entries({ class: part, part, ...attrs })) {
     if (value?.call) node.addEventListener(key, value);
     else if (value != null) node.setAttribute(key, value);
   }
-  node.append(...kids);
+  node.append(...kids.flat().filter(Boolean));
   return node;
 };
-const icon = name => {
-  const [svg, path] = ['svg', 'path'].map(tag => document.createElementNS('http://www.w3.org/2000/svg', tag));
-  path.setAttribute('d', ICONS[name]);
-  svg.setAttribute('viewBox', '0 0 24 24');
-  svg.append(path);
-  return svg;
-};
+const icon = name => el('svg', { viewBox: '0 0 24 24' }, el('path', { d: ICONS[name] }));
+// The element shows the text `text` of the widget: see `#render`.
+const button = (text, click, href) => el(`${href ? 'a' : 'button'}.icon ${text}`, { 'data-text': text, click, href }, icon(text));
+const act = (text, click, attrs) => el(`button.act ${text}`, { 'data-text': text, click, ...attrs });
 const safe = url => {
-  try {
-    const { protocol, href } = new URL(url || 'x:', document.baseURI);
-    if (/^https?:$/.test(protocol)) return href;
-  } catch {}
+  const { protocol, href } = URL.parse(url || 'x:', document.baseURI) ?? {};
+  return /^https?:$/.test(protocol) ? href : null;
 };
 // Statuses for which a retry does not help: 4xx except 408 and 429, and 501.
 const FINAL = /^4(?!08|29)|501/;
@@ -100,10 +89,10 @@ const bare = item => JSON.stringify({ ...item, state: 0 });
 const NODE = Symbol();
 
 export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
-  static observedAttributes = ['server', 'user', 'token', 'open'];
+  static observedAttributes = ['server', 'user', 'lang', 'token', 'open'];
 
-  #ui; #life; #token; #getToken; #renewal; #channel; #timer; #tick; #cut; #now; #page; #items; #next; #error; #gone;
-  #fresh = new Set(); #unfolded = new Set(); #marks = 0; #pending = 0; #late; #interval = 30; #tries = 0; #loading;
+  #ui; #life; #token; #getToken; #renewal; #channel; #timer; #cut; #now; #page; #items; #next; #error; #gone; #texts; #late; #loading;
+  #fresh = new Set(); #unfolded = new Set(); #marks = 0; #pending = 0; #interval = 30; #tries = 0; #state = 'current';
 
   get getToken() { return this.#getToken; }
   set getToken(ask) {
@@ -112,13 +101,15 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   get #base() { return (this.getAttribute('server') ?? import.meta.url.replace(/[^/]*$/, '')).replace(/\/?$/, '/'); }
-  get #size() { return `feed?limit=${+this.getAttribute('limit') || 20}${this.hasAttribute('group') ? '&group=about' : ''}`; }
-  get #shown() { return this.#ui.panel.matches(':popover-open'); }
+  get #feed() { return `feed?lang=${this.#lang}&limit=`; }
+  get #size() { return `${this.#feed}${+this.getAttribute('limit') || 20}&state=${this.#state}${this.hasAttribute('group') ? '&group=about' : ''}`; }
+  get #inline() { return !this.#ui.panel.popover; }
+  get #shown() { return this.#inline || this.#ui.panel.matches(':popover-open'); }
   get #lang() {
-    try { return Intl.getCanonicalLocales(this.closest('[lang]').lang)[0]; } catch {}
+    try { return Intl.getCanonicalLocales(this.closest('[lang]').lang)[0]; } catch { return navigator.language; }
   }
 
-  #text(name, n) { return (this.getAttribute(`label-${name}`) ?? TEXTS[name]).replace('{n}', n?.toLocaleString(this.#lang)); }
+  #text(name, n) { return (this.getAttribute(`label-${name}`) ?? this.#texts?.[name] ?? name).replace('{n}', (+n).toLocaleString(this.#lang)); }
 
   connectedCallback() {
     if (this.#ui) this.#resume();
@@ -129,7 +120,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       delete this.getToken;
       this.getToken = getToken;
     }
-    if (this.hasAttribute('open')) this.#ui.panel.showPopover();
+    if (this.hasAttribute('open')) this.attributeChangedCallback('open');
   }
 
   connectedMoveCallback() {}
@@ -138,38 +129,37 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   attributeChangedCallback(name, _, is) {
     if (name === 'token') this.#token = is;
-    if (name === 'open') this.isConnected && this.#ui?.panel.togglePopover(is !== null);
+    if (name === 'open') this.isConnected && this.#ui && !this.#inline && this.#ui.panel.togglePopover(is !== null);
     else if (name !== 'token' || this.#error) this.#start();
   }
 
   #build() {
     const sheet = new CSSStyleSheet();
     sheet.replaceSync(CSS);
-    const root = this.attachShadow({ mode: 'open' }), text = name => this.#text(name), href = safe(this.getAttribute('preferences'));
+    const root = this.attachShadow({ mode: 'open' }), href = safe(this.getAttribute('preferences')), inline = this.hasAttribute('inline');
     root.adoptedStyleSheets = [sheet];
-    const bell = el('button.bell', { 'aria-haspopup': 'dialog', 'aria-expanded': false });
-    const title = el('h2.title', { id: 'title' }, text('bell'));
     const ui = this.#ui = {
-      bell, name: el('span.sr'), badge: el('span.badge', { 'aria-hidden': true }), status: el('span.sr', { role: 'status' }),
-      all: el('button.act read-all', { click: () => this.#mark('read') }, text('read-all')),
+      name: el('span.sr'), badge: el('span.badge', { 'aria-hidden': true }), status: el('span.sr', { role: 'status' }),
+      tabs: ['current', 'unread'].map(state => el('button.act tab', {
+        'data-text': state, click: () => {
+          this.#state = state;
+          this.#start();
+        },
+      })),
+      all: act('read-all', () => this.#mark('read')),
       feed: el('div.feed', { role: 'feed', 'aria-labelledby': 'title' }),
-      empty: el('div.empty', {}, icon('bell'), el('b', {}, text('empty'))),
-      more: el('button.more', { click: () => this.#more() }, text('more')),
+      empty: el('div.empty', { 'data-text': 'empty' }),
+      more: act('more', () => this.#more()),
       bar: el('div.bar'),
     };
-    const close = this.#button('close', () => ui.panel.hidePopover());
+    ui.bell = el('button.bell', { 'aria-haspopup': 'dialog', 'aria-expanded': false }, el('slot', { name: 'bell' }, icon('bell')), ui.name, ui.badge);
     ui.panel = el('div.panel', {
-      popover: 'auto', role: 'dialog', 'aria-labelledby': 'title', tabindex: -1, autofocus: '',
+      ...inline ? { role: 'region' } : { role: 'dialog', popover: '', autofocus: '' }, 'aria-labelledby': 'title', tabindex: -1,
       keydown: event => this.#key(event), toggle: event => this.#toggled(event.newState === 'open'),
-    }, el('div.header', {}, el('div.top', {}, title, ui.all), href ? this.#button('preferences', null, href) : '', close), el('div.body', {}, ui.feed, ui.empty, ui.more), ui.bar);
-    bell.append(el('slot', { name: 'bell' }, icon('bell')), ui.name, ui.badge);
-    bell.popoverTargetElement = ui.panel;
-    root.append(bell, ui.status, ui.panel);
-  }
-
-  #button(name, click, href) {
-    const label = this.#text(name);
-    return el(`${click ? 'button' : 'a'}.icon ${name}`, { 'aria-label': label, title: label, click, href }, icon(name));
+    }, el('div.header', {}, el('h2.title', { id: 'title', 'data-text': 'bell' }), href && button('preferences', null, href),
+      button('close', () => this.removeAttribute('open')), el('div.tabs', {}, ui.tabs, ui.all)), el('div.body', {}, ui.feed, ui.empty, ui.more), ui.bar);
+    ui.bell.popoverTargetElement = ui.panel;
+    root.append(ui.bell, ui.status, ui.panel);
   }
 
   #start() {
@@ -186,9 +176,11 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const user = this.getAttribute('user');
     if (!user || !this.isConnected) return;
     const { signal } = this.#life = new AbortController(), name = `tidings ${this.#base} ${user}`;
-    const on = (kinds, listen) => kinds.forEach(kind => addEventListener(kind, listen, { signal, capture: true }));
-    on(['visibilitychange', 'online'], () => document.hidden || this.#poll());
-    on(['resize', 'scroll'], () => this.#place());
+    for (const kind of ['visibilitychange', 'online']) addEventListener(kind, () => document.hidden || this.#poll(), { signal, capture: true });
+    fetch(`${this.#base}widget.json?lang=${this.#lang}`, { signal }).then(answer => answer.json()).then(texts => {
+      this.#texts = texts;
+      this.#render();
+    }).catch(() => {});
     this.#channel = new BroadcastChannel(name);
     this.#channel.onmessage = ({ data }) => {
       this.#hear(data);
@@ -205,7 +197,6 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#life = this.#channel = null;
     this.#pending = 0;
     clearTimeout(this.#timer);
-    clearInterval(this.#tick);
   }
 
   async #ask(path, init, cut = AbortSignal.timeout(2e4)) {
@@ -237,9 +228,9 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const data = await answer.json(), { groups } = data;
     // A folded group is shown as its newest item.
     if (groups) data.items = (await Promise.all(groups.map(({ items: [item], type, day, about, count, unseen, unread }) => {
-      const which = { type, day, about }, path = `feed?limit=200&${new URLSearchParams(which)}`;
+      const which = { type, day, about }, path = `${this.#feed}200&${new URLSearchParams(which)}`;
       return count < 2 ? item : this.#unfolded.has(path) ? this.#inside(path)
-        : { ...item, which, path, unseen, unread, rest: count - 1, state: unseen ? 'unseen' : unread ? 'seen' : 'read' };
+        : { ...item, which, path, rest: count - 1, state: unseen ? 'unseen' : unread ? 'seen' : 'read' };
     }))).flat();
     return data;
   }
@@ -291,6 +282,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
           for (const line of lines) if (line.startsWith('data:')) this.#hear(JSON.parse(line.slice(5)));
           tries = 0;
           this.#say(true);
+          this.#render();
           this.#wait(60);
         }
       } catch (error) {
@@ -329,9 +321,15 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   #count({ unseen, unread, cursor }) {
     const now = this.#now, more = unseen - now.unseen, news = more || unread !== now.unread || cursor !== now.cursor;
-    if (more > 0 && cursor !== now.cursor) this.#ui.status.textContent = this.#text('new', more);
+    if (more > 0 && cursor !== now.cursor) {
+      this.#ui.status.textContent = this.#text('new', more);
+      if (now.cursor && !document.hidden) {
+        this.#inside(`${this.#feed}20&state=unseen&after=${now.cursor}`).then(items => items[0] && this.#emit('new', items)).catch(() => {});
+      }
+    }
     this.#now = { unseen, unread, cursor };
     this.#render();
+    if (news) this.#emit('count', { unseen, unread });
     return news;
   }
 
@@ -352,11 +350,8 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   // Marks an item or a folded group; without `item`, all items of the page.
   async #mark(mark, item) {
-    const life = this.#life, was = this.#now, { unseen, unread } = was, items = item ? [item] : this.#items;
-    const states = items.map(({ state }) => state), [state] = states, one = { unseen: state === 'unseen', unread: /seen/.test(state), ...item };
+    const life = this.#life, items = item ? [item] : this.#items, states = items.map(({ state }) => state);
     for (const item of items) if (mark !== 'seen' || item.state === 'unseen') item.state = mark;
-    this.#now = { ...was, ...item ? { unseen: unseen - one.unseen, unread: unread - one.unread }
-      : { unseen: 0, unread: mark === 'read' ? 0 : unread } };
     this.#late = this.#pending++ > 0 || mark === 'restore';
     this.#marks++;
     if (mark === 'archive') this.#gone = item;
@@ -382,7 +377,6 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       if (life !== this.#life) return;
       this.#pending--;
       items.forEach((item, at) => { item.state = states[at]; });
-      this.#now = was;
       this.#fail(error, life);
     }
   }
@@ -413,69 +407,54 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   #toggled(open) {
-    this.#ui.bell.setAttribute('aria-expanded', open);
+    this.#ui.bell.ariaExpanded = open;
     this.toggleAttribute('open', open);
     this.#fresh.clear();
     this.#gone = null;
-    clearInterval(this.#tick);
     if (!open) {
       if ([this, document.body].includes(document.activeElement)) this.#ui.bell.focus({ preventScroll: true });
       return;
     }
-    this.#tick = setInterval(() => this.#render(), 6e4);
-    this.#place();
     this.#render();
     this.#emit('open');
     if (this.#life) this.#poll();
   }
 
-  #place() {
-    const { bell, panel } = this.#ui, at = bell.getBoundingClientRect(), below = innerHeight - at.bottom, width = panel.offsetWidth;
-    const up = below < 300 && at.top > below, left = getComputedStyle(this).direction === 'rtl' ? at.left : at.right - width;
-    panel.style.cssText = `left:${Math.max(8, Math.min(left, innerWidth - width - 8))}px;${
-      up ? `bottom:${innerHeight - at.top}` : `top:${at.bottom}`}px;max-height:${Math.min(640, (up ? at.top : below) - 16)}px`;
-  }
-
-  #when(time) {
-    const lang = this.#lang, say = (value, unit) => new Intl.RelativeTimeFormat(lang, { numeric: 'auto' }).format(Math.min(value, 0), unit);
-    const now = Date.now(), minutes = Math.ceil((time - now) / 6e4), midnight = date => new Date(date).setHours(0, 0, 0, 0);
-    const days = Math.round((midnight(time) - midnight(now)) / 864e5);
-    const day = days < -1 ? time.toLocaleDateString(lang, { weekday: 'long', day: 'numeric', month: 'long' }) : say(days, 'day');
-    return [
-      minutes > -60 ? say(minutes, minutes ? 'minute' : 'second') : minutes > -1440 ? say(Math.ceil(minutes / 60), 'hour')
-        : time.toLocaleTimeString(lang, { timeStyle: 'short' }), day[0].toUpperCase() + day.slice(1),
-    ];
+  #ago(time) {
+    const minutes = Math.max(0, Date.now() - time) / 6e4, [count, unit] = minutes < 60 ? [minutes, 'minute'] : minutes < 1440 ? [minutes / 60, 'hour'] : [minutes / 1440, 'day'];
+    return new Intl.RelativeTimeFormat(this.#lang, { numeric: 'auto' }).format(-Math.floor(count), unit);
   }
 
   #article(item) {
-    const { actor, object, text, id } = item, href = safe(object.url), image = safe(actor?.image || object.image);
-    const who = actor?.name || object.by || actor?.id || '', what = object.title?.trim() || object.id;
-    const phrase = this.getAttribute(`phrase-${item.type}`);
-    const parts = (phrase ?? '{what}').split(/\{(who|what)\}/).map((part, at) => (at % 2 ? el('b', {}, el('bdi', {}, part === 'who' ? who : what)) : part));
+    const { actor, object, text, id, rest } = item, image = safe(actor?.image || object.image);
+    const who = actor?.name || object.by || actor?.id || '', phrase = this.getAttribute(`phrase-${item.type}`) ?? item.phrase;
+    const what = phrase && item.about || object.title?.trim() || object.id, isolated = text => el('bdi', {}, text);
     const read = () => item.state === 'read' || this.#mark('read', item);
     const link = el('a.link', {
-      href, auxclick: event => event.button === 1 && read(), click: event => {
+      href: safe(object.url), auxclick: event => event.button === 1 && read(), click: event => {
         read();
         if (event.ctrlKey || event.metaKey || this.#emit('item', item)) return;
         event.preventDefault();
-        this.#ui.panel.hidePopover();
+        this.removeAttribute('open');
       },
-    }, ...parts);
-    const picture = el(actor?.image ? 'div.picture who' : 'div.picture', { 'aria-hidden': true }, [...who || what][0]);
-    if (image) picture.append(el('img', { alt: '', referrerpolicy: 'no-referrer', src: image, error: event => event.target.remove() }));
-    const time = el('time', { datetime: item.at });
-    const main = el('div.main', {}, el('h3.what', { id: `t${id}` }, el('span.sr', {}, this.#text('unread'), ' '), link));
-    if (text) main.append(el('p.text', {}, el('bdi', {}, text)));
-    main.append(el('p.meta', { id: `m${id}` }, ...who && phrase === null ? [el('bdi', {}, who), ' · '] : [], time));
-    if (item.rest) main.append(el('button.act', { 'aria-expanded': false, 'aria-describedby': `t${id}`, click: () => this.#unfold(item) }, this.#text('rest', item.rest)));
+    }, (phrase ?? '{what}').split(/\{(who|what)\}/).map((part, at) => (at % 2 ? isolated(part === 'who' ? who : what) : part)));
+    const time = el('time', { datetime: item.at }), place = this.renderItem && el('div', { slot: id });
     const node = el('article.item', {
-      tabindex: 0, 'aria-labelledby': `t${id}`, 'aria-describedby': `m${id}`, 'aria-keyshortcuts': 'Delete',
-    }, el('div.row', {}, picture, main, el('span.dot'), this.#button('archive', () => this.#mark('archive', item))));
-    return Object.assign(node, { item, time, link });
+      tabindex: 0, 'aria-labelledby': `t${id}`, 'aria-describedby': `m${id}`,
+    }, el('div.row', {},
+      el('slot', { name: id, click: ({ target }) => target.closest('a,button') || link.click() },
+        el(actor?.image ? 'div.picture who' : 'div.picture', { 'aria-hidden': true }, [...who || what][0],
+          image && el('img', { alt: '', referrerpolicy: 'no-referrer', src: image, error: event => event.target.remove() })),
+        el('div.main', {}, el('h3.what', { id: `t${id}` }, el('span.sr', { 'data-text': 'unread' }), ' ', link), text && el('p.text', {}, isolated(text)),
+          el('p.meta', { id: `m${id}` }, !phrase && [item.heading, who].map(part => part && [isolated(part), ' · ']).flat(), time),
+          rest && act('rest', () => this.#unfold(item), { 'data-n': rest, 'aria-expanded': false, 'aria-describedby': `t${id}` }))),
+      el('span.dot'), button('archive', () => this.#mark('archive', item))));
+    if (place) this.append(place);
+    return Object.assign(node, { item, time, link, place, done: place && this.renderItem(item, place) });
   }
 
   #render() {
-    const { name, badge, feed, empty, more, bar, all, panel } = this.#ui, { unseen, unread } = this.#now, error = this.#error, gone = this.#gone;
+    const { name, badge, feed, empty, more, bar, all, panel, tabs } = this.#ui, { unseen, unread } = this.#now, error = this.#error;
     const items = this.#items?.filter(item => item.state !== 'archive');
     badge.hidden = !unseen;
     const max = +this.getAttribute('badge-max') || unseen;
@@ -483,39 +462,48 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     name.textContent = this.#text('bell') + (unseen ? `, ${this.#text('new', unseen)}` : '');
     all.hidden = !unread || !items;
     if (items && this.#shown) this.#list(items);
-    feed.setAttribute('aria-busy', !items);
+    feed.ariaBusy = !items;
     feed.hidden = items ? !items.length : error;
     empty.hidden = items?.length !== 0;
     more.hidden = !this.#next || !items?.length;
-    const said = error ? error.status === 401 ? 'expired' : FINAL.test(error.status) ? 'refused' : 'error' : gone && 'archived';
+    const said = error ? error.status === 401 ? 'expired' : FINAL.test(error.status) ? 'refused' : 'error' : this.#gone && 'archived';
     bar.hidden = !said;
-    if (!said || bar.dataset.said === said) return;
-    bar.dataset.said = said;
-    bar.replaceChildren(el('span.note', {}, this.#text(said)), said === 'refused' ? '' : el('button.act', {
-      click: () => {
+    if (said && bar.dataset.said !== said) {
+      bar.dataset.said = said;
+      bar.replaceChildren(el('span.note', { 'data-text': said }), said === 'refused' ? '' : act(error ? 'retry' : 'undo', () => {
         if (error) return this.#poll(true);
+        const gone = this.#gone;
         this.#gone = null;
         panel.focus();
         this.#mark('restore', gone);
-      },
-    }, this.#text(error ? 'retry' : 'undo')));
+      }));
+    }
+    for (const tab of tabs) tab.ariaPressed = tab.dataset.text === this.#state;
+    for (const node of this.shadowRoot.querySelectorAll('[data-text]')) {
+      const text = this.#text(node.dataset.text, node.dataset.n);
+      if (node.firstElementChild) node.ariaLabel = node.title = text;
+      else if (node.textContent !== text) node.textContent = text;
+    }
   }
 
   #list(items) {
     const { feed, panel } = this.#ui, root = this.shadowRoot, focused = [...feed.children].indexOf(root.activeElement?.closest('article'));
     const nodes = items.map(item => item[NODE] ??= this.#article(item));
-    for (const node of [...feed.children]) if (!nodes.includes(node)) node.remove();
-    let before;
+    for (const node of [...feed.children]) {
+      if (nodes.includes(node)) continue;
+      node.remove();
+      node.place?.remove();
+      node.done?.();
+    }
     nodes.forEach((node, at) => {
-      const { item, time } = node, date = new Date(item.at), [ago, day] = this.#when(date), read = item.state === 'read';
+      const { item, time } = node, date = new Date(item.at);
       if (feed.children[at] !== node) feed.insertBefore(node, feed.children[at]);
-      node.className = node.part = `item ${read ? 'read' : this.#fresh.has(item.id) ? 'unread fresh' : 'unread'}`;
-      time.textContent = ago;
+      node.className = node.part = `item ${item.state === 'read' ? 'read' : this.#fresh.has(item.id) ? 'unread fresh' : 'unread'}`;
+      if (node.place) node.place.className = node.className;
+      time.textContent = this.#ago(date);
       time.title = date.toLocaleString(this.#lang);
-      if (day === before) delete node.dataset.day;
-      else node.dataset.day = before = day;
-      node.setAttribute('aria-posinset', at + 1);
-      node.setAttribute('aria-setsize', this.#next ? -1 : nodes.length);
+      node.ariaPosInSet = at + 1;
+      node.ariaSetSize = this.#next ? -1 : nodes.length;
     });
     if (focused >= 0 && !root.activeElement) (feed.children[focused] ?? feed.lastChild ?? panel).focus();
   }

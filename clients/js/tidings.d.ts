@@ -196,6 +196,12 @@ export interface Item {
   text?: string;
   data?: unknown;
   reason?: string;
+  /** With `lang`: the heading of the type. */
+  heading?: string;
+  /** With `lang`: a sentence with `{who}` and `{what}` in it. */
+  phrase?: string;
+  /** With `lang`: the title of the object's topic, for `{what}`. */
+  about?: string;
 }
 
 export interface Counts {
@@ -242,6 +248,7 @@ export interface FeedQuery {
   state?: 'current' | 'unseen' | 'unread' | 'read' | 'archived' | 'all';
   day?: string;
   about?: string;
+  lang?: string;
 }
 
 export interface BatchItem {

@@ -194,6 +194,11 @@ impl Object {
         Ok(())
     }
 
+    /// Returns the title of the topic that the object states; `None` if it states none.
+    pub fn topic_title(&self) -> Option<String> {
+        Topic::of(self).map(|topic| topic.title)
+    }
+
     /// Returns the text to show for the object: its title, its topic's title, or its key.
     pub fn label(&self) -> Cow<'_, str> {
         match &self.title {

@@ -423,6 +423,7 @@ async fn items(
         mailed: mailed.contains(&name(entry.event)),
         about,
         details: catalog.details(entry.event),
+        words: None,
     };
     Ok(shown.into_iter().map(item).collect())
 }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::bundle::{Bundle, ENGLISH, KNOWN, OURS, bundle, own, truncated};
 use super::files::Error;
-use super::voice::Voice;
-use crate::domain::EventType;
+use super::voice::{Filled, Medium, Voice};
 use crate::domain::text::language_tag;
+use crate::domain::{EventType, Phrase, Policies};
 
 /// All catalogs, with a formatter for each locale.
 #[derive(Clone)]
@@ -95,6 +95,39 @@ impl Catalogs {
             (voice.tag(), missing.collect())
         });
         voices.filter(|(_, missing): &(&str, Vec<&str>)| !missing.is_empty())
+    }
+
+    /// Returns the heading of a type for feeds, and a sentence with `{who}` and `{what}` in it if
+    /// the type has a phrase in the user's language.
+    pub fn feed_words(
+        &self,
+        locale: Option<&str>,
+        kind: &EventType,
+        policies: &Policies,
+    ) -> (String, Option<String>) {
+        let voice = self.voice(locale);
+        let sentence = |configured: &Phrase| {
+            let phrase = voice.phrase_or(kind, 1, configured)?;
+            let filled = [
+                ("who", Filled::Ready("{who}".into())),
+                ("phrase", Filled::words(&phrase)),
+                ("about", Filled::Ready("{what}".into())),
+            ];
+            voice.say("said", &filled, Medium::Text)
+        };
+        let phrase = policies.of(kind).phrase.as_ref().and_then(sentence);
+        (voice.heading(policies.heading(kind), kind), phrase)
+    }
+
+    /// Returns the texts of the widget, by name. `{n}` in them stands for a number.
+    pub fn widget_texts(&self, locale: Option<&str>) -> BTreeMap<&'static str, String> {
+        let (voice, number) = (self.voice(locale), Filled::Ready("{n}".into()));
+        let filled = [("n", number)];
+        let text = |id: &'static String| {
+            let name = id.strip_prefix("widget-")?;
+            Some((name, voice.say(id, &filled, Medium::Text)?))
+        };
+        KNOWN.keys().filter_map(text).collect()
     }
 
     fn near(&self, locale: &str) -> Option<&Arc<Voice>> {

@@ -9,7 +9,7 @@ use super::super::tests::{at, digest, mail, site, titled, work};
 use super::super::voice::{Filled, Medium};
 use super::super::{Renderer, sample};
 use super::*;
-use crate::domain::{User, UserId};
+use crate::domain::{EventType, Policies, Policy, User, UserId};
 
 fn ours() -> Catalogs {
     Catalogs::load(None).unwrap()
@@ -493,4 +493,42 @@ fn a_truncated_subject_keeps_its_direction_isolates_balanced() {
     let count = |c| subject.matches(c).count();
     assert!(count('\u{2068}') > 0, "{subject:?}");
     assert_eq!(count('\u{2068}'), count('\u{2069}'), "{subject:?}");
+}
+
+#[test]
+fn a_feed_gets_a_sentence_only_in_a_language_that_has_the_phrase() {
+    let renderer = with("de.ftl", "type-Comment = Kommentare\n    .phrase = lobte\n").unwrap();
+    let kind = EventType::stored("Comment");
+    let policy = Policy {
+        phrase: Some("commented on".parse().unwrap()),
+        ..Policy::default()
+    };
+    let policies = Policies::new([(kind.clone(), policy)]);
+    let words = |locale: &str| {
+        let catalogs = renderer.catalogs();
+        let (heading, phrase) = catalogs.feed_words(Some(locale), &kind, &policies);
+        (heading, phrase.unwrap_or_default())
+    };
+    let both = |heading: &str, phrase: &str| (heading.to_owned(), phrase.to_owned());
+
+    assert_eq!(words("de-CH"), both("Kommentare", "{who} lobte {what}"));
+    assert_eq!(words("fr"), both("Comment", ""));
+    let english = both("Comment", "{who} commented on {what}");
+    assert_eq!(words("en"), english);
+    assert_eq!(words("tlh"), english);
+}
+
+#[test]
+fn the_widget_has_the_same_texts_in_every_language() {
+    let catalogs = ours();
+    let english = catalogs.widget_texts(Some("en"));
+    assert_eq!(english["rest"], "+{n} more");
+    for (tag, _) in BUILT_IN {
+        let texts = catalogs.widget_texts(Some(tag));
+        assert!(texts.keys().eq(english.keys()), "{tag}");
+        for (name, text) in &texts {
+            let has_number = ["new", "rest"].contains(name);
+            assert_eq!(text.contains("{n}"), has_number, "{tag}: {text}");
+        }
+    }
 }

@@ -100,9 +100,7 @@ impl SentenceView {
         let People::Named(people) = people else {
             return None;
         };
-        let said = voice.phrase(&section.kind, people.len() as u64);
-        // The configured phrase is English, so other languages must not use it.
-        let said = said.or_else(|| voice.is_english().then(|| short(phrase.as_str(), SHORT)))?;
+        let said = voice.phrase_or(&section.kind, people.len() as u64, phrase)?;
         let names = people.iter().take(named(people.len()));
         let names: Vec<String> = names.map(|by| short(&by.name, SHORT)).collect();
         Some(Self {

@@ -12,8 +12,8 @@ use chrono_tz::Tz;
 use fluent_bundle::FluentArgs;
 
 use super::bundle::{Bundle, ENGLISH, NUMBER, counted};
-use super::sanitize::{NAME, SHORT, escape_into, heading_of, words};
-use crate::domain::{EventType, Mandate};
+use super::sanitize::{NAME, SHORT, escape_into, heading_of, short, words};
+use crate::domain::{EventType, Mandate, Phrase};
 
 /// Starts a placeholder for a text value. The next character identifies the value.
 const WORDS: char = '\u{e000}';
@@ -325,6 +325,18 @@ impl Voice {
     pub(super) fn phrase(&self, kind: &EventType, people: u64) -> Option<String> {
         let said = self.of_type(kind, ".phrase", Some(("people", people)))?;
         words(&said, SHORT)
+    }
+
+    /// Returns the phrase like [`Voice::phrase`], in English else the configured one. That one is
+    /// English, so other languages must not use it.
+    pub(super) fn phrase_or(
+        &self,
+        kind: &EventType,
+        people: u64,
+        configured: &Phrase,
+    ) -> Option<String> {
+        let said = self.phrase(kind, people);
+        said.or_else(|| self.is_english().then(|| short(configured.as_str(), SHORT)))
     }
 
     /// Returns the category of the type on the preference page.

@@ -117,6 +117,24 @@ pub struct Item {
     /// The details of the event; flattened in JSON, without unset ones.
     #[serde(flatten, serialize_with = "said")]
     pub details: Option<Arc<Details>>,
+    /// What front ends show about the item's type; flattened in JSON. Only for requests with a
+    /// language.
+    #[serde(flatten)]
+    pub words: Option<ItemWords>,
+}
+
+/// The words for an item in the language of a request.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ItemWords {
+    /// The heading of the item's type.
+    pub heading: String,
+    /// A sentence with `{who}` and `{what}` in it. `None` if the type has no phrase in this
+    /// language, or if nothing says who did it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phrase: Option<String>,
+    /// The title of the object's topic, if it states one: the `{what}` of the sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
 }
 
 impl Item {

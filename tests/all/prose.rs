@@ -18,6 +18,8 @@ const DOCUMENTS: &[&str] = &[
     "docs/tutorial.md",
     "docs/widget.md",
     "widget/README.md",
+    "widget/react/README.md",
+    "widget/vue/README.md",
 ];
 
 /// Phrases of an earlier private dialect. Code in backticks may contain them.

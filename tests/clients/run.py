@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/web"), str(ROOT / "clients/python")]
 
 import caller
+import packages as packages
 import python_calls as python_calls
 import python_retries as python_retries
 import runner

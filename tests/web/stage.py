@@ -35,9 +35,11 @@ APP = """
 import '/widget.js';
 const query = new URLSearchParams(location.search);
 window.heard = [];
-for (const name of ['open', 'item', 'error']) {
+window.details = [];
+for (const name of ['open', 'item', 'error', 'new', 'count']) {
   document.addEventListener('tidings-' + name, event => {
     window.heard.push(name);
+    window.details.push(event.detail);
     if (name === 'item' && query.has('stay')) event.preventDefault();
   });
 }
@@ -179,6 +181,8 @@ class Site:
             return self.send(request, 200, "text/javascript", APP.encode())
         if path == "/widget.js":
             return self.send(request, 200, "text/javascript", self.tidings.widget)
+        if path == "/widget.json":
+            return self.forward_texts(request)
         if path == "/style.css":
             return self.send(request, 200, "text/css", self.style.encode())
         if path == "/favicon.ico":
@@ -196,6 +200,10 @@ class Site:
         if path.startswith("/v1/"):
             return self.forward(request)
         return self.send(request, 404, "text/plain", b"")
+
+    def forward_texts(self, request):
+        with urllib.request.urlopen(self.tidings.url + request.path) as answer:
+            return self.send(request, 200, answer.headers["Content-Type"], answer.read())
 
     def forward(self, request):
         """Hands a request of the widget to tidings, with the server's key for the user's token."""

@@ -123,8 +123,10 @@ ObjectView = TypedDict("ObjectView", {
 _ItemMust = TypedDict("_ItemMust", {
     "id": str, "type": str, "object": ObjectView, "at": str, "state": ItemState, "mailed": bool,
 })
-_ItemMay = TypedDict("_ItemMay", {"actor": Actor, "text": str, "data": Any, "reason": str},
-                     total=False)
+_ItemMay = TypedDict("_ItemMay", {
+    "actor": Actor, "text": str, "data": Any, "reason": str, "heading": str, "phrase": str,
+    "about": str,
+}, total=False)
 
 
 class Item(_ItemMust, _ItemMay): ...
@@ -143,7 +145,7 @@ GroupPage = TypedDict("GroupPage", {
 })
 FeedQuery = TypedDict("FeedQuery", {
     "limit": int, "before": str, "after": str, "type": str, "category": str, "state": FeedState,
-    "day": str, "about": str,
+    "day": str, "about": str, "lang": str,
 }, total=False)
 BatchItem = TypedDict("BatchItem", {"type": str, "object": str, "title": Str, "at": str})
 BatchDelivery = TypedDict("BatchDelivery", {"id": str, "state": DeliveryState, "reason": Str})

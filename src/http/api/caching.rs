@@ -1,5 +1,5 @@
 //! Conditional and compressed responses, and the static ones: `GET /widget.js`, the element that
-//! shows a feed on a page, and `GET /openapi.json`.
+//! shows a feed on a page, `GET /widget.json`, its texts, and `GET /openapi.json`.
 //!
 //! A tag that covers both content encodings must be weak (RFC 9110, 8.8.3), and the response needs
 //! `Vary`. Never compress a secret together with other users' text: the length would reveal it.
@@ -17,12 +17,14 @@ pub(super) use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
+use super::request::Call;
 use super::route::routes;
 use crate::app::App;
 use crate::wire::OPENAPI;
 
 routes! {ROUTES under "":
     "/widget.js" => {get open: widget}
+    "/widget.json" => {get open ["lang"]: widget_texts}
     "/openapi.json" => {get open: openapi}
 }
 
@@ -97,6 +99,19 @@ async fn widget(req: HttpRequest) -> HttpResponse {
     } else {
         response.body(text.as_str())
     }
+}
+
+/// `GET /widget.json`
+///
+/// Browsers keep the texts for an hour. A cross-origin page may read them, as it may load the
+/// module.
+async fn widget_texts(call: Call) -> HttpResponse {
+    let catalogs = call.app.identities.default.pages.catalogs();
+    HttpResponse::Ok()
+        .insert_header((header::CACHE_CONTROL, "max-age=3600"))
+        .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
+        .insert_header(("Cross-Origin-Resource-Policy", "cross-origin"))
+        .json(catalogs.widget_texts(call.text("lang")))
 }
 
 /// `GET /openapi.json`

@@ -17,11 +17,12 @@ use crate::domain::{Invalid, NoticeKey, UserId, feed_page};
 use crate::engine::Error;
 use crate::engine::feed::cache::Tag;
 use crate::engine::feed::{Answer, MarksInput, Request};
+use crate::wire::feed::{Item, ItemWords};
 use crate::wire::to_json;
 
 routes! {ROUTES under "/v1":
     "/users/{id}/feed" => {get read own [
-        "after", "before", "limit", "type", "category", "state", "day", "about", "group"
+        "after", "before", "limit", "type", "category", "state", "day", "about", "group", "lang"
     ]: page}
     "/users/{id}/feed/count" => {get read own: count}
     "/users/{id}/feed/marks" => {post write own: mark}
@@ -39,13 +40,14 @@ async fn page(call: Call) -> ApiResult {
         let request = request(&call, &user)?;
         let (feeds, base) = (call.app.feeds(), call.app.config.server.public_path());
         let page = match call.text("group") {
-            None => feeds
-                .page(&request)
-                .await
-                .map(|page| page.map(|page| to_json(&page))),
+            None => feeds.page(&request).await.map(|mut page| {
+                describe(&call, &mut page.answer.items);
+                page.map(|page| to_json(&page))
+            }),
             Some("about") => feeds.groups(&request).await.map(|mut page| {
                 for group in &mut page.answer.groups {
                     group.items_url.insert_str(0, base);
+                    describe(&call, &mut group.items);
                 }
                 page.map(|page| to_json(&page))
             }),
@@ -60,6 +62,23 @@ async fn page(call: Call) -> ApiResult {
         })
     })
     .await
+}
+
+/// Adds the words for their types to items, if the request names a language.
+fn describe(call: &Call, items: &mut [Item]) {
+    let Some(lang) = call.text("lang") else {
+        return;
+    };
+    let catalogs = call.app.identities.default.pages.catalogs();
+    let policies = &call.app.config.policies;
+    for item in items {
+        let (heading, phrase) = catalogs.feed_words(Some(lang), &item.kind, policies);
+        item.words = Some(ItemWords {
+            heading,
+            phrase: phrase.filter(|_| item.by().is_some()),
+            about: item.about.topic_title(),
+        });
+    }
 }
 
 fn request(call: &Call, user: &UserId) -> Result<Request, Problem> {

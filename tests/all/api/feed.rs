@@ -28,6 +28,7 @@ on_sqlite! {
     a_long_page_is_compressed_if_the_client_accepts_gzip
     head_returns_the_headers_of_get
     invalid_feed_parameters_are_rejected_by_name
+    with_a_language_items_have_a_heading_and_a_phrase
 }
 
 async fn a_page_of_large_objects_ends_early_and_has_a_next_page(fresh: Fresh) {
@@ -349,5 +350,57 @@ async fn invalid_feed_parameters_are_rejected_by_name(fresh: Fresh) {
         refused.assert_problem(400, "invalid_parameter", &query);
     }
 
+    api.stop().await;
+}
+
+async fn with_a_language_items_have_a_heading_and_a_phrase(fresh: Fresh) {
+    let config = "types.Comment.phrase = \"commented on\"\ntypes.Comment.heading = \"Comments\"\n\
+                  types.Loan.heading = \"Loans\"";
+    let api = Api::of(town(&fresh, config).await);
+    let about = json!({"title": "Yes", "by": "Ben", "data": {"about": {"title": "Budget"}}});
+    for (id, object) in [("c1", about), ("c2", json!({"title": "No"}))] {
+        let path = format!("/v1/objects/Comment/{id}");
+        assert_eq!(api.put(&path, object).await.status, 204);
+    }
+    post_events(&api, "Comment", &["Comment:c1".into()]).await;
+    post_events(&api, "Comment", &["Comment:c2".into()]).await;
+    post_events(&api, "Loan", &["Comment:c1".into()]).await;
+    let words = |item: &serde_json::Value| {
+        ["heading", "phrase", "about"].map(|name| item[name].as_str().unwrap_or("-").to_owned())
+    };
+
+    let plain = api.get("/v1/users/ada/feed").await.body;
+    let english = api.get("/v1/users/ada/feed?lang=en-GB").await.body;
+    let german = api.get("/v1/users/ada/feed?lang=de").await.body;
+    let grouped = api.get("/v1/users/ada/feed?lang=en&group=about").await.body;
+
+    let all = |page: &serde_json::Value| {
+        page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(words)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(all(&plain), [["-", "-", "-"]; 3]);
+    let sentence = "{who} commented on {what}";
+    assert_eq!(
+        all(&english),
+        [
+            ["Loans", "-", "Budget"],
+            ["Comments", "-", "-"],
+            ["Comments", sentence, "Budget"]
+        ]
+    );
+    // The configured phrase is English, so another language does not use it.
+    assert_eq!(
+        all(&german),
+        [
+            ["Loans", "-", "Budget"],
+            ["Comments", "-", "-"],
+            ["Comments", "-", "Budget"]
+        ]
+    );
+    assert_eq!(words(&grouped["groups"][0]["items"][0])[0], "Loans");
     api.stop().await;
 }

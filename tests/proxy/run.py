@@ -1,0 +1,290 @@
+"""A server behind nginx: `run.py TIDINGS NGINX CHROMIUM [NAME…]`, in a Python that has Playwright.
+
+The rule: nginx runs with the configuration in docs/guides/proxy.md, except for the port of tidings, in a server
+with TLS and HTTP/2. Requests are those of curl, because Python knows no HTTP/2.
+"""
+
+import contextlib
+import email
+import gzip
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from email import policy
+from pathlib import Path
+
+from playwright.sync_api import expect, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
+
+import harness  # noqa: E402
+from harness import launch, test  # noqa: E402
+from stage import KEY, ROOT, Tidings, free_port, until  # noqa: E402
+
+SECRET = "the-secret-of-the-tokens-of-these-tests"
+NGINX = """
+daemon off;
+master_process off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log warn;
+events {{}}
+http {{
+    access_log {folder}/access.log;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    ssl_certificate {folder}/cert.pem;
+    ssl_certificate_key {folder}/key.pem;
+    types {{ text/html html; }}
+    server {{
+        listen 127.0.0.1:{port} ssl{http2};
+        root {folder}/site;
+        {guide}
+    }}
+    # Without streams, and with a short time between polls.
+    server {{
+        listen 127.0.0.1:{polling} ssl{http2};
+        root {folder}/site;
+        location ~ /stream$ {{ return 502; }}
+        location /tidings/ {{
+            proxy_pass http://{tidings};
+            proxy_hide_header X-Poll-Interval;
+            add_header X-Poll-Interval 1 always;
+        }}
+    }}
+}}
+"""
+PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A page</title><link rel="icon" href="data:,">
+<script type="module" src="/tidings/widget.js"></script><h1>A page</h1>
+<tidings-inbox user="mara" token="{}" stream></tidings-inbox></html>"""
+
+
+class Proxy:
+    def __init__(self, binary, nginx, folder):
+        self.folder, self.port, self.polling = folder, free_port(), free_port()
+        self.url = f"https://127.0.0.1:{self.port}/tidings"
+        more = (
+            f'public_url = "{self.url}"\n[tokens]\nsecret = "{SECRET}"\n[mail]\nfrom = "news@art.example"\n'
+            f'outbox = "{folder}/outbox"\n[types.Comment]\nroute = "immediate"\n'
+        )
+        self.tidings = Tidings(binary, folder, more)
+        self.binary = binary
+        config = ["--config", str(folder / "tidings.toml")]
+        token = subprocess.run([binary, "token", "mara", *config], check=True, capture_output=True, text=True, cwd=folder)
+        self.token = token.stdout.strip().splitlines()[-1]
+        (folder / "site").mkdir()
+        (folder / "site/index.html").write_text(PAGE.format(self.token))
+        certificate = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1 -keyout {folder}/key.pem -out {folder}/cert.pem"
+        subprocess.run(["openssl", *certificate.split()], check=True, capture_output=True)
+        guide = re.search(r"^```nginx\n(.*?)^```$", (ROOT / "docs/guides/proxy.md").read_text(), re.M | re.S)[1]
+        address = self.tidings.url.removeprefix("http://")
+        assert "127.0.0.1:8080" in guide and "proxy_read_timeout 20s" in guide
+        version = subprocess.run([nginx, "-v"], capture_output=True, text=True).stderr
+        number = [int(part) for part in re.search(r"nginx/([\d.]+)", version)[1].split(".")]
+        self.http2 = "" if number >= [1, 25, 1] else " http2"
+        text = NGINX.format(
+            folder=folder, port=self.port, polling=self.polling, tidings=address, http2=self.http2,
+            guide=guide.replace("127.0.0.1:8080", address) + ("" if self.http2 else "http2 on;"),
+        )
+        (folder / "nginx.conf").write_text(text)
+        self.process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "nginx.conf"])
+        until(lambda: self.process.poll() is None and self.curl("GET", "/healthz").status == 200)
+        print(version.strip(), flush=True)
+
+    def curl(self, method, path, *more, port=None):
+        """Requests a path below the public address, over HTTP/2."""
+        base = self.url if path.startswith("/") else ""
+        command = ["curl", "-sk", "--http2", "-D", "-", "-X", method, *more, f"{base}{path}"]
+        sent = subprocess.run(command, capture_output=True, timeout=60)
+        head, _, body = sent.stdout.partition(b"\r\n\r\n")
+        return Answer(head.decode(), body)
+
+    def as_server(self, method, path, body=None):
+        more = ["-H", f"Authorization: Bearer {KEY}"]
+        if body is not None:
+            more += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
+        return self.curl(method, path, *more)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+        self.tidings.stop()
+
+
+class Answer:
+    def __init__(self, head, body):
+        lines = head.split("\r\n")
+        words = lines[0].split()
+        self.version, self.status = (words[0], int(words[1])) if len(words) > 1 else ("", 0)
+        pairs = [line.split(": ", 1) for line in lines[1:] if ": " in line]
+        self.headers = {name.lower(): value for name, value in pairs}
+        self.body = body
+
+
+class Visitor:
+    def __init__(self, number, proxy, browser):
+        self.number, self.proxy, self.tidings, self.browser = number, proxy, proxy.tidings, browser
+        self.contexts, self.complaints, self.expected, self.told = [], [], [], 0
+        cursor = self.tidings.counts("mara")["cursor"]
+        self.tidings.ask("POST", "/v1/users/mara/feed/marks", {"mark": "archive", "to": cursor})
+
+    def open(self, port):
+        context = self.browser.new_context(ignore_https_errors=True, locale="en-US")
+        self.contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: said.type in ("error", "warning") and self.complain(said.text))
+        page.on("pageerror", lambda error: self.complain(str(error)))
+        page.goto(f"https://127.0.0.1:{port}/index.html")
+        return page
+
+    def tell(self, title):
+        self.told += 1
+        self.tidings.tell("mara", [{"title": title, "id": f"Thing:{self.number}-{self.told}"}])
+
+    def complain(self, text):
+        if not any(part in text for part in self.expected):
+            self.complaints.append(text)
+
+
+@test
+def urls_in_answers_lead_through_the_proxy(visitor):
+    proxy = visitor.proxy
+    event = {"type": "Loan", "objects": "Thing:1", "to": ["ada"]}
+    accepted = proxy.as_server("POST", "/v1/events", event)
+    assert (accepted.version, accepted.status) == ("HTTP/2", 202), accepted.headers
+    location = accepted.headers["location"]
+    origin = proxy.url.removesuffix("/tidings")
+    assert location.startswith("/tidings/v1/events/"), location
+    assert proxy.as_server("GET", origin + location).status == 200
+    until(lambda: visitor.tidings.counts("ada")["unread"] or None)
+
+    groups = json.loads(proxy.as_server("GET", "/v1/users/ada/feed?group=about").body)["groups"]
+    page = proxy.as_server("GET", origin + groups[0]["items_url"])
+    assert (page.status, len(json.loads(page.body)["items"])) == (200, 1)
+    described = json.loads(proxy.curl("GET", "/openapi.json").body)
+    assert described["servers"] == [{"url": "/tidings"}]
+    assert proxy.curl("GET", "/nothing").status == 404
+    assert [proxy.curl("GET", path).status for path in ("/metrics", "/readyz")] == [404, 404]
+
+
+@test
+def many_records_fit_and_answers_are_compressed(visitor):
+    objects = [{"id": f"Thing:{n}", "title": "x" * 3000} for n in range(1000)]
+    body = visitor.proxy.folder / "objects.json"
+    body.write_text(json.dumps(objects))
+    more = ["-H", f"Authorization: Bearer {KEY}", "-H", "Content-Type: application/json", "--data-binary", f"@{body}"]
+    assert visitor.proxy.curl("POST", "/v1/objects", *more).status == 200
+
+    for path in ("/widget.js", "/widget.json?lang=ru", "/openapi.json"):
+        answer = visitor.proxy.curl("GET", path, "-H", "Accept-Encoding: gzip")
+        assert (answer.status, answer.headers.get("content-encoding")) == (200, "gzip"), path
+        assert gzip.decompress(answer.body), path
+    tag = visitor.proxy.as_server("GET", "/v1/users/mara/feed").headers["etag"]
+    more = ["-H", f"Authorization: Bearer {KEY}", "-H", f"If-None-Match: {tag}", "-H", "Accept-Encoding: gzip"]
+    assert visitor.proxy.curl("GET", "/v1/users/mara/feed", *more).status == 304
+
+
+@test
+def links_forms_and_one_click_work_below_the_path(visitor):
+    proxy = visitor.proxy
+    visitor.tidings.ask("PUT", "/v1/users/eve", {"email": "eve@example.org", "confirmed": True})
+    visitor.tidings.tell("eve", [{"title": "A thing"}])
+    command = [proxy.binary, "worker", "--once", "--config", proxy.folder / "tidings.toml"]
+    until(lambda: subprocess.run(command, check=True, capture_output=True, cwd=proxy.folder) and list((proxy.folder / "outbox").rglob("*.eml")))
+    [mail] = (proxy.folder / "outbox").rglob("*.eml")
+    mail = email.message_from_bytes(mail.read_bytes(), policy=policy.default)
+    link = mail["List-Unsubscribe"].strip("<>")
+    assert link.startswith(f"{proxy.url}/u/"), link
+    assert mail["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+
+    clicked = proxy.curl("POST", link, "-d", "List-Unsubscribe=One-Click")
+    assert (clicked.version, clicked.status) == ("HTTP/2", 200), clicked.headers
+    preferences = visitor.tidings.ask("GET", "/v1/users/eve/preferences")
+    assert preferences["types"]["Comment"]["route"] == "never", preferences
+
+    page = visitor.browser.new_context(ignore_https_errors=True)
+    visitor.contexts.append(page)
+    page = page.new_page()
+    page.goto(f"{link}/preferences")
+    page.get_by_role("radio", name="Once a week").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    page.get_by_role("button", name="Unsubscribe from everything").click()
+    expect(page.get_by_role("heading", name="You are unsubscribed")).to_be_visible()
+    assert page.url.startswith(f"{proxy.url}/u/"), page.url
+    token = link.rsplit("/", 1)[1]
+    assert token not in (proxy.folder / "access.log").read_text(), "the log has a token"
+
+
+@test
+def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
+    proxy = visitor.proxy
+    command = ["curl", "-skN", "--http2", f"{proxy.url}/v1/users/mara/feed/stream", "-H", f"Authorization: Bearer {proxy.token}"]
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stream:
+        assert stream.stdout.readline().startswith("id: "), "no event"
+        assert time.monotonic() - began < 1, "the first event is late"
+        assert stream.stdout.readline().startswith("data: ")
+        stream.stdout.readline()
+        assert stream.stdout.readline() == ":\n", "no heartbeat"
+        assert time.monotonic() - began < 17, "the heartbeat is late"
+        time.sleep(max(0, 22 - (time.monotonic() - began)))
+        assert stream.poll() is None, "the proxy ended the stream"
+        visitor.tell("A thing")
+        began = time.monotonic()
+        while not (line := stream.stdout.readline()).startswith("data: "):
+            assert line, "the proxy ended the stream"
+        assert time.monotonic() - began < 5, "the event is late"
+        assert json.loads(line[6:])["unseen"] == 1
+        stream.terminate()
+
+
+@test
+def the_widget_streams_through_the_proxy(visitor):
+    visitor.tell("First")
+    page = visitor.open(visitor.proxy.port)
+    expect(page.get_by_role("button", name="Notifications, 1 new")).to_be_visible()
+
+    visitor.tell("Second")
+
+    # Polls are 27 seconds apart at least.
+    expect(page.get_by_role("button", name="Notifications, 2 new")).to_be_visible()
+    page.get_by_role("button", name="Notifications").click()
+    expect(page.get_by_role("article")).to_have_count(2)
+
+
+@test
+def the_widget_polls_if_the_proxy_refuses_streams(visitor):
+    visitor.expected = ["502"]
+    visitor.tell("First")
+    page = visitor.open(visitor.proxy.polling)
+    expect(page.get_by_role("button", name="Notifications, 1 new")).to_be_visible()
+
+    visitor.tell("Second")
+
+    expect(page.get_by_role("button", name="Notifications, 2 new")).to_be_visible()
+
+
+def main(binary, nginx, chromium, *names):
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        proxy = Proxy(binary, nginx, Path(folder))
+        browser = launch(playwright, chromium)
+
+        @contextlib.contextmanager
+        def visit(number):
+            yield Visitor(number, proxy, browser)
+
+        failed = harness.run(browser, "tests behind nginx", names, visit, "proxy-")
+        browser.close()
+        proxy.stop()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

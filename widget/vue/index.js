@@ -1,0 +1,35 @@
+// <TidingsInbox>: the element of `tidings-inbox` for Vue (docs/guides/front-ends.md).
+import { Teleport, defineComponent, h, onMounted, ref, shallowReactive, watch } from 'vue';
+import 'tidings-inbox';
+
+const EVENTS = ['open', 'item', 'new', 'count', 'error'];
+
+export const TidingsInbox = defineComponent({
+  name: 'TidingsInbox',
+  inheritAttrs: false,
+  props: { user: String, getToken: Function },
+  emits: EVENTS,
+  setup(props, { attrs, emit, slots }) {
+    const element = ref(null), places = shallowReactive(new Map());
+    // The element gets its user last, and not on the server: without one, it sends nothing.
+    onMounted(() => {
+      const inbox = element.value;
+      for (const name of EVENTS) inbox.addEventListener(`tidings-${name}`, event => emit(name, event));
+      if (props.getToken) inbox.getToken = () => props.getToken();
+      if (slots.item) {
+        inbox.renderItem = (item, place) => {
+          places.set(place, item);
+          return () => places.delete(place);
+        };
+      }
+      watch(() => props.user, user => (user ? inbox.setAttribute('user', user) : inbox.removeAttribute('user')), { immediate: true });
+    });
+    return () => {
+      const attributes = Object.fromEntries(Object.entries(attrs).filter(([, value]) => value !== false));
+      return [
+        h('tidings-inbox', { ...attributes, ref: element }, slots.default?.()),
+        ...[...places].map(([place, item]) => h(Teleport, { to: place, key: item.id }, slots.item({ item }))),
+      ];
+    };
+  },
+});
