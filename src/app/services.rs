@@ -26,8 +26,8 @@ use crate::operate::preview::OfPerson;
 use crate::operate::scrape::Scrape;
 use crate::operate::status::StatusService;
 
-/// Declares a method for each use case. The use case gets the shared parts in braces, as `field:
-/// part`, or as `part` if both have the same name. After `with` are the use cases that it builds on.
+/// Declares a method for each use case. In braces are the shared parts that it gets, as
+/// `field: part`, or as `part` if both have the same name. After `with` are its own use cases.
 macro_rules! services {
     ($(
         $(#[$doc:meta])*

@@ -119,7 +119,7 @@ impl Catalogs {
         (voice.heading(policies.heading(kind), kind), phrase)
     }
 
-    /// Returns the texts of the widget, by name. `{n}` in them stands for a number.
+    /// Returns the texts of the widget, by name. `{n}` in them is a place for a number.
     pub fn widget_texts(&self, locale: Option<&str>) -> BTreeMap<&'static str, String> {
         let (voice, number) = (self.voice(locale), Filled::Ready("{n}".into()));
         let filled = [("n", number)];

@@ -211,8 +211,8 @@ fn the_arguments_of_pods_are_those_of_commands() {
     }
 }
 
-/// Calls to providers end within `mail.timeout`. A process that is killed earlier leaves emails with
-/// an unknown outcome.
+/// Calls to providers end within `mail.timeout`. A process that is killed earlier leaves emails
+/// with an unknown outcome.
 #[test]
 fn compose_and_systemd_wait_longer_than_calls_take() {
     let compose: Value = serde_yaml_ng::from_str(&File::read("docker-compose.yml").text).unwrap();

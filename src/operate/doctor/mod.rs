@@ -81,7 +81,7 @@ impl Doctor {
             self.public_pages(),
             self.templates()
         );
-        let mut findings = setup::judge_config(&self.config);
+        let mut findings = self.configuration();
         findings.extend(self.files());
         findings.extend(self.limits());
         findings.extend(self.secret_files());
@@ -99,7 +99,7 @@ impl Doctor {
     async fn of_brand(&self, name: &BrandName, of_default: &[Finding]) -> Vec<Finding> {
         let (mail, public, templates) =
             futures::join!(self.mail(), self.public_pages(), self.templates());
-        let mut findings = [setup::judge_sending(&self.config), mail, public].concat();
+        let mut findings = [self.sending(), mail, public].concat();
         let templates = templates.into_iter();
         findings.extend(templates.filter(|finding| !of_default.contains(finding)));
         for finding in &mut findings {

@@ -11,6 +11,15 @@ use crate::config::{Config, StoreUrl, Transport};
 use crate::private;
 
 impl Doctor {
+    pub(super) fn configuration(&self) -> Vec<Finding> {
+        judge_config(&self.config)
+    }
+
+    /// Judges the options that each brand has of its own.
+    pub(super) fn sending(&self) -> Vec<Finding> {
+        judge_sending(&self.config)
+    }
+
     /// Warns about files with addresses or keys that other users of this machine can read.
     pub(super) fn files(&self) -> Option<Finding> {
         let mut files = Vec::new();
@@ -36,7 +45,7 @@ impl Doctor {
 }
 
 /// Judges the whole configuration.
-pub(super) fn judge_config(config: &Config) -> Vec<Finding> {
+fn judge_config(config: &Config) -> Vec<Finding> {
     let file = match &config.file {
         Some(file) => file.display().to_string(),
         None => "no file; the defaults and the environment".to_owned(),
@@ -81,7 +90,7 @@ pub(super) fn judge_config(config: &Config) -> Vec<Finding> {
 
 /// Judges the options that a brand can have of its own: how emails are sent, whether the provider's
 /// reports can be verified, and the address of the public pages.
-pub(super) fn judge_sending(config: &Config) -> Vec<Finding> {
+fn judge_sending(config: &Config) -> Vec<Finding> {
     let provider = match &config.mail.transport {
         Transport::Outbox => {
             let found = "is outbox: emails become files, and none is sent";
