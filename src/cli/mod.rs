@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::sync::LazyLock;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 

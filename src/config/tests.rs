@@ -434,7 +434,7 @@ fn delivered_values_lose_their_line_end_and_other_invisible_ends_are_rejected() 
         let config = loaded("TIDINGS_STORE", &format!("mongodb://h/t{end}")).unwrap();
         assert_eq!(config.store, StoreUrl::Mongo("mongodb://h/t".into()));
         let config = loaded("TIDINGS_DIGEST_HOUR", &format!("7{end}")).unwrap();
-        assert_eq!(config.digest.hour, 7);
+        assert_eq!(config.digest.schedule.hour, 7);
     }
     for (variable, option) in [
         ("TIDINGS_SERVER_KEY", "server.key"),

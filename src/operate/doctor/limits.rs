@@ -43,7 +43,7 @@ fn judge_open_files(limit: Option<u64>, streams: usize) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
+    use crate::wire::status::Severity;
     use super::*;
 
     #[test]

@@ -19,7 +19,7 @@ use crate::domain::{
 };
 use crate::store::record::user::UserRecord;
 use crate::store::record::values::As;
-use crate::store::{Directory, Error, Journal, Notes, Pushes, Stacks};
+use crate::store::{Directory, Journal, Notes, Pushes, Stacks};
 
 fn today() -> Day {
     "20140422".parse().unwrap()
