@@ -18,10 +18,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::mime::mailbox;
 use super::permit::GuardedBody;
-use super::sign::Sign;
+use super::request_auth::Sign;
 use super::{Checked, Outcome, Permit, Sender};
 use crate::domain::Secret;
-use crate::domain::text::error_chain;
+use crate::domain::text_checks::error_chain;
 
 /// The account at a provider, and the settings that all of its calls share.
 #[derive(Debug, Clone)]

@@ -8,9 +8,9 @@
 
 use std::collections::HashMap;
 
-use super::people::PeopleService;
+use super::records::PeopleService;
 use crate::domain::delivery::Correction;
-use crate::domain::start::{self, Erasure};
+use crate::domain::id_reuse::{self, Erasure};
 use crate::domain::{
     Address, Batch, BatchState, Day, Delivery, DeliveryState, FollowKey, Id, Inbox, Invalid,
     Occasion, PersonStacks, Stack, Start, User, UserId, Window,

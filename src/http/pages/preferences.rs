@@ -12,14 +12,14 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::visit::{Failure, Form, Visit, redirect, short};
+use super::page_request::{Failure, Form, Visit, redirect, short};
 use crate::app::App;
 use crate::domain::preferences::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
-use crate::engine::users::fields::Named;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
+use crate::engine::users::json_fields::Named;
 use crate::render::Page;
 use crate::render::pages::{Choices, Notice, PageUser, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 

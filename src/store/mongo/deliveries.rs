@@ -12,7 +12,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::bulk::{Update, Verb};
-use super::grouped::{Change, operators};
+use super::grouped_updates::{Change, operators};
 use super::reads::records;
 use super::{DELIVERIES, Mongo, date, given, lease};
 use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
@@ -20,8 +20,8 @@ use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, ReportKind, StackId, Tag};
-use crate::store::contract::in_order_of;
 use crate::store::record::delivery::DeliveryRecord;
+use crate::store::traits::in_order_of;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 
 #[async_trait]
