@@ -93,7 +93,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("reqwest", &["email", "operate/lookups"]),
     ("rusqlite", &["store/sqlite"]),
     ("rustix", &["operate/machine"]),
-    ("sd_notify", &["cli/systemd"]),
+    ("sd_notify", &["cli/systemd_notify"]),
 ];
 
 /// Files and folders that may serialize values to JSON or BSON. `wire` defines all JSON output;

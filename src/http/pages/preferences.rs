@@ -3,7 +3,7 @@
 //! `?unfollow=KEY` redirects to the page that confirms an unfollow: emails with one body for many
 //! users link to it. A form is applied whole or not at all (P7, P10). Types that left the page
 //! meanwhile are ignored, and fields that the form lacks stay unchanged. An unmute has a form.
-//! [`crate::engine::users::people`] defines the effect of a choice on earlier events.
+//! [`crate::engine::users::records`] defines the effect of a choice on earlier events.
 
 use std::collections::HashMap;
 use std::str::FromStr;
