@@ -3,7 +3,7 @@
 //! A call was not sent, was answered, or may have been sent (P5). These are never confused. Calls
 //! are not repeated here; reqwest repeats a request only if its connection never accepted it. Each
 //! request is signed on its own ([`Sign`]) and names a user agent and content types, which some
-//! providers require. [`super::letter`] writes the requests.
+//! providers require. [`super::api_calls`] writes the requests.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -2,7 +2,7 @@
 //!
 //! An erasure first writes a note that it has begun, and completes the note last (P4, P8).
 //! Repeating an interrupted erasure finishes it, and so does creating the next user with the id.
-//! Stacks keep their events; the start of the id ([`crate::domain::start`]) hides these from all
+//! Stacks keep their events; the start of the id ([`crate::domain::id_reuse`]) hides these from all
 //! later readers.
 //! Start with [`PeopleService::erase`].
 

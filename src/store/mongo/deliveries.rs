@@ -1,7 +1,7 @@
 //! The ledger, with one row per email.
 //!
 //! Two unique keys guarantee P2: the row's id, and the slot, which only open rows have. Every state
-//! change is a conditional write that leaves its revision ([`super::grouped`]). So a repeated
+//! change is a conditional write that leaves its revision ([`super::grouped_updates`]). So a repeated
 //! change is neither made twice nor reported as failed.
 
 use std::collections::HashSet;
