@@ -1,8 +1,8 @@
 //! The ledger, with one row per email.
 //!
 //! Two unique keys guarantee P2: the row's id, and the slot, which only open rows have. Every state
-//! change is a conditional write that leaves its revision ([`super::grouped_updates`]). So a repeated
-//! change is neither made twice nor reported as failed.
+//! change is a conditional write by [`super::grouped_updates`] that leaves its revision. So a
+//! repeated change is neither made twice nor reported as failed.
 
 use std::collections::HashSet;
 
