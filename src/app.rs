@@ -13,9 +13,9 @@ use crate::context::Context;
 use crate::domain::{Fanout, Id, Inbox, UserId, Window};
 use crate::email::{Mailer, Pinned};
 use crate::engine::coalescer::Coalescer;
-use crate::engine::delivery::identity::Identities;
+use crate::engine::delivery::brands::Identities;
 use crate::engine::feed::cache::FeedCache;
-use crate::engine::users::unknown::RequestNames;
+use crate::engine::users::unknown_names::RequestNames;
 use crate::metrics::{Build, Metrics};
 use crate::operate::open::open_store;
 use crate::operate::scrape::ScrapeCache;
@@ -28,7 +28,7 @@ mod services;
 
 use measured::MeasuredStore;
 
-pub use crate::engine::delivery::identity::{Mailers, TemplateUse, Themes};
+pub use crate::engine::delivery::brands::{Mailers, TemplateUse, Themes};
 pub use crate::operate::open::Access;
 
 /// The parts of a process, and the use cases built from them.

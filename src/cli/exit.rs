@@ -6,10 +6,10 @@
 
 use std::process::ExitCode;
 
-use super::harmless;
+use super::printable;
 use crate::config::Problems;
 use crate::domain::Invalid;
-use crate::domain::text::error_chain;
+use crate::domain::text_checks::error_chain;
 use crate::operate::open::Refusal;
 use crate::{engine, render, store};
 
@@ -89,7 +89,7 @@ impl WithoutKeys {
 pub fn explain_failure(failure: &anyhow::Error) -> String {
     let causes = causes(failure);
     match advice(failure) {
-        Some(next) => format!("error: {causes}\n  try: {}\n", harmless::line(&next)),
+        Some(next) => format!("error: {causes}\n  try: {}\n", printable::line(&next)),
         None => format!("error: {causes}\n"),
     }
 }
@@ -100,8 +100,8 @@ pub(super) fn causes(failure: &anyhow::Error) -> String {
     // `Problems` is a list with line breaks of its own. Other errors may quote user input, which
     // must not start a new line.
     match failure.is::<Problems>() {
-        true => harmless::lines(&text).into_owned(),
-        false => harmless::line(&text).into_owned(),
+        true => printable::lines(&text).into_owned(),
+        false => printable::line(&text).into_owned(),
     }
 }
 

@@ -7,8 +7,8 @@ use clap::Args as Arguments;
 
 use super::exit::Exit;
 use super::session::Session;
+use crate::operate::lookups::Web;
 use crate::operate::open::Refusal;
-use crate::operate::probe::Web;
 
 /// Ask a running server whether it is ready
 ///

@@ -26,14 +26,16 @@ mod exit;
 mod explain;
 mod export;
 mod feed;
-mod harmless;
+mod format;
 mod health;
 mod import;
 mod init;
 mod keys;
 mod preview;
+mod printable;
 #[cfg(test)]
 mod reference_tests;
+mod report_parts;
 mod screen;
 mod serve;
 mod session;
@@ -41,10 +43,8 @@ mod simulate;
 mod status;
 mod suppressions;
 #[cfg(target_os = "linux")]
-mod systemd;
+mod systemd_notify;
 mod users;
-mod words;
-mod work_report;
 mod worker;
 
 pub use exit::{Exit, explain_failure, of_failure};
@@ -161,7 +161,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         // Errors quote the arguments, which may contain control characters.
         Err(error) if error.use_stderr() => {
             let text = error.render().to_string();
-            std::io::stderr().write_all(harmless::lines(&text).as_bytes())?;
+            std::io::stderr().write_all(printable::lines(&text).as_bytes())?;
             return Ok(Exit::Usage);
         }
         Err(help) => {

@@ -1,6 +1,6 @@
 //! The output of a command: lines on standard output, notes and progress on standard error.
 //!
-//! It makes text of users [`harmless`]. A closed pipe (`tidings feed … | head`) ends the output,
+//! It makes text of users [`printable`]. A closed pipe (`tidings feed … | head`) ends the output,
 //! not the work. With `--json`, every line of standard output is JSON ([`Screen::answer`],
 //! [`Screen::line`]).
 
@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::harmless;
+use super::printable;
 use crate::engine::Watcher;
 
 pub(super) struct Screen {
@@ -51,7 +51,7 @@ impl Screen {
 
     /// Writes a line for people to standard output; with `--json`, as `{"message": …}`.
     pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
-        self.write_text(&harmless::line(&text.to_string()))
+        self.write_text(&printable::line(&text.to_string()))
     }
 
     /// Writes a harmless line.
@@ -122,7 +122,7 @@ impl Screen {
     /// Writes a value as one line of JSON.
     pub(super) fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string(value)?;
-        Ok(self.write_line(&harmless::json(&text))?)
+        Ok(self.write_line(&printable::json(&text))?)
     }
 
     /// With `--json`, writes the answer of a command as one line of JSON. Returns whether it did.
@@ -138,7 +138,7 @@ impl Screen {
         if !self.is_shown {
             return Ok(());
         }
-        writeln!(io::stderr(), "{}", harmless::line(&text.to_string()))
+        writeln!(io::stderr(), "{}", printable::line(&text.to_string()))
     }
 
     /// Writes a warning to standard error.
@@ -185,7 +185,7 @@ const GAP: u16 = 2;
 impl Table {
     /// Creates a table with one line per row.
     pub(super) fn new<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<T>]) -> Self {
-        let cell = |text: String| harmless::line(&text).into_owned();
+        let cell = |text: String| printable::line(&text).into_owned();
         let cells = |row: T| columns.iter().map(|of| cell((of.2)(&row))).collect();
         Self {
             rows: rows.into_iter().map(cells).collect(),
@@ -204,7 +204,7 @@ impl Table {
     /// Adds a row of a name and a value, unless it is empty.
     pub(super) fn fact(&mut self, name: &str, value: impl Into<Option<String>>) {
         if let Some(value) = value.into().filter(|value| !value.is_empty()) {
-            let value = harmless::line(&value).into_owned();
+            let value = printable::line(&value).into_owned();
             self.rows.push(vec![name.to_owned(), value]);
         }
     }

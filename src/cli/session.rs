@@ -14,15 +14,15 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-use super::harmless;
+use super::printable;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
 use crate::operate::machine;
 use crate::operate::open::is_missing;
 
 pub(super) use super::exit::Exit;
+pub(super) use super::format;
 pub(super) use super::screen::{Column, Fit, Screen, Table};
-pub(super) use super::words;
 pub(super) use crate::app::{Access, App, TemplateUse};
 pub(super) use crate::operate::open::Refusal;
 
@@ -173,7 +173,7 @@ impl Session<'_> {
         let filter = EnvFilter::new(format!("{others},tidings={ours},actix_http={requests}"));
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(|| harmless::Log(std::io::stderr()))
+            .with_writer(|| printable::Log(std::io::stderr()))
             .with_ansi(false)
             .with_timer(Moment)
             .with_target(false);

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use super::digest::{exit_of, paused, sent};
 use super::exit::explain_failure;
-use super::session::{Access, App, Exit, Screen, Session, Stop, words};
-use super::work_report::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
+use super::report_parts::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
+use super::session::{Access, App, Exit, Screen, Session, Stop, format};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{BEAT, Part};
@@ -96,7 +96,7 @@ pub(super) async fn run_together<'a>(
         tasks.push(watched.run(halted).boxed_local());
     }
     #[cfg(target_os = "linux")]
-    tasks.push(super::systemd::report(halt.subscribe()).boxed_local());
+    tasks.push(super::systemd_notify::report(halt.subscribe()).boxed_local());
     let mut running = FuturesUnordered::from_iter(tasks);
     let (mut signal, mut result) = (stop.clone(), Ok(()));
     loop {
@@ -225,18 +225,18 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let (fanouts, forgotten) = (&round.fanouts, &round.forgotten);
     // A user who gets several entries counts several times.
     let fanned_out = (fanouts.done > 0).then(|| {
-        let done = words::count(fanouts.done, "fan-out", "fan-outs");
-        let stored = words::count(fanouts.counts.pushed, "entry", "entries");
+        let done = format::count(fanouts.done, "fan-out", "fan-outs");
+        let stored = format::count(fanouts.counts.pushed, "entry", "entries");
         let stored = format!("{done} done, {stored} added to stacks");
         let capped = "entries did not fit into full days";
-        words::list([Some(stored), words::some(fanouts.counts.capped, capped)])
+        format::list([Some(stored), format::some(fanouts.counts.capped, capped)])
     });
-    let ended = words::list([
-        words::some(round.batches.ended, "ended"),
-        words::some(round.batches.canceled, "canceled"),
+    let ended = format::list([
+        format::some(round.batches.ended, "ended"),
+        format::some(round.batches.canceled, "canceled"),
     ]);
-    let count = |n, one, many| (n > 0).then(|| words::count(n, one, many));
-    let settled = words::list([
+    let count = |n, one, many| (n > 0).then(|| format::count(n, one, many));
+    let settled = format::list([
         count(forgotten.deliveries, "mail", "mails"),
         count(forgotten.batches, "batch", "batches"),
     ]);
@@ -244,7 +244,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
         "" => what,
         what => format!("{head}{what}{tail}"),
     };
-    let done = words::clauses([
+    let done = format::clauses([
         fanned_out.unwrap_or_default(),
         about("batches: ", ended, ""),
         about("mails: ", sent(&mails(round), outbox), ""),

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::reader::Reader;
 use super::server::{is_safe, is_this_machine};
-use crate::domain::text::plain_word;
+use crate::domain::text_checks::plain_word;
 use crate::domain::{Address, Secret};
 use crate::email::providers::{MailOption, PROVIDERS, Provider, Unset};
 use crate::email::{Relay, Security, Sender};

@@ -12,7 +12,7 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use super::hidden;
-use crate::domain::text::{check_link, is_unseen};
+use crate::domain::text_checks::{check_link, is_unseen};
 use crate::domain::{Address, nearest, time};
 
 /// An invalid option.

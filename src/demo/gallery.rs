@@ -13,16 +13,16 @@ use tokio::sync;
 use super::PEOPLE;
 use super::folder::WORKS;
 use crate::app::App;
-use crate::domain::text::one_line;
+use crate::domain::text_checks::one_line;
 use crate::domain::{
     Audience, Cadence, Delivery, DeliveryState, Details, EventType, FollowKey, Invalid, Object,
     ObjectKey, User, UserId,
 };
+use crate::engine::delivery::brands::outbox;
 use crate::engine::delivery::deliveries::Only;
-use crate::engine::delivery::identity::outbox;
 use crate::engine::ingest::Request;
 use crate::engine::{Error, Result, Silent, digest};
-use crate::wire::local::{Made, Mail, Mails, Person, Published, Scene, Work};
+use crate::wire::local_pages::{Made, Mail, Mails, Person, Published, Scene, Work};
 
 /// The gallery and its works.
 pub struct Gallery {

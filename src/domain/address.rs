@@ -9,7 +9,7 @@ use std::str::FromStr;
 use unicode_normalization::UnicodeNormalization;
 
 use super::name::{Invalid, debug_as_text};
-use super::text::is_unseen;
+use super::text_checks::is_unseen;
 
 /// An email address. `Debug` and `Display` print it masked, as `a…@example.org`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

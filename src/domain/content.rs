@@ -3,7 +3,7 @@
 //! Only events that still apply are included; if none is left, no email is sent (P6). Items that
 //! are not shown are counted: the shown ones and [`Content::more`] add up to the total. Events that
 //! a batch counted but did not keep appear only in that number. Start with
-//! [`super::digest::assemble`] for digests and [`gather()`] for batches.
+//! [`super::digest_content::assemble`] for digests and [`gather()`] for batches.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::name::{EventType, FollowKey, ObjectId, UserId};
 pub use super::object::About;
 use super::object::Object;
 use super::stack::Event;
-use super::text::{Mandate, Phrase};
+use super::text_checks::{Mandate, Phrase};
 use super::type_policy::Policies;
 
 /// The most items that a group shows.

@@ -7,9 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::audience::{Audience, Selector};
-use super::json::Json;
+use super::json_text::Json;
 use super::name::{BrandName, FollowKey, Invalid, UserId};
-use super::text::check_link;
+use super::text_checks::check_link;
 
 /// The longest text, in characters.
 pub const MAX_TEXT: usize = 500;

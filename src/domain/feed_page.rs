@@ -12,7 +12,7 @@ use super::day::Day;
 use super::name::{EventType, Invalid, named_enum, serde_as_text};
 use super::object::{Object, topic_key};
 use super::stack::{EventAt, PersonStacks, Position, StackId, Watermarks, watermark};
-use super::text::Category;
+use super::text_checks::Category;
 use super::type_policy::Policies;
 
 /// The length of every stack when the feed was read, such as `c20140421.3-20140422.18`.

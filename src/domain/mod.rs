@@ -19,7 +19,8 @@ pub mod feed_marks;
 pub mod feed_page;
 pub mod feedback;
 pub mod id;
-pub mod json;
+pub mod id_reuse;
+pub mod json_text;
 pub mod keys;
 pub mod name;
 pub mod object;
@@ -28,9 +29,8 @@ pub mod schedule;
 pub mod send_settings;
 pub mod site;
 pub mod stack;
-pub mod start;
 pub mod stop_link;
-pub mod text;
+pub mod text_checks;
 pub mod time;
 pub mod type_policy;
 pub mod user;
@@ -52,7 +52,8 @@ pub use feedback::{
     Suppression,
 };
 pub use id::Id;
-pub use json::Json;
+pub use id_reuse::Start;
+pub use json_text::Json;
 pub use keys::{KeyRecord, Scope, Secret, TokenKey};
 pub use name::{
     BrandName, EventType, FollowKey, Invalid, KeyName, Kind, ModelName, ObjectId, Subject, UserId,
@@ -67,8 +68,7 @@ pub use stack::{
     BadStack, Defect, Entry, Event, Form, Mailed, Marker, PersonStacks, Position, Retraction,
     Stack, StackId, Watermarks, covered,
 };
-pub use start::Start;
 pub use stop_link::Stop;
-pub use text::{Category, Mandate, Phrase};
+pub use text_checks::{Category, Mandate, Phrase};
 pub use type_policy::{EmailScope, Policies, Policy, Route, UnknownObjects};
 pub use user::User;

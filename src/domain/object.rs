@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::audience::Point;
-use super::json::{Json, fields};
+use super::json_text::{Json, fields};
 use super::name::{Invalid, ModelName, ObjectId, check_name, checked_texts};
-use super::text::Phrase;
-use super::text::check_link;
+use super::text_checks::Phrase;
+use super::text_checks::check_link;
 use super::time;
 
 checked_texts! {

@@ -12,7 +12,7 @@ use super::details::Details;
 use super::name::{Invalid, Subject, checked_texts, serde_as_text};
 use super::object::{About, Object, ObjectKey};
 use super::schedule::moments;
-use super::text::Phrase;
+use super::text_checks::Phrase;
 
 checked_texts! {
     /// The name of a subject for users, such as the title of a document. One line of 1 to

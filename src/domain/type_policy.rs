@@ -9,7 +9,7 @@ use super::batch::{BatchPolicy, ChosenKey};
 use super::name::{EventType, Invalid, Kind, ModelName, ObjectId, named_enum, nearest};
 use super::object::ObjectKey;
 use super::stack::Event;
-use super::text::{Category, Mandate, Phrase};
+use super::text_checks::{Category, Mandate, Phrase};
 
 named_enum! {
     /// How an event is emailed. Feeds do not depend on it: see [`Policy::feed`].

@@ -14,10 +14,10 @@ use super::address::Address;
 use super::audience::Point;
 use super::batch::BatchPolicy;
 use super::feedback::Reason;
+use super::id_reuse::Start;
 use super::name::{BrandName, EventType, Invalid, UserId};
 use super::preferences::{Mutes, Quiet};
 use super::schedule::{Cadence, Schedule};
-use super::start::Start;
 use super::time;
 use super::type_policy::{EmailScope, Policies, Route};
 

@@ -3,7 +3,7 @@
 //! A call was not sent, was answered, or may have been sent (P5). These are never confused. Calls
 //! are not repeated here; reqwest repeats a request only if its connection never accepted it. Each
 //! request is signed on its own ([`Sign`]) and names a user agent and content types, which some
-//! providers require. [`super::letter`] writes the requests.
+//! providers require. [`super::api_calls`] writes the requests.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -18,10 +18,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::mime::mailbox;
 use super::permit::GuardedBody;
-use super::sign::Sign;
+use super::request_auth::Sign;
 use super::{Checked, Outcome, Permit, Sender};
 use crate::domain::Secret;
-use crate::domain::text::error_chain;
+use crate::domain::text_checks::error_chain;
 
 /// The account at a provider, and the settings that all of its calls share.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use lettre::Address as MailAddress;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue, Headers, To};
 use lettre::message::{Mailbox, Mailboxes, MultiPart, SinglePart};
 
-use super::content::in_text;
+use super::placeholders::in_text;
 use super::{Message, Sender};
 use crate::domain::{Address, DeliveryId};
 

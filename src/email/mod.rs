@@ -4,15 +4,15 @@
 //! never panics or waits forever. Debug output masks addresses, and reasons contain none (P8). Rate
 //! limits are in `engine::delivery`. Start with [`Mailer`] and [`Outcome`].
 
-mod content;
+mod api_calls;
 pub mod hooks;
 mod http;
-mod letter;
 mod mime;
 pub mod outbox;
 mod permit;
+mod placeholders;
 pub mod providers;
-mod sign;
+mod request_auth;
 pub mod smtp;
 
 use std::path::Path;
@@ -24,12 +24,12 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::{Address, DeliveryId};
 
-pub use content::{Content, Filled, Personal, Place, Placeholders, Text};
 pub use hooks::Pinned;
 pub use http::Account;
 pub use mime::tag;
 pub use outbox::Outbox;
 pub use permit::{Permit, PermitState};
+pub use placeholders::{Content, Filled, Personal, Place, Placeholders, Text};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
 

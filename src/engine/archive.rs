@@ -4,9 +4,9 @@
 //! still be emailed, unless `force` is set (P9). An export is verified before its day is dropped,
 //! and the day is dropped only if it still matches. A process holds the lease `day:<day>` while it
 //! works on a day, and stops when it loses the lease. Start with [`Archive::run`].
-//! [`clean::Cleaner`] removes other expired records.
+//! [`cleanup::Cleaner`] removes other expired records.
 
-pub mod clean;
+pub mod cleanup;
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;

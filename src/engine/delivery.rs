@@ -5,8 +5,8 @@
 //! reads, and [`Throttle`], which permits calls across all processes. [`retry`] decides what an
 //! outcome means. Only [`ledger`] writes the rows that are leased here.
 
+pub mod brands;
 pub mod deliveries;
-pub mod identity;
 
 mod compose;
 mod headers;

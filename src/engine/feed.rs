@@ -1,7 +1,8 @@
 //! Serves a user's feed: the events of the window, newest first, with their objects and states.
 //!
-//! Pages do not shift while events arrive ([`crate::domain::feed`]). Counts are of items in the
-//! current feed; they are computed for each response and never stored. Start with [`Feeds::page`].
+//! Pages do not shift while events arrive ([`crate::domain::feed_page`]). Counts are of items in
+//! the current feed; they are computed for each response and never stored. Start with
+//! [`Feeds::page`].
 
 pub mod cache;
 

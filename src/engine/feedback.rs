@@ -14,7 +14,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest as _, Sha256};
 
 use super::Error as ServiceError;
-use super::users::people::PeopleService;
+use super::users::records::PeopleService;
 use crate::context::Context;
 use crate::domain::{
     Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,

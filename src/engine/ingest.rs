@@ -21,7 +21,7 @@ use crate::domain::{
     Json, ObjectId, Point, UserId, time,
 };
 use crate::engine::coalescer::Coalescer;
-use crate::engine::users::fields;
+use crate::engine::users::json_fields;
 use crate::engine::{Error, Result, crash};
 use crate::store::{self, Accepted};
 use crate::wire::event::Receipt;
@@ -356,8 +356,8 @@ pub fn ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a name, or a list of names")]
     enum Names {
-        One(fields::Name),
-        Many(Vec<fields::Name>),
+        One(json_fields::Name),
+        Many(Vec<json_fields::Name>),
     }
     let names = match Names::deserialize(from)? {
         Names::One(name) => vec![name],
@@ -365,7 +365,7 @@ pub fn ids<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
     };
     names
         .into_iter()
-        .map(fields::Name::parse)
+        .map(json_fields::Name::parse)
         .collect::<Result<_, _>>()
         .map_err(serde::de::Error::custom)
 }

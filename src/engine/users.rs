@@ -3,12 +3,12 @@
 use crate::store::{Directory, PeopleFilter, Result};
 use crate::wire::status::{UnreadableUser, UnreadableUsers};
 
-pub(crate) mod fields;
 pub mod import;
 pub mod input;
-pub mod people;
+pub(crate) mod json_fields;
 pub mod personal;
-pub mod unknown;
+pub mod records;
+pub mod unknown_names;
 
 /// The number of users in one read.
 const PAGE: usize = 1_000;

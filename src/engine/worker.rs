@@ -12,7 +12,7 @@ use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::archive::clean::Cleaner;
+use super::archive::cleanup::Cleaner;
 use super::batches::BatchService;
 use super::delivery::ThrottleState;
 use super::digest::Digests;

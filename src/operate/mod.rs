@@ -3,10 +3,10 @@
 pub mod doctor;
 pub mod dry_run;
 pub mod explain;
+pub mod lookups;
 pub mod machine;
 pub mod open;
 pub mod preview;
-pub mod probe;
 pub mod scrape;
 pub mod simulate;
 pub mod status;

@@ -15,7 +15,7 @@ use crate::engine::delivery::deliveries::DeliveryService;
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::users::find_unreadable;
-use crate::engine::users::unknown::NameLookup;
+use crate::engine::users::unknown_names::NameLookup;
 use crate::engine::worker::Activity;
 use crate::store::{Counted, DeliveryFilter, Span};
 use crate::wire::status::{DayView, Status};

@@ -17,9 +17,9 @@ use fluent_bundle::{FluentResource, FluentValue};
 use fluent_syntax::ast::{Entry, Expression, InlineExpression, Message, Pattern, PatternElement};
 use unic_langid::LanguageIdentifier;
 
-use super::files::Error;
+use super::template_files::Error;
 use crate::domain::nearest;
-use crate::domain::text::language_tag;
+use crate::domain::text_checks::language_tag;
 
 pub(super) type Bundle = FluentBundle<Arc<FluentResource>>;
 

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::bundle::{Bundle, ENGLISH, KNOWN, OURS, bundle, own, truncated};
-use super::files::Error;
+use super::template_files::Error;
 use super::voice::{Filled, Medium, Voice};
-use crate::domain::text::language_tag;
+use crate::domain::text_checks::language_tag;
 use crate::domain::{EventType, Phrase, Policies};
 
 /// All catalogs, with a formatter for each locale.

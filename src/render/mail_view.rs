@@ -1,190 +1,331 @@
-//! The input of the templates: an email, the recipient's links, and the data of objects.
+//! The variables of an email that its templates see.
 //!
-//! An object's `data` is parsed on first use: the parsed tree takes far more memory than its text.
+//! All text is safe to print: one line, no direction marks, bounded length. Only HTML escaping is
+//! left to the template engine. The names are a contract with the templates of applications: add
+//! variables, but never rename or remove one. Start with [`view_of`].
 
-use std::sync::{Arc, OnceLock};
-
-use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
-use form_urlencoded::byte_serialize;
-use minijinja::value::{Enumerator, Object, Serde};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use minijinja::value::Serde;
 use minijinja::{Value, context};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use super::sanitize::{NAME, link, words};
-use crate::domain::object::json_text;
-use crate::domain::{Content, Json, Occasion, Stop, User};
+use super::draft::{Mail, data_value, followed, place_in};
+use super::one_line::{NAME, SAID, SHORT, TITLE, by_all, label, link, names, short, words};
+use super::sentence::{
+    NAMES, SentenceView, about_view, ends, further, heading, is_itself, mandatory, named_by, news,
+    says, things,
+};
+use super::voice::Voice;
+use crate::domain::content::{About, Group, Item, Person, Section};
+use crate::domain::{Cadence, Occasion, Stop};
 
-/// An email to be rendered.
-#[derive(Debug, Clone)]
-pub struct Mail<'a> {
-    /// The recipient. Templates see the id, name and locale.
-    pub user: &'a User,
-    /// The included events.
-    pub content: &'a Content,
-    /// The digest or batch. Templates see no cadence if it is `never`.
-    pub occasion: &'a Occasion,
-    /// The time of the email. Times on its day omit the date, and dates in its year omit the year.
-    pub at: DateTime<Utc>,
-    /// The time zone of its dates and times.
-    pub tz: Tz,
-    /// The recipient's own links, or placeholders for them.
-    pub links: Links,
-    /// The effect of the unsubscribe link. `None` means all email.
-    pub stop: Option<&'a Stop>,
-}
+/// An object's time that is later than its event by no more than this is not shown.
+const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
 
-/// Links to reduce or stop emails. Templates show those that are set.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Links {
-    /// The preference page.
-    pub preferences: Option<String>,
-    /// The page that unsubscribes from emails like this one, after a confirmation.
-    pub unsubscribe: Option<String>,
-    /// The page that mutes the subject, if the email has only one.
-    pub mute: Option<String>,
-}
-
-/// The query parameter of the preference page that names the follow to end.
-pub const UNFOLLOW: &str = "unfollow";
-
-/// Returns the follows of an email that have a printable name.
-///
-/// The link to unfollow is a fixed suffix of the recipient's preference link. Recipients of the
-/// same content can therefore share the rendered email.
-pub(super) fn followed(mail: &Mail<'_>) -> Vec<Value> {
-    let preferences = mail.links.preferences.as_deref().and_then(link);
-    let followed = mail.content.because.iter().filter_map(|followed| {
-        let key = followed.key.as_str();
-        let encoded: String = byte_serialize(key.as_bytes()).collect();
-        let name = words(&followed.name, NAME)?;
-        Some(context! {
-            key,
-            name,
-            url => followed.url.as_deref().and_then(link),
-            // The page asks for confirmation.
-            unfollow => preferences.map(|page| format!("{page}?{UNFOLLOW}={encoded}")),
-        })
+/// Returns the variables of an email's templates, except `site`. `shown` is the number of items for
+/// each section; sections beyond its length are not shown.
+pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, shown: &[usize]) -> Value {
+    let content = mail.content;
+    let all = &content.sections;
+    let known: u64 = all.iter().map(|section| section.total).sum();
+    let in_sections = all.iter().take(shown.len()).map(|section| section.total);
+    let sections = all.iter().zip(shown);
+    let sections = sections.map(|(section, shown)| mail.section(voice, section, *shown));
+    let by = content.items().map(|(_, item)| item.person());
+    let by_all = by_all(by, content.more() == 0);
+    let columns = all
+        .iter()
+        .map(|section| named_by(section, by_all.is_some()));
+    let columns: Vec<Vec<(Person, u64)>> = columns.collect();
+    let names = names(&columns, content.total);
+    let represented = columns.iter().flatten();
+    let represented = represented.filter(|(name, _)| names.iter().any(|one| one.is(name)));
+    let represented: u64 = represented.map(|(_, events)| events).sum();
+    let things = match all.as_slice() {
+        [section] if known == content.total => things(voice, section, content.total),
+        _ => None,
+    };
+    let one = all.first().filter(|_| content.total == 1);
+    let one = one.and_then(|section| {
+        let item = section.items().next()?;
+        Some(mail.item(voice, section, item, url(item)))
     });
-    followed.collect()
-}
-
-/// The largest `data` of an object that templates see, in bytes. Larger data is treated as missing,
-/// because a parsed tree takes far more memory than its text.
-const MAX_DATA: usize = 64 << 10;
-
-/// The field of `data` with the place of an object.
-#[derive(Deserialize)]
-struct PlaceField<'a> {
-    #[serde(borrow)]
-    place: &'a RawValue,
-}
-
-/// Returns the name of the place in `data`.
-pub(super) fn place_in(json: &Json) -> Option<String> {
-    json_text(json.fields::<PlaceField<'_>>()?.place)
-}
-
-/// Returns `data` as a template value. An object is parsed when a template reads it.
-pub(super) fn data_value(json: &Json) -> Value {
-    if json.bytes() > MAX_DATA {
-        return Value::from(());
+    context! {
+        // The recipient. Built-in templates do not read it, see `Rendered::is_personal`.
+        user => context! {
+            id => mail.user.id.as_str(),
+            name => mail.user.name.as_deref().and_then(|name| words(name, SHORT)),
+            locale => mail.user.locale.as_deref(),
+        },
+        // The date of the email, such as `22 April 2014`.
+        date => voice.day_in_full(mail.at, mail.tz),
+        // The recipient's time zone, such as `Europe/London`.
+        tz => mail.tz.name(),
+        // The time of the oldest included event: a date in a digest, a time in a batch.
+        since => mail.when(voice, content.oldest),
+        // The number of included events.
+        total => content.total,
+        // Whether `things` is the general noun.
+        unnamed => things.is_none(),
+        // A noun for the events, to follow their number: `new works` if all are in one section with
+        // the heading `New works`, else `new things`.
+        things => things.unwrap_or_else(|| news(voice, content.total)),
+        // The event, if it is the only one.
+        one,
+        // The number of events that `names` does not represent.
+        others => content.total.saturating_sub(represented),
+        // Up to three names that represent the content: of people, else titles.
+        names => names.into_iter().map(|name| name.name).collect::<Vec<_>>(),
+        // The name of the one person behind all events, if there is only one.
+        by_all,
+        // Short texts for the first items.
+        preview => mail.preview(voice),
+        sections => sections.collect::<Vec<_>>(),
+        // The number of events that are in no shown section: in a hidden one, or of unknown type.
+        elsewhere => content.total.saturating_sub(in_sections.sum()),
+        links => context! {
+            preferences => mail.links.preferences.as_deref().and_then(link),
+            unsubscribe => mail.links.unsubscribe.as_deref().and_then(link),
+            mute => mail.links.mute.as_deref().and_then(link),
+        },
+        // The follows that brought these events to the user, those with the most events first.
+        because => followed(mail),
+        // The effect of the unsubscribe link, if there is one.
+        ends => mail.ends(voice),
+        // The title of the subject that the mute link mutes; none if it has no title.
+        mutes => mail.mutes(),
+        // The reason why the user cannot turn this email off, without a period. None unless all of
+        // its events are mandatory.
+        mandatory => mandatory(voice, &content.sections),
+        ..mail.own_variables(voice)
     }
-    match json.text().starts_with('{') {
-        true => Value::from_object(Data {
-            json: json.clone(),
-            tree: OnceLock::new(),
-        }),
-        false => tree(json),
-    }
 }
 
-fn tree(json: &Json) -> Value {
-    let tree: serde_json::Value = serde_json::from_str(json.text()).unwrap_or_default();
-    Value::from(Serde(tree))
-}
-
-/// A JSON object.
-#[derive(Debug)]
-struct Data {
-    json: Json,
-    tree: OnceLock<Value>,
-}
-
-impl Data {
-    fn tree(&self) -> &Value {
-        self.tree.get_or_init(|| tree(&self.json))
-    }
-}
-
-impl Object for Data {
-    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let found = self.tree().get_item(key).ok()?;
-        (!found.is_undefined()).then_some(found)
-    }
-
-    fn enumerate(self: &Arc<Self>) -> Enumerator {
-        match self.tree().try_iter() {
-            Ok(keys) => Enumerator::Values(keys.collect()),
-            Err(_) => Enumerator::Empty,
+impl Mail<'_> {
+    /// Returns the variables that only digests have, or only batches. Shared templates use them to
+    /// distinguish the two.
+    fn own_variables(&self, voice: &Voice) -> Value {
+        let content = self.content;
+        match self.occasion {
+            Occasion::Digest { cadence, period } => context! {
+                // `daily`, `weekly`, or empty for a digest on demand.
+                cadence => match cadence {
+                    Cadence::Never => "",
+                    cadence => cadence.as_str(),
+                },
+                period,
+            },
+            Occasion::Batch { .. } => {
+                let topic = match content.sections.as_slice() {
+                    [section] if section.abouts == 1 && content.omitted == 0 => {
+                        section.groups.first().map(about_view)
+                    }
+                    _ => None,
+                };
+                let sentence = SentenceView::of_all(voice, &content.sections, content.total);
+                context! {
+                    // The time zone of the times, such as `Europe/London`.
+                    zone => self.tz.name(),
+                    // The time of the newest included event.
+                    until => self.when(voice, content.newest),
+                    // The number of events that the batch counted but did not keep.
+                    omitted => content.omitted,
+                    // The topic of all events, if they are known to share one.
+                    topic,
+                    // A sentence to open the email with.
+                    sentence => sentence.map(|sentence| Value::from(Serde(sentence))),
+                }
+            }
         }
     }
+
+    /// Returns a section with its items in a digest, or with its groups by topic in a batch.
+    fn section(&self, voice: &Voice, section: &Section, shown: usize) -> Value {
+        let mut left = shown;
+        let shown = section.groups.iter().map(|group| {
+            let items = &group.items[..group.items.len().min(left)];
+            left -= items.len();
+            (group, items)
+        });
+        let shown: Vec<(&Group, &[Item])> = shown.filter(|(_, items)| !items.is_empty()).collect();
+        let more = section.total - shown.iter().map(|(group, _)| group.total).sum::<u64>();
+        // The first item of the email shows its image above the text.
+        let opens = self.content.sections.first().map(|first| &first.kind) == Some(&section.kind);
+        let has_image = |item: &Item| image(item).is_some();
+        let (pictured, own) = match self.occasion {
+            Occasion::Digest { .. } => {
+                let items = || shown.iter().flat_map(|(_, items)| *items);
+                let pictured = items().skip(usize::from(opens)).any(has_image);
+                let items = items().map(|item| self.item(voice, section, item, url(item)));
+                let items: Vec<Value> = items.collect();
+                (pictured, context! { items })
+            }
+            Occasion::Batch { .. } => {
+                let (mut pictured, mut groups) = (false, Vec::new());
+                for (group, items) in shown {
+                    let sentence =
+                        SentenceView::of_group(voice, section, group, self.content.total);
+                    let is_alone = sentence.is_none() && group.total == 1 && is_itself(group);
+                    pictured |= is_alone && items.iter().any(has_image);
+                    groups.push(self.group(voice, section, (group, items), sentence));
+                }
+                (pictured, context! { groups })
+            }
+        };
+        context! {
+            type => section.kind.as_str(),
+            heading => heading(voice, section),
+            total => section.total,
+            // The number of events that are not in the shown items or groups.
+            more,
+            // The same number in words, such as `12 more works`; none if it is 0.
+            further => further(voice, section, more, None),
+            // Whether images appear next to items, in a column of their own.
+            pictured,
+            ..own
+        }
+    }
+
+    fn group(
+        &self,
+        voice: &Voice,
+        section: &Section,
+        (group, items): (&Group, &[Item]),
+        sentence: Option<SentenceView>,
+    ) -> Value {
+        // An item has no link if an earlier one or the heading of the group has the same.
+        let of_sentence = sentence.as_ref().and_then(SentenceView::url);
+        let above = of_sentence.or_else(|| group.url().and_then(link));
+        let mut linked: Vec<&str> = above.into_iter().collect();
+        let shown = items.iter().map(|item| {
+            let link = url(item).filter(|url| !linked.contains(url));
+            linked.extend(link);
+            self.item(voice, section, item, link)
+        });
+        let shown: Vec<Value> = shown.collect();
+        let more = group.total - items.len() as u64;
+        let title = group.title().and_then(|title| words(title, SHORT));
+        context! {
+            total => group.total,
+            items => shown,
+            // The number of events that are not in the shown items.
+            more,
+            // The same number in words, such as `2 more comments on Budget`; none if it is 0.
+            further => further(voice, section, more, title),
+            sentence => sentence.map(|sentence| Value::from(Serde(sentence))),
+            ..about_view(group)
+        }
+    }
+
+    fn item(&self, voice: &Voice, section: &Section, item: &Item, link: Option<&str>) -> Value {
+        let object = &*item.object;
+        let details = item.details.as_deref();
+        let text = details.and_then(|details| details.text.as_deref());
+        let later = object.at.filter(|at| *at - item.at > AT_ONCE);
+        context! {
+            type => section.kind.as_str(),
+            heading => heading(voice, section),
+            id => short(item.id.as_str(), TITLE),
+            title => object.title.as_deref().and_then(|title| words(title, TITLE)),
+            // The title, or the id if there is none.
+            label => label(item, TITLE),
+            url => url(item),
+            // The URL, unless the group or an earlier item of the group already links to it.
+            link,
+            image => image(item),
+            by => item.by().and_then(|by| words(by, NAME)),
+            // The quoted text of the event.
+            text => text.and_then(|text| words(text, SAID)),
+            // When the event happened: a date in a digest, a time in a batch.
+            date => self.when(voice, item.at),
+            // The time of the event in ISO 8601, UTC.
+            at => iso(item.at),
+            // The object's own time, such as that of an opening, in the format of `date`.
+            on => object.at.map(|at| self.when(voice, at)),
+            // The object's own time, such as `2 May, 18:00`; none unless later than the event.
+            when => later.map(|at| voice.takes_place(at, self.at, self.tz)),
+            // The name of the place: `data.place` of the object.
+            place => place_in(&object.data).and_then(|place| words(&place, NAME)),
+            // The application's own data of the object.
+            data => data_value(&object.data),
+        }
+    }
+
+    /// Returns the effect of the unsubscribe link, with the headings of this email's sections.
+    fn ends(&self, voice: &Voice) -> Option<Value> {
+        self.links.unsubscribe.as_ref()?;
+        let sections = &self.content.sections;
+        Some(ends(self.stop.unwrap_or(&Stop::All), None, |kind| {
+            let section = sections.iter().find(|section| section.kind == *kind);
+            section.map_or_else(
+                || voice.heading(kind.as_str(), kind),
+                |section| heading(voice, section),
+            )
+        }))
+    }
+
+    fn mutes(&self) -> Option<String> {
+        self.links.mute.as_ref()?;
+        let group = self.content.sections.first()?.groups.first()?;
+        words(group.title()?, TITLE)
+    }
+
+    /// Formats a time as a date in a digest, and as a time of day in a batch.
+    fn when(&self, voice: &Voice, at: DateTime<Utc>) -> String {
+        match self.occasion {
+            Occasion::Digest { .. } => voice.day(at, self.at, self.tz),
+            Occasion::Batch { .. } => voice.moment(at, self.at, self.tz),
+        }
+    }
+
+    /// Returns short texts for the first items: in a batch the person and the quoted text, else the
+    /// title, else the person and the time. A batch omits duplicates, because many items can share
+    /// a topic.
+    fn preview(&self, voice: &Voice) -> Vec<String> {
+        let repeats = matches!(self.occasion, Occasion::Digest { .. });
+        let mut preview = Vec::new();
+        let groups = self.content.sections.iter().flat_map(|one| &one.groups);
+        for (about, item) in
+            groups.flat_map(|group| group.items.iter().map(|item| (&group.about, item)))
+        {
+            let by = item.by().and_then(|by| words(by, SHORT));
+            let said = by.as_deref().filter(|_| !repeats);
+            let said = said.and_then(|by| says(voice, by, about, item));
+            let by = by.filter(|_| is_unnamed(about, item));
+            let beginning = said.unwrap_or_else(|| match (by, about) {
+                (Some(by), _) => format!("{by} {}", self.when(voice, item.at)),
+                (None, About::Page { title, .. }) => short(title, SHORT),
+                (None, About::Other { .. } | About::Itself) => label(item, SHORT),
+            });
+            if repeats || !preview.contains(&beginning) {
+                preview.push(beginning);
+            }
+            if preview.len() == NAMES {
+                break;
+            }
+        }
+        preview
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use minijinja::{Environment, context};
-    use serde_json::json;
+fn url(item: &Item) -> Option<&str> {
+    item.object.url.as_deref().and_then(link)
+}
 
-    use super::*;
+fn image(item: &Item) -> Option<&str> {
+    item.object.image.as_deref().and_then(link)
+}
 
-    fn filled(template: &str, data: serde_json::Value) -> String {
-        let data = data_value(&Json::from(data));
-        let env = Environment::new();
-        env.render_str(template, context!(data)).unwrap()
-    }
+/// Formats a time in ISO 8601, UTC, for `<time datetime>`.
+pub(super) fn iso(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
 
-    #[test]
-    fn templates_read_application_data_like_other_values() {
-        let whole = json!({"about": {"title": "Budget"}, "n": [1, {"a": null}], "t": "x"});
-        for (template, text) in [
-            (
-                "{{ data.about.title }} {{ data.n[1].a is none }} {{ data['t'] }}",
-                "Budget True x",
-            ),
-            (
-                "{{ data|length }} {{ data.none is undefined }} {{ data is mapping }}",
-                "3 True True",
-            ),
-            (
-                "{% for name in data %}{{ name }},{% endfor %}",
-                "about,n,t,",
-            ),
-            (
-                "{% for name, value in data|items %}{{ name }},{% endfor %}",
-                "about,n,t,",
-            ),
-            ("{{ data.about|tojson }}", r#"{"title": "Budget"}"#),
-            ("{{ data.n|tojson }}", r#"[1, {"a": null}]"#),
-        ] {
-            assert_eq!(filled(template, whole.clone()), text, "{template}");
-        }
-        let list = json!([3, 4]);
-        assert_eq!(
-            filled("{{ data[1] }}{{ data|length }}{{ data|sum }}", list),
-            "427"
-        );
-        for (data, is) in [(json!({}), "no"), (json!([]), "no"), (json!(1), "yes")] {
-            assert_eq!(filled("{{ 'yes' if data else 'no' }}", data), is);
-        }
-        assert_eq!(filled("{{ data is none }}", json!(null)), "True");
-    }
-
-    #[test]
-    fn data_that_is_too_long_is_none() {
-        let text = |bytes: usize| json!("x".repeat(bytes - 2));
-        assert_eq!(filled("{{ data|length }}", text(MAX_DATA)), "65534");
-        assert_eq!(filled("{{ data is none }}", text(MAX_DATA + 1)), "True");
+/// Returns whether an item has no title to show: it is on the page of its group, or it has another
+/// topic and no title.
+fn is_unnamed(about: &About, item: &Item) -> bool {
+    match about {
+        About::Page { .. } => true,
+        About::Other { .. } => item.object.title.is_none(),
+        About::Itself => false,
     }
 }

@@ -7,17 +7,17 @@
 
 mod bundle;
 mod catalogs;
-mod files;
+mod draft;
 mod inline;
 mod mail_view;
+mod one_line;
 pub mod pages;
 pub mod report;
 mod sample;
-mod sanitize;
 mod sentence;
 mod site;
+mod template_files;
 mod templates;
-mod view;
 mod voice;
 
 use std::path::PathBuf;
@@ -27,16 +27,16 @@ use minijinja::context;
 use crate::domain::content::Section;
 use crate::domain::{Occasion, Site, User};
 
-use files::{BATCH, DIGEST, MailTemplates};
+use template_files::{BATCH, DIGEST, MailTemplates};
 use templates::Templates;
 
 pub use catalogs::Catalogs;
-pub use files::Error;
-pub(crate) use files::template_names;
-pub use mail_view::{Links, Mail};
+pub use draft::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use sample::Draft;
 pub(crate) use sample::{Samples, reader};
+pub use template_files::Error;
+pub(crate) use template_files::template_names;
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
 pub const MAX_BYTES: usize = 90_000;
@@ -150,11 +150,11 @@ impl Renderer {
         shown: &[usize],
     ) -> Result<Rendered, Error> {
         let voice = self.catalogs().voice(mail.user.locale.as_deref());
-        let view = view::view_of(mail, voice, shown);
+        let view = mail_view::view_of(mail, voice, shown);
         let subject = self
             .templates
             .render(templates.subject.name, voice, view.clone())?;
-        let subject = sanitize::clamp(&sanitize::one_line(&subject), MAX_SUBJECT).into_owned();
+        let subject = one_line::clamp(&one_line::one_line(&subject), MAX_SUBJECT).into_owned();
         let subject = voice::closed(subject);
         let view = context! { subject => &subject, ..view };
         let html = self

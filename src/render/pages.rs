@@ -10,8 +10,8 @@ use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use minijinja::{Value, context};
 
 use super::catalogs::Catalogs;
-use super::files::{Error, PAGES};
 use super::sample::{FOLLOWED, reader};
+use super::template_files::{Error, PAGES};
 use super::templates::Templates;
 use super::voice::{Filled, Medium, Voice};
 use crate::domain::preferences::Title;
@@ -21,7 +21,7 @@ use crate::domain::{
 
 mod view;
 
-pub use super::mail_view::UNFOLLOW;
+pub use super::draft::UNFOLLOW;
 pub use view::{Choices, PageUser, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.

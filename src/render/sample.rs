@@ -10,8 +10,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use serde_json::json;
 
-use super::files::Error;
-use super::mail_view::{Links, Mail};
+use super::draft::{Links, Mail};
+use super::template_files::Error;
 use crate::domain::batch::{BatchKey, Item as Kept};
 use crate::domain::content::{Caps, EventData, Followed, gather};
 use crate::domain::details::Actor;

@@ -8,7 +8,7 @@
 use minijinja::{Value, context};
 use serde::Serialize;
 
-use super::sanitize::{NAME, SHORT, TITLE, label, link, short, words};
+use super::one_line::{NAME, SHORT, TITLE, label, link, short, words};
 use super::voice::{Filled, Medium, Voice};
 use crate::domain::content::{About, Group, Item, People, Person, Section};
 use crate::domain::preferences::Title;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::sanitize::{NAME, SHORT, link, short};
+use super::one_line::{NAME, SHORT, link, short};
 use crate::domain::{Invalid, Site};
 
 /// The most lines of a postal address.

@@ -17,10 +17,10 @@ use minijinja::{
 };
 
 use super::catalogs::Catalogs;
-use super::files::{Error, ExpandedTemplate, Template};
 use super::inline;
-use super::sanitize::{clamp, escape_into, wrap};
+use super::one_line::{clamp, escape_into, wrap};
 use super::site::SiteView;
+use super::template_files::{Error, ExpandedTemplate, Template};
 use super::voice::{Filled, Medium, Voice, plain};
 use crate::domain::Site;
 

@@ -12,7 +12,7 @@ use chrono_tz::Tz;
 use fluent_bundle::FluentArgs;
 
 use super::bundle::{Bundle, ENGLISH, NUMBER, counted};
-use super::sanitize::{NAME, SHORT, escape_into, heading_of, short, words};
+use super::one_line::{NAME, SHORT, escape_into, heading_of, short, words};
 use crate::domain::{EventType, Mandate, Phrase};
 
 /// Starts a placeholder for a text value. The next character identifies the value.

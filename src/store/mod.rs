@@ -5,24 +5,24 @@
 //! compare-and-set, usually for many records at once. Callers pass in times and ids. The contract
 //! tests (`tests/all/store_laws`) hold both stores to the traits. Start with [`Stacks`].
 
-mod contract;
-mod days;
+mod day_lines;
 mod entry;
 mod extjson;
-mod mark;
 pub mod mongo;
 mod record;
+mod record_lines;
 pub mod sqlite;
-mod transfer;
+mod traits;
+mod transfer_mark;
 mod types;
 
-pub use contract::{
+pub use day_lines::{DaySum, Meeting, RawStack, Summing};
+pub use record_lines::{AnyRecord, Export, Kind, Page};
+pub use traits::{
     Batches, ChangeNotices, Days, Deliveries, Diagnostics, Directory, Feedbacks, Intercept,
     Journal, Notes, Objects, Stacks, Store, Suppressions,
 };
-pub use days::{DaySum, Meeting, RawStack, Summing};
-pub use mark::{Importing, Mark};
-pub use transfer::{AnyRecord, Export, Kind, Page};
+pub use transfer_mark::{Importing, Mark};
 pub use types::{
     Accepted, AccumulatorFilter, AddressState, AtMost, BadFanout, BatchFilter, Claim, Claimed,
     Condition, Counted, DeliveryFilter, Engine, Error, FeedParts, FollowChange, Forgettable,

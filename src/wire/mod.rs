@@ -14,7 +14,7 @@ pub mod delivery;
 pub mod event;
 pub mod explanation;
 pub mod feed;
-pub(crate) mod local;
+pub(crate) mod local_pages;
 pub mod run_report;
 pub mod status;
 pub mod transfer;

@@ -83,17 +83,17 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("clap_mangen", &["cli"]),
     ("comfy_table", &["cli"]),
     ("governor", &["engine/delivery/throttle", "http/api/access"]),
-    ("hickory_resolver", &["operate/probe"]),
+    ("hickory_resolver", &["operate/lookups"]),
     ("indicatif", &["cli"]),
     ("lettre", &["email"]),
     ("minijinja", &["render"]),
     ("moka", &["email/hooks", "engine/feed/cache"]),
     ("mongodb", &["store/mongo"]),
     ("prometheus_client", &["metrics"]),
-    ("reqwest", &["email", "operate/probe"]),
+    ("reqwest", &["email", "operate/lookups"]),
     ("rusqlite", &["store/sqlite"]),
     ("rustix", &["operate/machine"]),
-    ("sd_notify", &["cli/systemd"]),
+    ("sd_notify", &["cli/systemd_notify"]),
 ];
 
 /// Files and folders that may serialize values to JSON or BSON. `wire` defines all JSON output;

@@ -1,8 +1,8 @@
 //! Tests the fields of a Mailgun call, each row of the outcome table, and the query for events.
 
 use super::*;
+use crate::email::api_calls::prepare;
 use crate::email::http::tests::{account, answer, kind, mail};
-use crate::email::letter::prepare;
 
 fn mailgun() -> Mailgun {
     Mailgun::new(Account {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::Mailer;
 use super::hooks::{Locate, Read};
 use super::http::Account;
-use crate::domain::text::plain_word;
+use crate::domain::text_checks::plain_word;
 
 /// All providers.
 pub static PROVIDERS: &[Provider] = &[

@@ -12,15 +12,15 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use crate::domain::{DeliveryId, ReportKind};
+use crate::email::api_calls::{Letter, cut, post, set_text};
 use crate::email::hooks::{
     Posted, Refused, Report, Verified, detail, failed, json as parse, status_in, time_in,
 };
 use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
-use crate::email::letter::{Letter, cut, post, set_text};
 use crate::email::mime::tag;
-use crate::email::sign::Proof;
+use crate::email::request_auth::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
 
 /// The option that names the message stream.

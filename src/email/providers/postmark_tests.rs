@@ -1,8 +1,8 @@
 //! Tests the body of a Postmark call, each row of the outcome table, and the list of sent emails.
 
 use super::*;
+use crate::email::api_calls::prepare;
 use crate::email::http::tests::{account, answer, kind, mail};
-use crate::email::letter::prepare;
 
 fn judged(status: u16, body: &str) -> String {
     kind(&judge(&answer(status, &[], body), 1)[0])

@@ -1,8 +1,8 @@
 //! Tests the body of a Resend call, and each row of the outcome table.
 
 use super::*;
+use crate::email::api_calls::prepare;
 use crate::email::http::tests::{account, answer, kind, mail};
-use crate::email::letter::prepare;
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
     kind(&judge(&answer(status, headers, body), "ref-1", 1)[0])

@@ -15,16 +15,16 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use crate::domain::ReportKind;
-use crate::email::content::{in_html, in_text};
+use crate::email::api_calls::{Letter, post, set_text, share};
 use crate::email::hooks::{
     Posted, Refused, Report, Verified, detail, failed, json as parse, text_in, wrong_signature,
 };
 use crate::email::http::{
     Account, Answer, Api, Body, accepted, all, invalid, status_and_body, usual, without_id,
 };
-use crate::email::letter::{Letter, post, set_text, share};
 use crate::email::mime::one_line;
-use crate::email::sign::Proof;
+use crate::email::placeholders::{in_html, in_text};
+use crate::email::request_auth::Proof;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place, Placeholders};
 
 /// The maximum number of recipients in a call.

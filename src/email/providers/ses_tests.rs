@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::email::Provider;
+use crate::email::api_calls::prepare;
 use crate::email::http::tests::{account, answer, kind, mail};
-use crate::email::letter::prepare;
 
 fn ses() -> Ses {
     Ses::new(Account {

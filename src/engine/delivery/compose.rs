@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use self::contents::{Contents, Reasons};
-use super::identity::{Identities, Identity};
+use self::renderings::{Contents, Reasons};
+use super::brands::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::Item;
 use crate::domain::content::{Caps, gather};
@@ -29,9 +29,9 @@ use crate::engine::eligibility::catalog::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 
 mod batch_events;
-mod contents;
 mod message;
 mod preview;
+mod renderings;
 
 pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};

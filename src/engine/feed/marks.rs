@@ -16,7 +16,7 @@ use crate::domain::{
     UserId, Window,
 };
 use crate::engine::Result;
-use crate::engine::users::fields;
+use crate::engine::users::json_fields;
 use crate::store;
 use crate::wire::feed::Counts;
 

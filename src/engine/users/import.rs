@@ -10,7 +10,7 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::people::PeopleService;
+use super::records::PeopleService;
 use crate::domain::Invalid;
 use crate::engine::archive::BoundedLines;
 use crate::engine::feedback::suppressions::SuppressionService;

@@ -13,13 +13,13 @@ use chrono_tz::Tz;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::fields::{self, Named};
+use super::json_fields::{self, Named};
 use crate::config::Config;
 use crate::domain::preferences::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
     Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet, Route,
-    Schedule, User, UserId, text, time,
+    Schedule, User, UserId, text_checks, time,
 };
 
 type Result<T, E = Invalid> = std::result::Result<T, E>;
@@ -322,7 +322,7 @@ impl UserInput {
         let why = format_args!("bytes is more than the {limit} that can be kept; shorten it");
         Invalid::check_limit("name of", bytes, limit, why)?;
         let mut locale = self.locale.iter().flatten();
-        locale.try_for_each(|locale| text::check_locale(locale))
+        locale.try_for_each(|locale| text_checks::check_locale(locale))
     }
 
     /// Rejects a brand that is not configured, and routes that the configuration does not allow.

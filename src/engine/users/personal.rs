@@ -2,15 +2,15 @@
 //!
 //! An erasure first writes a note that it has begun, and completes the note last (P4, P8).
 //! Repeating an interrupted erasure finishes it, and so does creating the next user with the id.
-//! Stacks keep their events; the start of the id ([`crate::domain::start`]) hides these from all
+//! Stacks keep their events; the start of the id ([`crate::domain::id_reuse`]) hides these from all
 //! later readers.
 //! Start with [`PeopleService::erase`].
 
 use std::collections::HashMap;
 
-use super::people::PeopleService;
+use super::records::PeopleService;
 use crate::domain::delivery::Correction;
-use crate::domain::start::{self, Erasure};
+use crate::domain::id_reuse::{self, Erasure};
 use crate::domain::{
     Address, Batch, BatchState, Day, Delivery, DeliveryState, FollowKey, Id, Inbox, Invalid,
     Occasion, PersonStacks, Stack, Start, User, UserId, Window,

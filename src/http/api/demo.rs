@@ -20,7 +20,7 @@ use super::request::Call;
 use super::route::routes;
 use crate::demo::{self, Gallery, PEOPLE};
 use crate::domain::{ObjectId, Stop, UserId};
-use crate::wire::local::Visit;
+use crate::wire::local_pages::Visit;
 
 routes! {ROUTES under "":
     "/demo" => {get open: page}

@@ -15,7 +15,7 @@ use super::route::routes;
 use crate::app::App;
 use crate::domain::{EventType, Id, ObjectId};
 use crate::engine::ingest::{EventInput, Notify, Request, ids};
-use crate::engine::users::unknown::RequestNames;
+use crate::engine::users::unknown_names::RequestNames;
 use crate::wire::event::{Accepted, AllAccepted, Progress};
 
 routes! {ROUTES under "/v1":

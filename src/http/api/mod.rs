@@ -15,7 +15,7 @@ mod feedback;
 mod listener;
 mod monitoring;
 mod objects;
-mod preview;
+mod preview_server;
 pub mod problem;
 pub(in crate::http) mod request;
 pub(in crate::http) mod route;

@@ -7,9 +7,9 @@
 use crate::http::api::RouteTable;
 use crate::http::api::route::routes;
 
+mod page_request;
 mod preferences;
 mod unsubscribe;
-mod visit;
 
 routes! {ROUTES under "":
     "/u/{token}" => {get open: unsubscribe::ask, post open: unsubscribe::act}

@@ -3,7 +3,7 @@
 //! `?unfollow=KEY` redirects to the page that confirms an unfollow: emails with one body for many
 //! users link to it. A form is applied whole or not at all (P7, P10). Types that left the page
 //! meanwhile are ignored, and fields that the form lacks stay unchanged. An unmute has a form.
-//! [`crate::engine::users::people`] defines the effect of a choice on earlier events.
+//! [`crate::engine::users::records`] defines the effect of a choice on earlier events.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -12,14 +12,14 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::visit::{Failure, Form, Visit, redirect, short};
+use super::page_request::{Failure, Form, Visit, redirect, short};
 use crate::app::App;
 use crate::domain::preferences::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;
-use crate::engine::users::fields::Named;
 use crate::engine::users::input::{Change, PreferencesChange, TypeChange};
+use crate::engine::users::json_fields::Named;
 use crate::render::Page;
 use crate::render::pages::{Choices, Notice, PageUser, TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 

@@ -9,7 +9,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::visit::{Failure, Form, Visit};
+use super::page_request::{Failure, Form, Visit};
 use crate::app::App;
 use crate::domain::{FollowKey, ObjectKey, Policies, Reason, Stop, User};
 use crate::engine::access::links::Link;

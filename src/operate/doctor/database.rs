@@ -12,7 +12,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
 use super::{Doctor, Finding, LANGUAGES};
-use crate::domain::text::{error_chain, list_first};
+use crate::domain::text_checks::{error_chain, list_first};
 use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::users::find_unreadable;

@@ -15,12 +15,12 @@ use crate::config::{Config, Transport};
 use crate::domain::BrandName;
 use crate::email::{Checked, Mailer};
 use crate::engine::access::links::Links;
-use crate::operate::probe::{Names, Web};
+use crate::operate::lookups::{Names, Web};
 use crate::render::Renderer;
 use crate::store::Store;
 use crate::wire::status::Finding;
 
-mod build;
+mod assemble;
 mod database;
 mod dns;
 mod limits;
@@ -28,7 +28,7 @@ mod public;
 mod setup;
 mod templates;
 
-pub use build::doctor;
+pub use assemble::doctor;
 
 /// The options of the doctor.
 #[derive(Debug, Clone, Copy)]

@@ -11,8 +11,8 @@ use chrono::{DateTime, Utc};
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
+use super::super::mail_view::iso;
 use super::super::sentence;
-use super::super::view::iso;
 use super::super::voice::Voice;
 use crate::domain::preferences::{Mute, Title};
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, Subject, User};

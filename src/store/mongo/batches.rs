@@ -11,13 +11,13 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::bulk::{Replacement, Update, Verb, delete_one};
-use super::grouped::{TOGETHER, update_of};
+use super::grouped_updates::{TOGETHER, update_of};
 use super::{ACCUMULATORS, BATCHES, Mongo, date, given, oid};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, Keep};
 use crate::domain::coordination::LONGEST_LEASE;
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
-use crate::store::contract::in_order_of;
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
+use crate::store::traits::in_order_of;
 use crate::store::types::page;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 

@@ -23,13 +23,13 @@ use super::{
 };
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, DeliveryState, Id};
-use crate::store::days::{merge, owner_of};
+use crate::store::day_lines::{merge, owner_of};
 use crate::store::record::batch::AccumulatorRecord;
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::small::InboxRecord;
 use crate::store::record::values::{As, Oid};
 use crate::store::record::{Record, read_bson, write_bson};
-use crate::store::transfer::{NO_REVISION, RecordSource};
+use crate::store::record_lines::{NO_REVISION, RecordSource};
 use crate::store::{
     AnyRecord, DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, Result, Summing,
     extjson,

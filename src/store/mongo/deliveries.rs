@@ -1,8 +1,8 @@
 //! The ledger, with one row per email.
 //!
 //! Two unique keys guarantee P2: the row's id, and the slot, which only open rows have. Every state
-//! change is a conditional write that leaves its revision ([`super::grouped`]). So a repeated
-//! change is neither made twice nor reported as failed.
+//! change is a conditional write by [`super::grouped_updates`] that leaves its revision. So a
+//! repeated change is neither made twice nor reported as failed.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::bulk::{Update, Verb};
-use super::grouped::{Change, operators};
+use super::grouped_updates::{Change, operators};
 use super::reads::records;
 use super::{DELIVERIES, Mongo, date, given, lease};
 use crate::domain::coordination::{LONGEST_LEASE, LONGEST_WAIT};
@@ -20,8 +20,8 @@ use crate::domain::delivery::{
     Corrected, Correction, Handover, OperatorDecision, Transition, digest_slot,
 };
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, ReportKind, StackId, Tag};
-use crate::store::contract::in_order_of;
 use crate::store::record::delivery::DeliveryRecord;
+use crate::store::traits::in_order_of;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result};
 
 #[async_trait]

@@ -15,7 +15,7 @@ use compact_str::CompactString;
 use serde::Deserialize;
 
 use super::bulk::Verb;
-use super::grouped::Change;
+use super::grouped_updates::Change;
 use super::reads::id_of;
 use super::{AUDIENCES, FANOUTS, Mongo, date, given, oid};
 use crate::domain::audience::SMALL;

@@ -20,15 +20,15 @@ use super::{Error, Result};
 use crate::domain::object::ModelMapping;
 use crate::domain::{Day, Id, Lease, ModelName};
 
+mod app_models;
 mod batches;
 mod bulk;
 mod days;
 mod deliveries;
 mod diagnostics;
 mod feedback;
-mod grouped;
+mod grouped_updates;
 mod journal;
-mod mapped;
 mod notes;
 mod objects;
 mod patience;

@@ -18,7 +18,7 @@ use mongodb::options::{Acknowledgment, CollectionOptions, CursorType, ReadConcer
 use mongodb::{ClientSession, SessionCursor};
 
 use super::bulk::{Update, Verb, delete_one};
-use super::grouped::Change;
+use super::grouped_updates::Change;
 use super::journal::PENDING;
 use super::patience::{Failure, NAMESPACE_EXISTS};
 use super::{CHANGE_NOTICES, DELIVERIES, FANOUTS, LEASES, Mongo, NOTES, date, lease};

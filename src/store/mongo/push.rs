@@ -14,7 +14,7 @@ use bson::{Bson, RawBson, RawDocumentBuf, doc, rawdoc};
 
 use super::Mongo;
 use super::bulk::{Outcome, STATEMENTS, Verb, WEIGHT, defect};
-use super::grouped::{TOGETHER, among};
+use super::grouped_updates::{TOGETHER, among};
 use super::reads::{at_once, document};
 use crate::domain::{Day, Defect, Entry, Event, Id, StackId};
 use crate::store::entry::{StackDocument, event_document, object_id};

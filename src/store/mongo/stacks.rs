@@ -14,7 +14,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::bulk::{Outcome, Verb};
-use super::grouped::{TOGETHER, among};
+use super::grouped_updates::{TOGETHER, among};
 use super::patience::{NAMESPACE_EXISTS, is_too_slow};
 use super::push::Push;
 use super::reads::at_once;

@@ -21,11 +21,11 @@ use crate::domain::user::Revision;
 use crate::domain::{
     Address, Cadence, ChangeNotice, DueChoices, FollowKey, Id, Inbox, Point, User, UserId,
 };
-use crate::store::contract::in_order_of;
 use crate::store::record::small::{Follow, InboxRecord};
 use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::record::{read_bson, write_bson};
+use crate::store::traits::in_order_of;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
 /// Follows per lookup request.

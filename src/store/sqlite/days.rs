@@ -14,10 +14,10 @@ use rusqlite::{Row, ToSql, Transaction};
 use serde_json::json;
 
 use super::rows::{Statements as _, millis};
-use super::{Sqlite, entries, schema, transfer};
+use super::{Sqlite, entry_text, schema, transfer};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Form, Id, UserId, Window};
-use crate::store::days::merge;
+use crate::store::day_lines::merge;
 use crate::store::extjson::Canonical;
 use crate::store::{
     DaySum, Days, Error, Export, Forgettable, Kind, Meeting, Page, RawStack, Result, Summing,
@@ -192,7 +192,7 @@ pub(super) fn find_row<T>(
 ) -> Result<Option<T>> {
     let sql = format!("SELECT n, events FROM {} WHERE id = ?1", day.collection());
     transaction.first(&sql, [id], |row| {
-        let lines = entries::lines(row.get_ref(1)?);
+        let lines = entry_text::lines(row.get_ref(1)?);
         let n = row.get::<_, i64>(0).map(|n| n.max(0) as usize);
         Ok(look(n.unwrap_or_else(|_| lines.lines().count()), &lines))
     })

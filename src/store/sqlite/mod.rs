@@ -5,11 +5,11 @@
 //! tables, [`schema`] for the other tables, and [`connections`] for how they are accessed.
 
 mod batches;
-mod condition;
 mod connections;
 mod days;
 mod deliveries;
-mod entries;
+mod diagnostics;
+mod entry_text;
 mod journal;
 mod notes;
 mod objects;

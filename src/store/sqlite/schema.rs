@@ -124,7 +124,7 @@ const TABLES: &str = include_str!("schema.sql");
 ///
 /// `id` is text, or twelve bytes if an older writer used an ObjectId. SQLite sorts text before
 /// bytes, as BSON sorts text before ObjectIds. `events` holds one entry per line (see
-/// [`super::entries`]), and `n` the number of entries.
+/// [`super::entry_text`]), and `n` the number of entries.
 ///
 /// Rows are stored in id order (`WITHOUT ROWID`), in which digests read them. A rowid table with an
 /// index costs as much to write. If users arrive in random order, it costs two to four times as

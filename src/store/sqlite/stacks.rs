@@ -14,7 +14,7 @@ use rusqlite::Transaction;
 
 use super::days::{RowId, append_to_row, find_row};
 use super::notes::notify;
-use super::{Sqlite, days, entries};
+use super::{Sqlite, days, entry_text};
 use crate::domain::{
     BadStack, ChangeNotice, Day, Entry, Event, Form, Id, PersonStacks, Stack, StackId, UserId,
     Window,
@@ -99,7 +99,7 @@ struct List {
 
 impl List {
     fn new(events: &[Event]) -> Self {
-        let line = |event: &Event| entries::line(&event_document(event));
+        let line = |event: &Event| entry_text::line(&event_document(event));
         Self {
             events: events.to_vec(),
             lines: events.iter().map(line).collect(),
@@ -112,10 +112,10 @@ impl List {
         let mut missing: Vec<usize> = (0..self.events.len()).collect();
         for line in stored.lines() {
             // Nearly every line is an event of another fan-out, which its last characters show.
-            if entries::our_id(line).is_some_and(|id| !self.ids.contains(&Some(id))) {
+            if entry_text::our_id(line).is_some_and(|id| !self.ids.contains(&Some(id))) {
                 continue;
             }
-            if let Entry::Event(event) = entries::read_line(line) {
+            if let Entry::Event(event) = entry_text::read_line(line) {
                 missing.retain(|n| self.events[*n] != event);
             }
         }
@@ -214,7 +214,7 @@ fn each(
                 let Some(id) = RowId::of(&person.user, form) else {
                     continue;
                 };
-                let entries = find_row(transaction, day, &id, |_, lines| entries::read(lines))?;
+                let entries = find_row(transaction, day, &id, |_, lines| entry_text::read(lines))?;
                 let stack = |entries| Stack::new(StackId { day, form }, entries);
                 person.stacks.extend(entries.map(stack));
             }
@@ -236,16 +236,16 @@ impl NewLine {
         Some(Self {
             day: entry.stack.day,
             row: RowId::of(entry.user, entry.stack.form)?,
-            line: entries::line(&entry.document),
+            line: entry_text::line(&entry.document),
         })
     }
 
     fn is_in(&self, lines: &str) -> bool {
-        let entry = entries::read_line(self.line.trim_end());
+        let entry = entry_text::read_line(self.line.trim_end());
         // Nearly every line is an event, which its last characters show.
         lines
             .lines()
-            .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == entry)
+            .any(|line| entry_text::our_id(line).is_none() && entry_text::read_line(line) == entry)
     }
 }
 

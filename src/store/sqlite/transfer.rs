@@ -6,7 +6,7 @@ use rusqlite::{Row, Rows, Transaction, params_from_iter};
 use super::rows::{Fields, Table, fields};
 use super::{batches, deliveries, journal, objects, suppressions, users};
 use crate::store::record::Record;
-use crate::store::transfer::{NO_REVISION, RecordSource};
+use crate::store::record_lines::{NO_REVISION, RecordSource};
 use crate::store::{AnyRecord, Kind, Page, Result};
 
 /// The largest number of records in a page.

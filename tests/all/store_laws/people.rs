@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Weekday};
+use tidings::domain::id_reuse::Start;
 use tidings::domain::preferences::Title;
-use tidings::domain::start::Start;
 use tidings::domain::user::{DigestPreference, Revision, TypePreference};
 use tidings::domain::{Address, Cadence, Mute, Mutes, Point, Route, Subject, User, UserId};
 

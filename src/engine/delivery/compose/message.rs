@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
 use super::Compose;
-use super::contents::{Contents, Rendering};
+use super::renderings::{Contents, Rendering};
 use crate::domain::{Content, Delivery, Occasion, Stop, User};
 use crate::email::{self, Message, Place, Placeholders};
 use crate::engine::access::links::LinkMaker;

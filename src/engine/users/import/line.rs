@@ -14,8 +14,8 @@ use crate::domain::{
 };
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::ingest::{EventInput, Request};
-use crate::engine::users::fields;
 use crate::engine::users::input::{FollowInput, UserInput};
+use crate::engine::users::json_fields;
 
 /// The kind of data in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub(super) fn parse(kind: &Kind, line: &[u8]) -> Result<Record> {
         }
         Kind::Follows => Ok(Record::Follow(read(line)?)),
         Kind::Objects(model) => {
-            let object: Object<fields::Name> = read(line)?;
-            let key = |id: fields::Name| -> Result<ObjectKey, Invalid> {
+            let object: Object<json_fields::Name> = read(line)?;
+            let key = |id: json_fields::Name| -> Result<ObjectKey, Invalid> {
                 let id: ObjectId = id.parse()?;
                 ObjectKey::of(model.as_ref(), &id).as_str().parse()
             };

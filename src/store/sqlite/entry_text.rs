@@ -85,5 +85,5 @@ pub(super) fn our_id(line: &str) -> Option<Id> {
 }
 
 #[cfg(test)]
-#[path = "entries_tests.rs"]
+#[path = "entry_text_tests.rs"]
 mod tests;

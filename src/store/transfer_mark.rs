@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::contract::Store;
 use super::record::to_json;
-use super::transfer::{MARK, MOVE};
+use super::record_lines::{MARK, MOVE};
+use super::traits::Store;
 use super::types::{Error, Result};
 
 impl dyn Store + '_ {

@@ -16,7 +16,7 @@ use hickory_resolver::proto::rr::RData;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, ClientBuilder, RequestBuilder, redirect};
 
-use crate::domain::text::error_chain;
+use crate::domain::text_checks::error_chain;
 use crate::wire::status::Finding;
 
 /// The HTTP client.

@@ -20,7 +20,7 @@ use super::demo::{OF_FILE, OF_MAIL, fresh, local, local_answer, page_policy};
 use super::listener::{Listening, stopped};
 use crate::demo::picture;
 use crate::operate::preview::{Preview, Sheet, files_of};
-use crate::wire::local::{Board, Sheet as SheetSummary};
+use crate::wire::local_pages::{Board, Sheet as SheetSummary};
 
 const PAGE: &str = include_str!("preview/page.html");
 const SCRIPT: &str = include_str!("preview/page.js");

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use unicode_normalization::char::is_combining_mark;
 
 use crate::domain::content::{Item, Person};
-use crate::domain::{EventType, text};
+use crate::domain::{EventType, text_checks};
 
 /// Returns the text as one line. White space and control characters become single spaces; marks
 /// that change the text direction are removed.
@@ -84,7 +84,7 @@ pub(super) fn clamp(text: &str, max: usize) -> Cow<'_, str> {
 pub(super) fn link(url: &str) -> Option<&str> {
     const MAX_BYTES: usize = 2_048;
     let fits = url.len() <= MAX_BYTES
-        && text::check_link(url).is_ok()
+        && text_checks::check_link(url).is_ok()
         && !url.chars().any(char::is_whitespace);
     fits.then_some(url)
 }

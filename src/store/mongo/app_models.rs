@@ -14,7 +14,7 @@ use mongodb::options::{FindOptions, ReadConcern};
 use super::Mongo;
 use super::reads::{Find, document};
 use crate::domain::object::ModelMapping;
-use crate::domain::{Id, Object, ObjectKey, text};
+use crate::domain::{Id, Object, ObjectKey, text_checks};
 use crate::store::record::values::place;
 use crate::store::{Error, Result};
 
@@ -44,7 +44,7 @@ impl ModelMapping {
                 false => text_of(at_path(record, link)?)?,
             };
             // The link ends up in emails, so an unsafe one is dropped.
-            text::check_link(&link).is_ok().then_some(link)
+            text_checks::check_link(&link).is_ok().then_some(link)
         };
         Object {
             notifiable,

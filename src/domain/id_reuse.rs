@@ -166,5 +166,5 @@ impl FromStr for Start {
 }
 
 #[cfg(test)]
-#[path = "start_tests.rs"]
+#[path = "id_reuse_tests.rs"]
 mod tests;

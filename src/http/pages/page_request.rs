@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
-use crate::domain::text::error_chain;
+use crate::domain::text_checks::error_chain;
 use crate::domain::{BrandName, Invalid, User};
 use crate::engine;
 use crate::engine::access::links::{Link, LinkError};

@@ -15,7 +15,7 @@ pub(super) struct Template {
 /// The built-in template with this name.
 macro_rules! template {
     ($name:literal) => {
-        $crate::render::files::Template {
+        $crate::render::template_files::Template {
             name: $name,
             built_in: include_str!(concat!("../../templates/", $name)),
         }

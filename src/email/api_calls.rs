@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::content::in_text;
 use super::http::{Answer, Api, Body};
 use super::mime::{headers, message_id, one_line, recipient, tag};
+use super::placeholders::in_text;
 use super::{Message, Outcome, Permit, Sender};
 use crate::domain::Address;
 
@@ -164,5 +164,5 @@ pub(super) fn share(messages: &[Message], most: usize) -> Vec<Vec<usize>> {
 }
 
 #[cfg(test)]
-#[path = "letter_tests.rs"]
+#[path = "api_calls_tests.rs"]
 mod tests;

@@ -142,5 +142,5 @@ pub(crate) fn one_line<'a>(
 }
 
 #[cfg(test)]
-#[path = "text_tests.rs"]
+#[path = "text_checks_tests.rs"]
 mod tests;

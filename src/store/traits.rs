@@ -13,8 +13,8 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::days::{DaySum, Meeting, RawStack};
-use super::transfer::{Export, Kind, Page};
+use super::day_lines::{DaySum, Meeting, RawStack};
+use super::record_lines::{Export, Kind, Page};
 use super::types::Result;
 use super::types::*;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};

@@ -144,5 +144,5 @@ fn encoded_path(url: &Url) -> String {
 }
 
 #[cfg(test)]
-#[path = "sign_tests.rs"]
+#[path = "request_auth_tests.rs"]
 mod tests;
