@@ -5,7 +5,7 @@ use clap::{Args as Arguments, Subcommand};
 
 use super::session::Fit::{Cut, Full, Number};
 use super::session::{
-    Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, words,
+    Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, format,
 };
 use crate::domain::delivery::OperatorDecision;
 use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};

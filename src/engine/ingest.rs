@@ -231,26 +231,26 @@ pub struct EventInput {
     #[serde(default, deserialize_with = "some_ids")]
     pub followers_of: Vec<FollowKey>,
     /// A location. The audience is the users near it.
-    #[serde(default, deserialize_with = "fields::named_if_given")]
+    #[serde(default, deserialize_with = "json_fields::named_if_given")]
     pub near: Option<NearInput>,
     /// Up to 10,000 users to exclude.
     #[serde(default, deserialize_with = "ids")]
     pub except: Vec<UserId>,
     /// The idempotency key, 1 to 256 bytes. Requests with the same key are the same event.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub key: Option<String>,
     /// The key of its batches, instead of the type or the configured key.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub batch_key: Option<ChosenKey>,
     /// The actor: an id, or an object with `id`, `name`, `url` and `image`. Actors are not
     /// notified.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub actor: Option<ActorInput>,
     /// Whether the actor is notified too, if they are in the audience.
     #[serde(default)]
     pub notify_actor: bool,
     /// The brand of its emails, instead of the user's. The event type must be `branded`.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub brand: Option<BrandName>,
     /// A description in plain text, up to 500 characters.
     #[serde(default)]
@@ -275,7 +275,7 @@ pub enum ActorInput {
     /// The id as a number.
     Number(i64),
     /// The id and the fields to show.
-    Whole(#[serde(deserialize_with = "fields::named")] Actor),
+    Whole(#[serde(deserialize_with = "json_fields::named")] Actor),
 }
 
 impl From<ActorInput> for Actor {

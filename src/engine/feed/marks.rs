@@ -33,22 +33,22 @@ pub struct MarksInput {
     /// The mark: `seen`, `read`, `unread`, `archive` or `restore`.
     pub mark: Mark,
     /// The cursor of a response. Marks everything up to the items that it showed.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub to: Option<Cursor>,
     /// Only items of this type; only with `to`.
-    #[serde(rename = "type", default, deserialize_with = "fields::given")]
+    #[serde(rename = "type", default, deserialize_with = "json_fields::given")]
     pub kind: Option<EventType>,
     /// Only items of types in this category; only with `to`.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub category: Option<Category>,
     /// Only items of this day; only with `to`.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub day: Option<Day>,
     /// Only items whose objects are about this, as in groups; only with `to`.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub about: Option<String>,
     /// Items by their ids, 1 to 1,000. Ids of items that no longer exist are ignored.
-    #[serde(default, deserialize_with = "fields::given")]
+    #[serde(default, deserialize_with = "json_fields::given")]
     pub ids: Option<Vec<Position>>,
 }
 

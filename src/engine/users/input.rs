@@ -35,16 +35,16 @@ pub type TypeChanges = BTreeMap<EventType, Option<Named<TypeChange>>>;
 #[serde(default, deny_unknown_fields, expecting = "an object")]
 pub struct PreferencesChange {
     /// How often and when digests are sent.
-    #[serde(deserialize_with = "fields::named_if_given")]
+    #[serde(deserialize_with = "json_fields::named_if_given")]
     pub digest: Option<DigestChange>,
     /// The time zone, such as `Europe/Paris`.
     #[serde(deserialize_with = "zone")]
     pub tz: Change<Tz>,
     /// The hours in which no batch closes.
-    #[serde(deserialize_with = "fields::named_or_null")]
+    #[serde(deserialize_with = "json_fields::named_or_null")]
     pub quiet: Change<Quiet>,
     /// The choices by type. `None` restores the configuration's route.
-    #[serde(deserialize_with = "fields::given")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub types: Option<TypeChanges>,
 }
 
@@ -242,13 +242,13 @@ pub struct UserInput {
     #[serde(deserialize_with = "change")]
     pub unsubscribed: Change<bool>,
     /// As in [`PreferencesChange`]; `null` counts as omitted in a record.
-    #[serde(deserialize_with = "fields::named_or_null")]
+    #[serde(deserialize_with = "json_fields::named_or_null")]
     pub digest: Change<DigestChange>,
     /// As in [`PreferencesChange`].
     #[serde(deserialize_with = "zone")]
     pub tz: Change<Tz>,
     /// As in [`PreferencesChange`].
-    #[serde(deserialize_with = "fields::named_or_null")]
+    #[serde(deserialize_with = "json_fields::named_or_null")]
     pub quiet: Change<Quiet>,
     /// As in [`PreferencesChange`]; `null` counts as omitted in a record.
     #[serde(deserialize_with = "change")]
@@ -280,7 +280,7 @@ pub struct FollowInput {
 
 /// Reads an id that may be a number.
 fn id<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(from: D) -> Result<T, D::Error> {
-    let id = fields::Name::deserialize(from)?;
+    let id = json_fields::Name::deserialize(from)?;
     id.parse().map_err(Error::custom)
 }
 

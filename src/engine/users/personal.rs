@@ -61,7 +61,7 @@ pub async fn cached_start(
 
 /// Returns the notes about erasures of earlier users with these ids, in their order.
 async fn erasures(store: &dyn Store, users: &[UserId]) -> Result<Vec<Option<Erasure>>> {
-    let names: Vec<String> = users.iter().map(start::note_name).collect();
+    let names: Vec<String> = users.iter().map(id_reuse::note_name).collect();
     let named: Vec<&str> = names.iter().map(String::as_str).collect();
     let found = store.notes(NoteFilter::Named(&named)).await?;
     let found: HashMap<String, String> = found.into_iter().collect();
@@ -77,7 +77,7 @@ async fn erasures(store: &dyn Store, users: &[UserId]) -> Result<Vec<Option<Eras
 impl PeopleService {
     /// Erases a user. Returns whether any of their data existed. Can be repeated.
     pub async fn erase(&self, user: &UserId) -> Result<bool> {
-        let name = start::note_name(user);
+        let name = id_reuse::note_name(user);
         let noted = erasures(&*self.context.store, std::slice::from_ref(user)).await?;
         let noted = noted.into_iter().next().flatten();
         let unfinished = noted.is_some_and(|noted| !noted.done);

@@ -22,9 +22,9 @@ use crate::demo::picture;
 use crate::operate::preview::{Preview, Sheet, files_of};
 use crate::wire::local_pages::{Board, Sheet as SheetSummary};
 
-const PAGE: &str = include_str!("preview/page.html");
-const SCRIPT: &str = include_str!("preview/page.js");
-const STYLE: &str = include_str!("preview/page.css");
+const PAGE: &str = include_str!("preview_server/page.html");
+const SCRIPT: &str = include_str!("preview_server/page.js");
+const STYLE: &str = include_str!("preview_server/page.css");
 
 /// The last result.
 #[derive(Default)]

@@ -102,7 +102,7 @@ async fn the_texts_of_the_widget_come_in_the_requested_language(fresh: Fresh) {
     assert!(names.iter().all(|one| *one == names[0]), "{names:?}");
     // The widget asks for no other text.
     for used in texts_in(MODULE) {
-        assert!(names[0].iter().any(|name| *name == used), "{used}");
+        assert!(names[0].contains(&used), "{used}");
     }
     api.stop().await;
 }
