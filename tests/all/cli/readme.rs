@@ -23,10 +23,10 @@ fn arguments(line: &str) -> Option<Vec<&str>> {
 #[test]
 fn the_example_request_is_an_event() {
     let desk = Desk::new();
-    desk.write("people", r#"{"id": "mara"}"#);
+    desk.write("people", r#"{"id": "bo"}"#);
     desk.done(&["import", "users", "people"]);
-    desk.write("comments", r#"{"id": "c1"}"#);
-    desk.done(&["import", "objects", "comments", "--model", "Comment"]);
+    desk.write("works", r#"{"id": "W41"}"#);
+    desk.done(&["import", "objects", "works", "--model", "Artwork"]);
     let lines = code("# tidings", "## Why");
     let body = lines
         .iter()
