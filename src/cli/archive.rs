@@ -102,7 +102,7 @@ impl Args {
         let stacks = format::count(dropped.map(|day| day.stacks).sum(), "stack", "stacks");
         let dropped = format::count(count(days, DROPPED), "day", "days");
         let head = match (count(days, DROPPED), self.dry_run) {
-            (0, _) => "nothing to drop".to_owned(),
+            (0, _) => "no day to drop".to_owned(),
             (_, true) => format!("{dropped} with {stacks} would be dropped"),
             (_, false) => format!("{dropped} with {stacks} dropped"),
         };

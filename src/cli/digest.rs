@@ -257,12 +257,13 @@ fn due(report: &Report) -> String {
 
 fn would_be_sent(report: &Report) -> String {
     let (due, events) = (due(report), format::events(report.due.events));
+    let emails = format::count(report.emails_ahead(), "email", "emails");
     match (report.due.users, report.dry_run.no_brand) {
         (0, _) => format!("{due} (dry run)"),
         (_, 0) if report.limited => {
-            format!("{due}, would be mailed {events} (dry run, up to the limit)")
+            format!("{due}, would send {emails} ({events}); dry run, up to the limit")
         }
-        (_, 0) => format!("{due}, would be mailed {events} (dry run)"),
+        (_, 0) => format!("{due}, would send {emails} ({events}); dry run"),
         (_, waiting) => {
             let mails = match report.emails_ahead() {
                 0 => "none".to_owned(),

@@ -86,7 +86,7 @@ fn a_dry_run_counts_the_emails() {
     let line = sentence(&counted, &request, None);
 
     assert!(
-        line.starts_with("1,234 due, would be mailed 9,000 events (dry run); 310"),
+        line.starts_with("1,234 due, would send 1,234 emails (9,000 events); dry run; 310"),
         "{line}"
     );
 }

@@ -51,7 +51,7 @@ fn a_dry_run_writes_nothing() {
     let line = desk.done(&["digest", "--now", "--dry-run"]);
 
     assert!(
-        line.ends_with(" UTC: 1 due, would be mailed 1 event (dry run)\n"),
+        line.ends_with(" UTC: 1 due, would send 1 email (1 event); dry run\n"),
         "{line}"
     );
     assert_eq!(mails(&desk), 0);
@@ -68,7 +68,7 @@ fn a_dry_run_writes_a_report() {
     let report = desk.run(&[&dry_run[..], &["--json"]].concat()).json();
 
     assert!(
-        lines.ends_with("2 events (dry run); 1 unconfirmed\nreport: report.html\n"),
+        lines.ends_with("2 events); dry run; 1 unconfirmed\nreport: report.html\n"),
         "{lines}"
     );
     assert_eq!(
