@@ -10,7 +10,7 @@ use crate::engine::Error;
 use crate::engine::batches::{BatchFilter, End};
 use crate::wire::batch::BatchView;
 
-/// List, show, close and cancel batches
+/// List batches, or show, close and cancel them
 ///
 /// A batch collects a user's events of one key for a while, and becomes one email. A user has at
 /// most one open batch per key. The key is the event type (type:Comment), unless the event

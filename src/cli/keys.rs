@@ -14,7 +14,7 @@ use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::tokens::Tokens;
 use crate::wire::user::{KeyView, NewKeyView};
 
-/// List, create and revoke server keys
+/// List server keys, or create and revoke them
 ///
 /// Applications send a server key with every request to the HTTP API. The configured key
 /// (server.key) may do everything. Keys created here may do what their scope allows, and each can

@@ -14,7 +14,7 @@ use crate::email::Outcome;
 use crate::http::api;
 use crate::operate::preview::{Kind, Preview, send_test};
 
-/// Preview emails and pages
+/// Show emails and pages in the browser
 ///
 /// Serves a page on this machine that shows digest emails, batch emails, and the pages they link
 /// to. It shows them at phone and desktop width, light and dark. It reloads when you save a

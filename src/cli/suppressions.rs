@@ -13,7 +13,7 @@ use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::users::import::Kind;
 use crate::wire::delivery::SuppressionView;
 
-/// List, add, import and lift suppressed addresses
+/// List suppressed addresses, or add, import and lift them
 ///
 /// An address is suppressed when the provider reports a hard bounce, a complaint, an unsubscription
 /// or too many soft bounces, or when you add it. It gets no email until you lift the suppression.
