@@ -1,5 +1,5 @@
-# The words of mails and pages in English: the catalog that all others are held against. A folder of
-# templates may hold locales/TAG.ftl with words of its own (docs/guides/languages.md).
+# The texts of emails and pages in English. Tests compare all other catalogs with this one. A folder
+# of templates may hold locales/TAG.ftl with its own texts (docs/guides/languages.md).
 # $names are filled in; a message keeps those that it has here.
 
 ### How the language is written
@@ -31,7 +31,7 @@ things = { $count ->
    *[other] new things
 }
 
-### Sentences of mails
+### Sentences of emails
 
 count-things = { $count } { $things }
 count-new = { $count } new
@@ -72,7 +72,7 @@ batch-at = At { $time }.
 batch-span = From { $since } to { $until }.
 batch-why = You get these emails from { $site } as things happen; events close together are combined. Times are those of { $zone }.
 
-### The end of a mail
+### The end of an email
 
 because = Because you follow { $name }.
 unfollow = Unfollow
@@ -95,26 +95,26 @@ coming-weekly = { $days } at { $hour }:00 ({ $zone }), if there is anything new
 coming-alone = As it happens
 coming-always = Always
 coming-locked = (cannot be turned off)
-coming-nothing = Nothing: you get no e-mail from { $site }.
-held-back = E-mail to this address is held back at the moment, whatever is chosen here.
+coming-nothing = Nothing: you get no email from { $site }.
+held-back = Email to this address is held back at the moment, whatever is chosen here.
 stop-digest = Stop the digest
 stop-all = Unsubscribe from everything
 
 ### The page of choices
 
-preferences = Your mails
+preferences = Your emails
 preferences-of = What { $address } gets from { $site }.
 preferences-you = What you get from { $site }.
 saved = Saved.
-state-unsubscribed = You are unsubscribed since { $date } and get no mails. Choose how often to come back.
-state-unsubscribed-kept = You are unsubscribed since { $date } and get no mails but those that cannot be turned off. Choose how often to come back.
+state-unsubscribed = You are unsubscribed since { $date } and get no emails. Choose how often to come back.
+state-unsubscribed-kept = You are unsubscribed since { $date } and get no emails but those that cannot be turned off. Choose how often to come back.
 state-never = You get no digest.
 state-never-kept = You get no digest but of what cannot be turned off.
 state-daily = You get at most one digest a day, at { $hour }:00 ({ $zone }).
 state-weekly = You get at most one digest a week, on { $days } at { $hour }:00 ({ $zone }).
 next-digest = Your next digest comes on { $date }, if there is anything new.
 turned-off = You turned off: { $types }.
-mails-held-back = Mails to this address are held back at the moment, whatever is chosen here.
+mails-held-back = Emails to this address are held back at the moment, whatever is chosen here.
 how-often = How often
 cadence-daily = Every day there is something new
 cadence-weekly = Once a week
@@ -124,7 +124,7 @@ weekday = Day, if once a week
 hour = Hour
 time-zone = Time zone
 quiet-hours = Quiet hours
-quiet-why = E-mails about single events wait until they end. Leave both empty for none.
+quiet-why = Emails about single events wait until they end. Leave both empty for none.
 quiet-from = From
 quiet-to = Until
 what = What
@@ -134,8 +134,8 @@ route-batch = Soon, a few together
 route-immediate = At once
 route-never = Not at all
 save = Save
-end-all = Or end all mails at once:
-end-all-kept = Or end all mails that can be turned off at once:
+end-all = Or end all emails at once:
+end-all-kept = Or end all emails that can be turned off at once:
 weekday-mon = Monday
     .each = Mondays
 weekday-tue = Tuesday
@@ -165,77 +165,77 @@ region-Other = Other
 
 ask-digest = Stop the digest?
 ask-follow = Unfollow { $name }?
-ask-types = Stop these e-mails?
+ask-types = Stop these emails?
 ask-digest-of = { $address } will get no more digests from { $site }.
 ask-digest-you = You will get no more digests from { $site }.
 ask-follow-of = { $address } will get no more news of { $name } from { $site }. What happened before may still come once.
 ask-follow-you = You will get no more news of { $name } from { $site }. What happened before may still come once.
-ask-alone-of = { $address } will get no more e-mails from { $site } as things happen.
-ask-alone-you = You will get no more e-mails from { $site } as things happen.
+ask-alone-of = { $address } will get no more emails from { $site } as things happen.
+ask-alone-you = You will get no more emails from { $site } as things happen.
 ask-types-of = { $count ->
-    [one] { $address } will get no more e-mails of this kind from { $site }:
-   *[other] { $address } will get no more e-mails of these kinds from { $site }:
+    [one] { $address } will get no more emails of this kind from { $site }:
+   *[other] { $address } will get no more emails of these kinds from { $site }:
 }
 ask-types-you = { $count ->
-    [one] You will get no more e-mails of this kind from { $site }:
-   *[other] You will get no more e-mails of these kinds from { $site }:
+    [one] You will get no more emails of this kind from { $site }:
+   *[other] You will get no more emails of these kinds from { $site }:
 }
-stop-types = Stop these e-mails
+stop-types = Stop these emails
 comes-now = What you get now
 unsubscribed = Unsubscribed
 stopped-digest = No more digests
 stopped-follow = You no longer follow { $name }
-stopped-types = No more of these e-mails
+stopped-types = No more of these emails
 stopped-digest-of = { $address } gets no more digests from { $site }.
 stopped-digest-you = You get no more digests from { $site }.
 stopped-follow-of = { $address } gets no more news of { $name } from { $site }. What happened before may still come once.
 stopped-follow-you = You get no more news of { $name } from { $site }. What happened before may still come once.
-stopped-alone-of = { $address } gets no more e-mails from { $site } as things happen.
-stopped-alone-you = You get no more e-mails from { $site } as things happen.
+stopped-alone-of = { $address } gets no more emails from { $site } as things happen.
+stopped-alone-you = You get no more emails from { $site } as things happen.
 stopped-types-of = { $count ->
-    [one] { $address } gets no more e-mails of this kind from { $site }:
-   *[other] { $address } gets no more e-mails of these kinds from { $site }:
+    [one] { $address } gets no more emails of this kind from { $site }:
+   *[other] { $address } gets no more emails of these kinds from { $site }:
 }
 stopped-types-you = { $count ->
-    [one] You get no more e-mails of this kind from { $site }:
-   *[other] You get no more e-mails of these kinds from { $site }:
+    [one] You get no more emails of this kind from { $site }:
+   *[other] You get no more emails of these kinds from { $site }:
 }
 still-comes = What still comes
 undo = Undo
 ask-mute = Mute this?
-ask-subject-of = { $address } will get no more e-mails from { $site } about this:
-ask-subject-you = You will get no more e-mails from { $site } about this:
+ask-subject-of = { $address } will get no more emails from { $site } about this:
+ask-subject-you = You will get no more emails from { $site } about this:
 muted = Muted
-stopped-subject-of = { $address } gets no more e-mails from { $site } about this:
-stopped-subject-you = You get no more e-mails from { $site } about this:
+stopped-subject-of = { $address } gets no more emails from { $site } about this:
+stopped-subject-you = You get no more emails from { $site } about this:
 muted-until = Until { $date }
 unmute = Unmute
 ask-all = Unsubscribe?
-ask-all-of = { $address } will get no more mails from { $site }.
-ask-all-you = You will get no more mails from { $site }.
-ask-all-of-kept = { $address } will get no more mails from { $site } but those that cannot be turned off: { $types }.
-ask-all-you-kept = You will get no more mails from { $site } but those that cannot be turned off: { $types }.
-ask-all-instead = Too many mails, or the wrong ones? { $choose } instead.
+ask-all-of = { $address } will get no more emails from { $site }.
+ask-all-you = You will get no more emails from { $site }.
+ask-all-of-kept = { $address } will get no more emails from { $site } but those that cannot be turned off: { $types }.
+ask-all-you-kept = You will get no more emails from { $site } but those that cannot be turned off: { $types }.
+ask-all-instead = Too many emails, or the wrong ones? { $choose } instead.
 stopped-all = You are unsubscribed
-stopped-all-of = { $address } gets no more mails from { $site }.
-stopped-all-you = You get no more mails from { $site }.
-stopped-all-of-kept = { $address } gets no more mails from { $site } but those that cannot be turned off: { $types }.
-stopped-all-you-kept = You get no more mails from { $site } but those that cannot be turned off: { $types }.
+stopped-all-of = { $address } gets no more emails from { $site }.
+stopped-all-you = You get no more emails from { $site }.
+stopped-all-of-kept = { $address } gets no more emails from { $site } but those that cannot be turned off: { $types }.
+stopped-all-you-kept = You get no more emails from { $site } but those that cannot be turned off: { $types }.
 stopped-since = Since { $date }.
 stopped-mistake = Was that a mistake? { $choose }, and it begins again from then on.
 
 ### Errors and special cases
 
 notice-forged = This link does not work
-    .text = It is not complete, or it is not one of ours. Some mail programs break long links: copy the whole link out of the mail, or use the one in a newer mail. Nothing was changed.
+    .text = It is not complete, or it is not one of ours. Some email programs break long links: copy the whole link out of the email, or use the one in a newer email. Nothing was changed.
 notice-expired = This link is too old
-    .text = Links in our e-mails work for a year. Please use the one in a newer e-mail; it stands at its end. Nothing was changed.
-notice-gone = You get no mails from us
+    .text = Links in our emails work for a year. Please use the one in a newer email; it stands at its end. Nothing was changed.
+notice-gone = You get no emails from us
     .text = We no longer have a record of you, so there is nothing to choose and nothing to stop.
 notice-not-followed = You do not follow this
     .text = There is nothing to unfollow here: you stopped following it before, or never did. Nothing was changed.
 notice-mandatory = This cannot be turned off
-    .text = { $reason }. All other e-mail can be. Nothing was changed.
+    .text = { $reason }. All other email can be. Nothing was changed.
 notice-form = That did not work
     .text = { $why } Nothing was changed.
 notice-choice = That cannot be chosen

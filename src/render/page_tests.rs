@@ -319,7 +319,7 @@ fn types_are_grouped_by_category_and_mandatory_ones_are_locked() {
 fn the_unsubscribe_pages_list_the_mandatory_emails() {
     for before in [None, Some(None)] {
         let html = stop_page(&mara(), &Stop::All, &sorted(), before);
-        let but = "no more mails from Tate but those that cannot be turned off: Security notices.";
+        let but = "no more emails from Tate but those that cannot be turned off: Security notices.";
         assert!(html.contains(but), "{html}");
     }
     let html = stop_page(&mara(), &Stop::Digest, &sorted(), Some(None));

@@ -157,7 +157,7 @@ def the_links_of_page_and_mail_lead_to_the_preferences_and_out(demo):
     with page.context.expect_page() as opened:
         text_of(page).get_by_role("link", name="preferences").or_(text_of(page).get_by_role("link", name="Choose")).first.click()
     choices = opened.value
-    expect(choices.get_by_role("heading", name="Your mails")).to_be_visible()
+    expect(choices.get_by_role("heading", name="Your emails")).to_be_visible()
     choices.get_by_role("button", name="Save").click()
     expect(choices.get_by_text("Saved.")).to_be_visible()
     choices.close()

@@ -250,7 +250,7 @@ async fn the_page_locks_mandatory_types_and_rejects_choices_of_them(fresh: Fresh
     assert!(kept.types.is_empty());
     let but = "but those that cannot be turned off: Security notices.";
     assert!(prompt.contains(but) && left.contains(but), "{left}");
-    assert!(page_after.contains("get no mails but those that cannot be turned off"));
+    assert!(page_after.contains("get no emails but those that cannot be turned off"));
     let ada = api.town.store.users(&[user("ada")]).await.unwrap();
     let ada = ada.into_iter().next().unwrap().unwrap();
     let now = api.town.clock.now();

@@ -184,7 +184,7 @@ async fn a_link_works_after_thirty_days_but_not_after_a_year(fresh: Fresh) {
     api.town.clock.set(saturday() + TimeDelta::days(366));
     for late in [api.browse(&path).await, api.submit(&path, CLICK).await] {
         assert_eq!(late.status, 410);
-        assert!(late.html.contains("This link is too old") && late.html.contains("newer e-mail"));
+        assert!(late.html.contains("This link is too old") && late.html.contains("newer email"));
     }
     assert_eq!(stored(&api, "ada").await.unsubscribed, None);
 
@@ -359,7 +359,7 @@ async fn a_click_for_a_deleted_user_succeeds(fresh: Fresh) {
         (viewed.status, clicked.status, chosen.status),
         (404, 200, 404)
     );
-    assert!(clicked.html.contains("You get no mails from us"));
+    assert!(clicked.html.contains("You get no emails from us"));
     assert_eq!(fresh.users(&[user("ada")]).await.unwrap(), [None]);
     api.stop().await;
 }

@@ -144,7 +144,7 @@ async fn one_click_in_a_comment_email_ends_only_comment_emails(fresh: Fresh) {
     api.town.digests_at(monday(0)).await;
 
     assert_eq!((first.status, again.status), (200, 200));
-    assert_contains!(first.html, "No more of these e-mails");
+    assert_contains!(first.html, "No more of these emails");
     assert!(first.html.contains("<bdi>Comments</bdi>"), "{}", first.html);
     assert_contains!(first.html, "Mondays at 09:00 (UTC)");
     assert!(first.html.contains("<bdi>Mentions</bdi>"), "{}", first.html);
@@ -271,7 +271,7 @@ async fn following_the_link_of_a_type_changes_nothing(fresh: Fresh) {
     assert_eq!(empty.status, 400);
     assert_eq!(api.ada().await, before);
     let page = api.browse(&link).await.html;
-    assert!(page.contains("Stop these e-mails?"), "{page}");
+    assert!(page.contains("Stop these emails?"), "{page}");
     assert!(page.contains("<bdi>Comments</bdi>") && !page.contains("ada@"));
     api.stop().await;
 }
