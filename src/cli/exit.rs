@@ -85,6 +85,14 @@ impl WithoutKeys {
     }
 }
 
+/// The server did not answer a request of `health`.
+#[derive(Debug, thiserror::Error)]
+#[error("{url} does not answer: {why}")]
+pub(super) struct Unanswered {
+    pub(super) url: String,
+    pub(super) why: String,
+}
+
 /// Formats a failure: its causes, and a suggestion on the next line if there is one.
 pub fn explain_failure(failure: &anyhow::Error) -> String {
     let causes = causes(failure);
@@ -116,6 +124,9 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
     failure.chain().find_map(|cause| {
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
             return Some(refusal.next.clone());
+        }
+        if cause.is::<Unanswered>() {
+            return Some("tidings serve, unless the server runs elsewhere".into());
         }
         if cause.is::<Problems>() {
             return Some("tidings config --defaults, which shows every option".into());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args as Arguments;
 
-use super::exit::Exit;
+use super::exit::{Exit, Unanswered};
 use super::session::Session;
 use crate::operate::lookups::Web;
 use crate::operate::open::Refusal;
@@ -41,10 +41,11 @@ impl Args {
         let url = format!("{server}/{path}");
         let patience = Duration::from_secs(self.timeout);
         let web = Web::direct(&url, patience).map_err(anyhow::Error::msg)?;
-        match web.status(&url).await {
+        let answer = web.status(&url).await;
+        match answer {
             Ok(200) => session.screen.line(format!("{url}: {state}"))?,
             Ok(status) => anyhow::bail!("{url} answers {status}"),
-            Err(why) => anyhow::bail!("{url} does not answer: {why}"),
+            Err(why) => return Err(Unanswered { url, why }.into()),
         }
         Ok(Exit::Done)
     }

@@ -16,7 +16,6 @@ use hickory_resolver::proto::rr::RData;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, ClientBuilder, RequestBuilder, redirect};
 
-use crate::domain::text_checks::error_chain;
 use crate::wire::status::Finding;
 
 /// The HTTP client.
@@ -77,10 +76,10 @@ impl Web {
         Ok(Self(client))
     }
 
-    /// Requests a page. Returns its status, or the reason for no response.
+    /// Requests a page. Returns its status, or the innermost cause of the failure.
     pub async fn status(&self, url: &str) -> Result<u16, String> {
         let sent = self.0.get(url).send().await;
-        let sent = sent.map_err(|error| error_chain(&error.without_url()))?;
+        let sent = sent.map_err(|error| innermost_cause(&error.without_url()))?;
         Ok(sent.status().as_u16())
     }
 
@@ -94,6 +93,14 @@ impl Web {
         let kind = "application/x-www-form-urlencoded";
         hear(self.0.post(url).header(CONTENT_TYPE, kind).body(form)).await
     }
+}
+
+fn innermost_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
 }
 
 async fn hear(request: RequestBuilder) -> Answered {

@@ -189,6 +189,7 @@ fn health_exits_with_0_only_while_the_server_answers() {
     assert_eq!((elsewhere.code, after.code), (1, 1));
     assert_contains!(elsewhere.err, "/nowhere/readyz answers 404");
     assert_contains!(after.err, "/readyz does not answer: ");
+    assert_contains!(after.err, "\n  try: tidings serve");
 }
 
 #[cfg(target_os = "linux")]
