@@ -138,8 +138,14 @@ impl Unknown {
         let mut warnings = self.unknown_types(policies, false);
         if !self.of.is_empty() {
             let kinds = self.of.iter().map(|kind| format!("types.{kind}"));
+            // Feeds show unknown objects by id, unless their type has a model.
+            let mut of = self.of.iter();
+            let effect = match of.all(|kind| policies.of(kind).model.is_some()) {
+                true => "not shown in feeds and not emailed",
+                false => "not emailed",
+            };
             warnings.push(format!(
-                "objects without a record, such as {}: events about them are not emailed; put their \
+                "objects without a record, such as {}: events about them are {effect}; put their \
                  records (tidings import objects, PUT /v1/objects), or set unknown_objects = \"mail\" \
                  in {}",
                 self.named_objects(),
