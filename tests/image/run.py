@@ -72,7 +72,13 @@ class Rooted:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={},
         )
         try:
-            line = next(line for line in server.stdout if "listens on" in line)
+            # A server that hangs at start is killed, which ends its output.
+            alarm = threading.Timer(60, server.kill)
+            alarm.start()
+            lines = iter(server.stdout.readline, "")
+            line = next((line for line in lines if "listens on" in line), None)
+            alarm.cancel()
+            assert line, "the server does not listen"
             yield re.search(r"http://\S+", line)[0]
             server.terminate()
             assert server.wait(timeout=60) == 0, server.stdout.read()
