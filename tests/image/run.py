@@ -75,8 +75,7 @@ class Rooted:
             # A server that hangs at start is killed, which ends its output.
             alarm = threading.Timer(60, server.kill)
             alarm.start()
-            lines = iter(server.stdout.readline, "")
-            line = next((line for line in lines if "listens on" in line), None)
+            line = next((line for line in server.stdout if "listens on" in line), None)
             alarm.cancel()
             assert line, "the server does not listen"
             yield re.search(r"http://\S+", line)[0]
