@@ -136,7 +136,7 @@ def the_checksums_are_those_of_all_results(folder):
 def the_archive_runs_where_there_is_nothing_else(folder):
     whole, rooted = unpacked(folder)
     names = {path.relative_to(whole).as_posix() for path in whole.rglob("*")}
-    for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "tidings.toml", "tidings.service", "man/man1/tidings.1"]:
+    for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "tidings.example.toml", "tidings.service", "man/man1/tidings.1"]:
         assert name in names, name
     assert {f"completions/tidings.{shell}" for shell in ("bash", "zsh", "fish")} <= names
     assert "NEEDED" not in output("readelf", "--dynamic", whole / "tidings")
@@ -147,6 +147,9 @@ def the_archive_runs_where_there_is_nothing_else(folder):
     took = time.monotonic() - started
     assert took < 10 and "outbox" in shown, (took, shown)
     rooted.start_and_ask()
+    # The steps of the guide start in the unpacked folder.
+    output(whole / "tidings", "init", cwd=whole, env={})
+    assert (whole / "tidings.toml").exists()
     version = output(whole / "tidings", "--version")
     assert re.fullmatch(r"tidings \S+ \(commit \S+, \S+-linux-\S+\)\n", version), version
 
