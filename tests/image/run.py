@@ -206,7 +206,18 @@ def the_deb_has_a_private_configuration_and_a_hardened_unit(folder):
     output("dpkg-deb", "--control", package, folder / "control")
     assert (folder / "control/conffiles").read_text() == "/etc/tidings/tidings.toml\n"
     assert (folder / "etc/tidings/tidings.toml").stat().st_mode & 0o777 == 0o640
-    shown = output(folder / "usr/bin/tidings", "--config", folder / "etc/tidings/tidings.toml", "config", env={})
+    config = folder / "etc/tidings/tidings.toml"
+    assert config.read_text().count('\nkey_file = "/etc/tidings/server.key"\n') == 1
+    # postinst makes the key, so an extracted package has none.
+    assert not config.with_name("server.key").exists()
+    for script in ("postinst", "prerm", "postrm"):
+        output("sh", "-n", folder / "control" / script)
+    made = re.search(r"od .* \| tr -d ' \\n'", (folder / "control/postinst").read_text())[0]
+    key = folder / "key"
+    key.write_text(output("sh", "-c", made))
+    assert re.fullmatch(r"[0-9a-f]{48}", key.read_text())
+    environment = {"TIDINGS_SERVER_KEY_FILE": str(key)}
+    shown = output(folder / "usr/bin/tidings", "--config", config, "config", env=environment)
     assert "sqlite:/var/lib/tidings/tidings.db" in shown and 'outbox = "/var/lib/tidings/outbox"' in shown
     unit = folder / "usr/lib/systemd/system/tidings.service"
     if shutil.which("systemd-analyze"):
