@@ -96,7 +96,8 @@ class Proxy:
             guide=guide.replace("127.0.0.1:8080", address) + ("" if self.http2 else "http2 on;"),
         )
         (folder / "nginx.conf").write_text(text)
-        with open(folder / "nginx.txt", "wb") as log:  # a child that inherits the output would keep the pipe of scripts/test open
+        # A child that inherits the output would keep the pipe of scripts/test open.
+        with open(folder / "nginx.txt", "wb") as log:
             self.process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "nginx.conf"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         stack.callback(end, self.process)
         until(self.answers)
@@ -233,7 +234,7 @@ def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
     command = ["curl", "-skNv", "--http2", "--max-time", "60", f"{proxy.url}/v1/users/mara/feed/stream"]
     command += ["-H", f"Authorization: Bearer {proxy.token}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as stream:
-        # The start of curl and the TLS handshake do not count: the clock starts when curl sends the request.
+        # The clock starts when curl sends the request, after the TLS handshake.
         while not (line := stream.stderr.readline()).startswith("> GET "):
             assert line, "no connection"
         began = time.monotonic()
