@@ -117,11 +117,20 @@ fn the_configuration_is_valid_and_the_placeholders_are_not() {
             let mut named = ports.filter(|port| port["name"] == name);
             named.next().and_then(|port| port["containerPort"].as_u64())
         };
-        for probe in ["readinessProbe", "livenessProbe"] {
-            let asked = &container[probe]["httpGet"]["port"];
+        let probes: &[&str] = match name {
+            "Deployment tidings-serve" => &["startupProbe", "livenessProbe", "readinessProbe"],
+            name if name.starts_with("Deployment ") => &["startupProbe", "livenessProbe"],
+            _ => &[],
+        };
+        for probe in probes {
+            let probed = container[probe]["httpGet"]["port"].as_str();
+            assert!(probed.and_then(port).is_some(), "{name} {probe}");
+        }
+        if let Some(startup) = container.get("startupProbe") {
+            let seconds = |option: &str| startup[option].as_u64().unwrap();
             assert!(
-                asked.as_str().is_none_or(|name| port(name).is_some()),
-                "{name} {probe}"
+                seconds("periodSeconds") * seconds("failureThreshold") >= 600,
+                "{name}"
             );
         }
         let listens = u64::from(config.server.listen.port());
@@ -226,6 +235,11 @@ fn compose_and_systemd_wait_longer_than_calls_take() {
         .find_map(|line| line.strip_prefix("TimeoutStopSec="));
     let seconds = |text: &str| text.strip_suffix('s').unwrap().parse::<i64>().unwrap();
 
+    let has_line = |wanted: &str| unit.lines().any(|line| line == wanted);
+    assert!(
+        has_line("TimeoutStartSec=infinity"),
+        "an upgrade may be slow"
+    );
     for grace in [
         tidings["stop_grace_period"].as_str().unwrap(),
         stop.unwrap(),

@@ -21,6 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "web"), str(HERE.parents[1] / "scripts/lib")]
 
+import runner  # noqa: E402
 from mongo_wire import CommandFailed, Connection  # noqa: E402
 from stage import KEY, Tidings, until  # noqa: E402
 
@@ -103,8 +104,7 @@ def tell(operations, report, noted, ended):
     if ended and not failed:
         print(f"Schemathesis ended with {ended}; what it said is above")
         failed = 1
-    word, passed = "FAILED" if failed else "ok", len(operations) - failed
-    print(f"test result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out", flush=True)
+    runner.say(len(operations) - failed, failed)
     return not failed
 
 

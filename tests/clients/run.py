@@ -6,6 +6,7 @@ to lose. With TIDINGS_TEST_TSC=PATH, TypeScript reads the JavaScript types; with
 is counted as ignored.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -56,18 +57,28 @@ class Node:
         return bool(failed)
 
 
+def stop(processes):
+    for process in processes:
+        process.process.kill()
+        process.process.wait()
+
+
 def main(binary, node, *names):
     with tempfile.TemporaryDirectory() as folder:
         tidings, idle = (Path(folder, name) for name in ("tidings", "idle"))
         tidings.mkdir()
         idle.mkdir()
-        tidings = Tidings(binary, tidings, caller.CONFIG)
-        # Thousands of events would keep a worker from those that a test waits for.
-        idle = Tidings(binary, idle, caller.CONFIG, "--no-worker")
         files = ("retries.test.mjs", "calls.test.mjs")
         processes = []
-        try:
-            processes += [Node(node, file, tidings, idle, Path(folder), names) for file in files]
+        with contextlib.ExitStack() as stack:
+            tidings = Tidings(binary, tidings, caller.CONFIG)
+            stack.callback(tidings.stop)
+            # Thousands of events would keep a worker from those that a test waits for.
+            idle = Tidings(binary, idle, caller.CONFIG, "--no-worker")
+            stack.callback(idle.stop)
+            stack.callback(stop, processes)
+            for file in files:
+                processes.append(Node(node, file, tidings, idle, Path(folder), names))
             proxy = Proxy(tidings.url, idle.url)
 
             def body(one, number):
@@ -82,12 +93,6 @@ def main(binary, node, *names):
             failed |= any([process.ended() for process in processes])
             if not names and not failed:
                 failed |= shapes.excluded([proxy, *[process.proxy for process in processes]])
-        finally:
-            for process in processes:
-                process.process.kill()
-                process.process.wait()
-            tidings.stop()
-            idle.stop()
     return failed
 
 

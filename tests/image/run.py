@@ -72,7 +72,12 @@ class Rooted:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={},
         )
         try:
-            line = next(line for line in server.stdout if "listens on" in line)
+            # A server that hangs at start is killed, which ends its output.
+            alarm = threading.Timer(60, server.kill)
+            alarm.start()
+            line = next((line for line in server.stdout if "listens on" in line), None)
+            alarm.cancel()
+            assert line, "the server does not listen"
             yield re.search(r"http://\S+", line)[0]
             server.terminate()
             assert server.wait(timeout=60) == 0, server.stdout.read()
@@ -131,7 +136,7 @@ def the_checksums_are_those_of_all_results(folder):
 def the_archive_runs_where_there_is_nothing_else(folder):
     whole, rooted = unpacked(folder)
     names = {path.relative_to(whole).as_posix() for path in whole.rglob("*")}
-    for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "tidings.toml", "tidings.service", "man/man1/tidings.1"]:
+    for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "tidings.example.toml", "tidings.service", "man/man1/tidings.1"]:
         assert name in names, name
     assert {f"completions/tidings.{shell}" for shell in ("bash", "zsh", "fish")} <= names
     assert "NEEDED" not in output("readelf", "--dynamic", whole / "tidings")
@@ -142,6 +147,9 @@ def the_archive_runs_where_there_is_nothing_else(folder):
     took = time.monotonic() - started
     assert took < 10 and "outbox" in shown, (took, shown)
     rooted.start_and_ask()
+    # The steps of the guide start in the unpacked folder.
+    output(whole / "tidings", "init", cwd=whole, env={})
+    assert (whole / "tidings.toml").exists()
     version = output(whole / "tidings", "--version")
     assert re.fullmatch(r"tidings \S+ \(commit \S+, \S+-linux-\S+\)\n", version), version
 
@@ -198,7 +206,18 @@ def the_deb_has_a_private_configuration_and_a_hardened_unit(folder):
     output("dpkg-deb", "--control", package, folder / "control")
     assert (folder / "control/conffiles").read_text() == "/etc/tidings/tidings.toml\n"
     assert (folder / "etc/tidings/tidings.toml").stat().st_mode & 0o777 == 0o640
-    shown = output(folder / "usr/bin/tidings", "--config", folder / "etc/tidings/tidings.toml", "config", env={})
+    config = folder / "etc/tidings/tidings.toml"
+    assert config.read_text().count('\nkey_file = "/etc/tidings/server.key"\n') == 1
+    # postinst makes the key, so an extracted package has none.
+    assert not config.with_name("server.key").exists()
+    for script in ("postinst", "prerm", "postrm"):
+        output("sh", "-n", folder / "control" / script)
+    made = re.search(r"od .* \| tr -d ' \\n'", (folder / "control/postinst").read_text())[0]
+    key = folder / "key"
+    key.write_text(output("sh", "-c", made))
+    assert re.fullmatch(r"[0-9a-f]{48}", key.read_text())
+    environment = {"TIDINGS_SERVER_KEY_FILE": str(key)}
+    shown = output(folder / "usr/bin/tidings", "--config", config, "config", env=environment)
     assert "sqlite:/var/lib/tidings/tidings.db" in shown and 'outbox = "/var/lib/tidings/outbox"' in shown
     unit = folder / "usr/lib/systemd/system/tidings.service"
     if shutil.which("systemd-analyze"):

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 
 import harness  # noqa: E402
 from harness import launch, test  # noqa: E402
-from stage import KEY, ROOT, Tidings, free_port, until  # noqa: E402
+from stage import KEY, ROOT, Tidings, end, free_port, until  # noqa: E402
 
 SECRET = "the-secret-of-the-tokens-of-these-tests"
 NGINX = """
@@ -66,7 +66,9 @@ PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A page</ti
 
 
 class Proxy:
-    def __init__(self, binary, nginx, folder):
+    """nginx and the server behind it. `stack` stops both."""
+
+    def __init__(self, binary, nginx, folder, stack):
         self.folder, self.port, self.polling = folder, free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}/tidings"
         more = (
@@ -74,14 +76,15 @@ class Proxy:
             f'outbox = "{folder}/outbox"\n[types.Comment]\nroute = "immediate"\n'
         )
         self.tidings = Tidings(binary, folder, more)
+        stack.callback(self.tidings.stop)
         self.binary = binary
         config = ["--config", str(folder / "tidings.toml")]
-        token = subprocess.run([binary, "token", "mara", *config], check=True, capture_output=True, text=True, cwd=folder)
+        token = subprocess.run([binary, "token", "mara", *config], check=True, capture_output=True, text=True, cwd=folder, timeout=60)
         self.token = token.stdout.strip().splitlines()[-1]
         (folder / "site").mkdir()
         (folder / "site/index.html").write_text(PAGE.format(self.token))
         certificate = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1 -keyout {folder}/key.pem -out {folder}/cert.pem"
-        subprocess.run(["openssl", *certificate.split()], check=True, capture_output=True)
+        subprocess.run(["openssl", *certificate.split()], check=True, capture_output=True, timeout=60)
         guide = re.search(r"^```nginx\n(.*?)^```$", (ROOT / "docs/guides/proxy.md").read_text(), re.M | re.S)[1]
         address = self.tidings.url.removeprefix("http://")
         assert "127.0.0.1:8080" in guide and "proxy_read_timeout 20s" in guide
@@ -93,15 +96,22 @@ class Proxy:
             guide=guide.replace("127.0.0.1:8080", address) + ("" if self.http2 else "http2 on;"),
         )
         (folder / "nginx.conf").write_text(text)
-        self.process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "nginx.conf"])
-        until(lambda: self.process.poll() is None and self.curl("GET", "/healthz").status == 200)
+        # A child that inherits the output would keep the pipe of scripts/test open.
+        with open(folder / "nginx.txt", "wb") as log:
+            self.process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "nginx.conf"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        stack.callback(end, self.process)
+        until(self.answers)
         print(version.strip(), flush=True)
+
+    def answers(self):
+        assert self.process.poll() is None, (self.folder / "nginx.txt").read_text()
+        return self.curl("GET", "/healthz").status == 200
 
     def curl(self, method, path, *more, port=None):
         """Requests a path below the public address, over HTTP/2."""
         base = self.url if path.startswith("/") else ""
         command = ["curl", "-sk", "--http2", "-D", "-", "-X", method, *more, f"{base}{path}"]
-        sent = subprocess.run(command, capture_output=True, timeout=60)
+        sent = subprocess.run([*command, "--max-time", "50"], capture_output=True, timeout=60)
         head, _, body = sent.stdout.partition(b"\r\n\r\n")
         return Answer(head.decode(), body)
 
@@ -110,11 +120,6 @@ class Proxy:
         if body is not None:
             more += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
         return self.curl(method, path, *more)
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(30)
-        self.tidings.stop()
 
 
 class Answer:
@@ -196,7 +201,7 @@ def links_forms_and_one_click_work_below_the_path(visitor):
     visitor.tidings.ask("PUT", "/v1/users/eve", {"email": "eve@example.org", "confirmed": True})
     visitor.tidings.tell("eve", [{"title": "A thing"}])
     command = [proxy.binary, "worker", "--once", "--config", proxy.folder / "tidings.toml"]
-    until(lambda: subprocess.run(command, check=True, capture_output=True, cwd=proxy.folder) and list((proxy.folder / "outbox").rglob("*.eml")))
+    until(lambda: subprocess.run(command, check=True, capture_output=True, cwd=proxy.folder, timeout=60) and list((proxy.folder / "outbox").rglob("*.eml")))
     [mail] = (proxy.folder / "outbox").rglob("*.eml")
     mail = email.message_from_bytes(mail.read_bytes(), policy=policy.default)
     link = mail["List-Unsubscribe"].strip("<>")
@@ -225,9 +230,14 @@ def links_forms_and_one_click_work_below_the_path(visitor):
 @test
 def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
     proxy = visitor.proxy
-    command = ["curl", "-skN", "--http2", f"{proxy.url}/v1/users/mara/feed/stream", "-H", f"Authorization: Bearer {proxy.token}"]
-    began = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stream:
+    # curl ends after a minute, so no line is awaited for longer.
+    command = ["curl", "-skNv", "--http2", "--max-time", "60", f"{proxy.url}/v1/users/mara/feed/stream"]
+    command += ["-H", f"Authorization: Bearer {proxy.token}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as stream:
+        # The clock starts when curl sends the request, after the TLS handshake.
+        while not (line := stream.stderr.readline()).startswith("> GET "):
+            assert line, "no connection"
+        began = time.monotonic()
         assert stream.stdout.readline().startswith("id: "), "no event"
         assert time.monotonic() - began < 1, "the first event is late"
         assert stream.stdout.readline().startswith("data: ")
@@ -240,6 +250,7 @@ def a_stream_starts_at_once_and_outlives_the_timeout_of_the_proxy(visitor):
         began = time.monotonic()
         while not (line := stream.stdout.readline()).startswith("data: "):
             assert line, "the proxy ended the stream"
+            assert time.monotonic() - began < 5, "the event is late"
         assert time.monotonic() - began < 5, "the event is late"
         assert json.loads(line[6:])["unseen"] == 1
         stream.terminate()
@@ -272,8 +283,8 @@ def the_widget_polls_if_the_proxy_refuses_streams(visitor):
 
 
 def main(binary, nginx, chromium, *names):
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        proxy = Proxy(binary, nginx, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, contextlib.ExitStack() as stack:
+        proxy = Proxy(binary, nginx, Path(folder), stack)
         browser = launch(playwright, chromium)
 
         @contextlib.contextmanager
@@ -282,7 +293,6 @@ def main(binary, nginx, chromium, *names):
 
         failed = harness.run(browser, "tests behind nginx", names, visit, "proxy-")
         browser.close()
-        proxy.stop()
     return failed
 
 

@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from playwright.sync_api import expect, sync_playwright
 
 import harness
 from harness import accessible, bell, launch, test
+from stage import end
 
 
 class Demo:
@@ -24,9 +26,18 @@ class Demo:
         quiet = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
         command = [binary, "serve", "--demo", "--listen", "127.0.0.1:0", "--log", "warn"]
         self.process = subprocess.Popen(command, cwd=folder, env=quiet, stdout=subprocess.PIPE, text=True)
-        said = self.process.stdout.readline()
-        assert said.rstrip().endswith("/demo"), said
-        self.url = said.split()[-1]
+        # A server that hangs at start is killed, which ends its output.
+        alarm = threading.Timer(60, self.process.kill)
+        alarm.start()
+        try:
+            said = self.process.stdout.readline()
+            assert said.rstrip().endswith("/demo"), said
+            self.url = said.split()[-1]
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            alarm.cancel()
 
     def open(self, size=(1200, 900), dark=False, scale=1):
         context = self.browser.new_context(
@@ -45,9 +56,8 @@ class Demo:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def stop(self):
-        self.process.terminate()
-        self.process.wait(30)
-        self.process.stdout.close()
+        with self.process.stdout:
+            end(self.process)
 
 
 def badge(page):

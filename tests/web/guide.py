@@ -72,8 +72,18 @@ class Endpoint:
             "ruby": ["ruby", "-r", "socket", "-r", "./my_token.rb", "-e", RACK],
         }[language]
         env = {**os.environ, "PORT": str(self.port), "TIDINGS_TOKENS_SECRET": SECRET}
-        self.process = subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.DEVNULL)
-        until(self.answers)
+        # A child that inherits the output would keep the pipe of scripts/test open.
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, cwd=folder, env=env, **quiet)
+        try:
+            until(self.answers)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
 
     def answers(self):
         assert self.process.poll() is None, f"the endpoint in {self.language} ended"
@@ -83,7 +93,7 @@ class Endpoint:
     def ask(self, cookie):
         request = urllib.request.Request(self.url, headers={"Cookie": cookie} if cookie else {})
         try:
-            with urllib.request.urlopen(request) as answer:
+            with urllib.request.urlopen(request, timeout=20) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as refused:
             return refused.code, b""
@@ -146,38 +156,36 @@ PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="viewp
 
 
 class Guide:
-    """The applications of the guide, and the server for them."""
+    """The applications of the guide, and the server for them. `stack` stops the processes."""
 
-    def __init__(self, binary, packages, folder):
+    def __init__(self, binary, packages, folder, stack):
         self.folder, self.code, self.packages = folder, code_of_guide(), packages
         self.plain, self.react, self.vue = Site(), Site(), Site()
         origins = json.dumps([self.plain.url, self.react.url, self.vue.url])
         more = f'cors_origins = {origins}\n[tokens]\nsecret = "{SECRET}"\n[types.Comment]\nheading = "Comments"\n'
         self.tidings = Tidings(binary, folder, more)
+        stack.callback(self.tidings.stop)
         app = folder / "app"
         app.mkdir()
         for name, text in self.code.items():
             (app / name).write_text(text.replace("https://news.example.org", self.tidings.url))
         unpack(packages, app)
         entries = "client.jsx=react.js server.jsx=react.mjs client.js=vue.js server.js=vue.mjs".split()
-        subprocess.run(["node", ROOT / "tests/web/build.mjs", app, *entries], check=True)
+        subprocess.run(["node", ROOT / "tests/web/build.mjs", app, *entries], check=True, timeout=120)
         self.app = app
         languages = ["node", "python", *(["ruby"] if shutil.which("ruby") else [])]
-        self.endpoints = [Endpoint(language, app) for language in languages]
+        self.endpoints = []
+        for language in languages:
+            self.endpoints.append(Endpoint(language, app))
+            stack.callback(self.endpoints[-1].stop)
         self.plain.files = {name: (app / name).read_bytes() for name in ("index.html", "app.js")}
         for site, name in ((self.react, "react"), (self.vue, "vue")):
             print_html = f"import('./{name}.mjs').then(async ({{ render }}) => process.stdout.write(await render('mara')))"
-            html = subprocess.run(["node", "-e", print_html], cwd=app, check=True, capture_output=True, text=True).stdout
+            html = subprocess.run(["node", "-e", print_html], cwd=app, check=True, capture_output=True, text=True, timeout=60).stdout
             site.html = html
             site.files = {"index.html": PAGE.format(html).encode(), "client.js": (app / f"{name}.js").read_bytes()}
         for number, site in enumerate((self.plain, self.react, self.vue)):
             site.endpoint = self.endpoints[number % len(self.endpoints)]
-
-    def stop(self):
-        for endpoint in self.endpoints:
-            endpoint.process.kill()
-            endpoint.process.wait()
-        self.tidings.stop()
 
 
 class Visitor:
@@ -235,7 +243,7 @@ def every_endpoint_gives_tokens_to_its_sessions_only(visitor):
             headers = {"Authorization": f"Bearer {token.decode()}"}
             request = urllib.request.Request(f"{visitor.tidings.url}/v1/users/{user}/feed", headers=headers)
             try:
-                found = urllib.request.urlopen(request).status
+                found = urllib.request.urlopen(request, timeout=20).status
             except urllib.error.HTTPError as refused:
                 found = refused.code
             assert found == wanted, (endpoint.language, user, found)
@@ -274,7 +282,7 @@ def typescript_reads_the_packages_strictly(visitor):
     shutil.copy(ROOT / "tests/web/typed.tsx", app)
     flags = "--strict --noEmit --skipLibCheck --target es2022 --lib es2022,dom --module esnext --moduleResolution bundler --jsx react-jsx"
     tsc = visitor.guide.packages / "node_modules/typescript/bin/tsc"
-    said = subprocess.run(["node", tsc, *flags.split(), "typed.tsx"], cwd=app, capture_output=True, text=True)
+    said = subprocess.run(["node", tsc, *flags.split(), "typed.tsx"], cwd=app, capture_output=True, text=True, timeout=300)
     assert said.returncode == 0, said.stdout
 
 
@@ -286,8 +294,8 @@ def the_wrappers_are_small(_):
 
 
 def main(binary, chromium, packages, *names):
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        guide = Guide(binary, Path(packages), Path(folder))
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, contextlib.ExitStack() as stack:
+        guide = Guide(binary, Path(packages), Path(folder), stack)
         browser = launch(playwright, chromium)
 
         @contextlib.contextmanager
@@ -296,7 +304,6 @@ def main(binary, chromium, packages, *names):
 
         failed = harness.run(browser, "tests of the guide", names, visit, "guide-")
         browser.close()
-        guide.stop()
     return failed
 
 

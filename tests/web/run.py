@@ -966,8 +966,9 @@ def a_page_can_render_the_items(reader):
 
 
 def main(binary, chromium, *names):
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, contextlib.ExitStack() as stack:
         tidings = Tidings(binary, Path(folder), TYPES)
+        stack.callback(tidings.stop)
         site = Site(tidings)
         browser = launch(playwright, chromium)
 
@@ -978,7 +979,6 @@ def main(binary, chromium, *names):
 
         failed = harness.run(browser, "tests", names, visit)
         browser.close()
-        tidings.stop()
     return failed
 
 

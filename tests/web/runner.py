@@ -3,9 +3,14 @@
 The rule: each runs once, and what is printed is what cargo prints, so that `scripts/test` counts it.
 """
 
+import signal
+import sys
 import traceback
 
 TESTS = []
+
+# Without a handler, SIGTERM from `timeout` would leave the servers of the tests running.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def test(function):

@@ -65,6 +65,17 @@ def until(what, seconds=20):
     return found
 
 
+def end(process):
+    """Ends a process with SIGTERM. Kills it and raises if it runs for 30 more seconds."""
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+
+
 class Tidings:
     """The server under test."""
 
@@ -75,9 +86,13 @@ class Tidings:
         self.log = open(folder / "tidings.log", "wb")
         quiet = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
         self.process = subprocess.Popen([binary, "serve", "--config", config, *options], stdout=self.log, stderr=self.log, env=quiet)
-        until(self.ready)
-        with urllib.request.urlopen(self.url + "/widget.js") as answer:
-            self.widget = answer.read()
+        try:
+            until(self.ready)
+            with urllib.request.urlopen(self.url + "/widget.js", timeout=20) as answer:
+                self.widget = answer.read()
+        except BaseException:
+            self.stop()
+            raise
 
     def ready(self):
         assert self.process.poll() is None, Path(self.log.name).read_text()
@@ -90,7 +105,7 @@ class Tidings:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers, method=method)) as answer:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers, method=method), timeout=60) as answer:
                 return json.loads(answer.read() or b"{}") if "json" in answer.headers.get("Content-Type", "") else {}
         except urllib.error.HTTPError as refused:
             raise AssertionError(f"{method} {path}: {refused.read().decode()}") from None
@@ -112,9 +127,8 @@ class Tidings:
         until(lambda: self.counts(user)["unread"] == before + len(things))
 
     def stop(self):
-        self.process.terminate()
-        self.process.wait(30)
-        self.log.close()
+        with self.log:
+            end(self.process)
 
 
 def stamp(minutes_ago):
