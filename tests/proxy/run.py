@@ -284,7 +284,7 @@ def the_widget_polls_if_the_proxy_refuses_streams(visitor):
 
 def main(binary, nginx, chromium, *names):
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, contextlib.ExitStack() as stack:
-        proxy = Proxy(binary, nginx, Path(folder), stack)
+        proxy = Proxy(Path(binary).resolve(), nginx, Path(folder), stack)
         browser = launch(playwright, chromium)
 
         @contextlib.contextmanager
