@@ -103,7 +103,10 @@ impl Args {
         };
         let made_up = format!("{key}, made up for this run; server.key keeps one");
         let (key, about_key) = match config.server.key {
-            Some(_) => ("$KEY", "the configured one (server.key), $KEY below".to_owned()),
+            Some(_) => (
+                "$KEY",
+                "the configured one (server.key), $KEY below".to_owned(),
+            ),
             None => (key, made_up),
         };
         let mut facts = Table::facts();
