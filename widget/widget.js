@@ -24,7 +24,7 @@ svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;str
 .sr{position:absolute;width:1px;height:1px;overflow:hidden;opacity:0}
 .bell,.icon{padding:11.5px}
 .bell{position:relative;border-radius:50%;anchor-name:--_b}
-.badge{position:absolute;top:0;inset-inline-start:26px;min-width:20px;padding:0 6px;border-radius:12px;
+.badge{position:absolute;white-space:nowrap;top:0;inset-inline-start:26px;min-width:20px;padding:0 6px;border-radius:12px;
 background:var(--tidings-badge,#cc2b43);color:#fff;font-size:12px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
 .panel{padding:0;width:min(var(--tidings-width,400px),100vw - 16px);max-height:min(640px,100% - 16px);overflow:hidden;flex-direction:column;
 color:var(--_i);background:var(--_p);border:1px solid var(--_l);border-radius:var(--tidings-radius,12px);box-shadow:0 8px 32px #0004}
@@ -87,22 +87,25 @@ const safe = url => {
 const FINAL = /^4(?!08|29)|501/;
 const bare = item => JSON.stringify({ ...item, state: 0 });
 const NODE = Symbol();
+// It holds for elements around slots too.
+const FOCUSED = node => node.matches(':focus-within');
 
 export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   static observedAttributes = ['server', 'user', 'lang', 'token', 'open'];
 
-  #ui; #life; #token; #getToken; #renewal; #channel; #timer; #cut; #now; #page; #items; #next; #error; #gone; #texts; #late; #loading;
+  #ui; #life; #auth; #getToken; #channel; #timer; #cut; #now; #page; #items; #next; #error; #gone; #texts; #asked; #late; #loading;
   #fresh = new Set(); #unfolded = new Set(); #marks = 0; #pending = 0; #interval = 30; #tries = 0; #state = 'current';
 
   get getToken() { return this.#getToken; }
   set getToken(ask) {
     this.#getToken = ask;
-    this.#start();
+    this.#start(true);
   }
 
   get #base() { return (this.getAttribute('server') ?? import.meta.url.replace(/[^/]*$/, '')).replace(/\/?$/, '/'); }
   get #feed() { return `feed?lang=${this.#lang}&limit=`; }
-  get #size() { return `${this.#feed}${+this.getAttribute('limit') || 20}&state=${this.#state}${this.hasAttribute('group') ? '&group=about' : ''}`; }
+  get #tab() { return `&state=${this.#state}`; }
+  get #size() { return `${this.#feed}${+this.getAttribute('limit') || 20}${this.#tab}${this.hasAttribute('group') ? '&group=about' : ''}`; }
   get #inline() { return !this.#ui.panel.popover; }
   get #shown() { return this.#inline || this.#ui.panel.matches(':popover-open'); }
   get #lang() {
@@ -128,9 +131,10 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   disconnectedCallback() { this.#stop(); }
 
   attributeChangedCallback(name, _, is) {
-    if (name === 'token') this.#token = is;
     if (name === 'open') this.isConnected && this.#ui && !this.#inline && this.#ui.panel.togglePopover(is !== null);
-    else if (name !== 'token' || this.#error) this.#start();
+    // A token that follows its user replaces the first request.
+    else if (name === 'token' && !this.#error && this.#now?.cursor) this.#auth = { token: is };
+    else this.#start(name !== 'lang');
   }
 
   #build() {
@@ -162,30 +166,34 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     root.append(ui.bell, ui.status, ui.panel);
   }
 
-  #start() {
+  // With `reset`, nothing remains of the previous user: no token, no item.
+  #start(reset) {
+    if (reset) this.#auth = { token: this.getAttribute('token') };
     if (!this.#ui) return;
     this.#stop();
     this.#now = { unseen: 0, unread: 0 };
-    this.#items = this.#error = this.#gone = this.#page = null;
+    this.#items = this.#error = this.#gone = this.#page = this.#next = null;
     this.#unfolded.clear();
+    if (reset) {
+      this.#fresh.clear();
+      this.#list([]);
+    }
     this.#render();
-    this.#resume();
+    // Later, so that attributes that change together cause one request.
+    queueMicrotask(() => this.#resume());
   }
 
   #resume() {
     const user = this.getAttribute('user');
-    if (!user || !this.isConnected) return;
+    if (!user || !this.isConnected || this.#life) return;
     const { signal } = this.#life = new AbortController(), name = `tidings ${this.#base} ${user}`;
     for (const kind of ['visibilitychange', 'online']) addEventListener(kind, () => document.hidden || this.#poll(), { signal, capture: true });
-    fetch(`${this.#base}widget.json?lang=${this.#lang}`, { signal }).then(answer => answer.json()).then(texts => {
-      this.#texts = texts;
-      this.#render();
-    }).catch(() => {});
     this.#channel = new BroadcastChannel(name);
     this.#channel.onmessage = ({ data }) => {
       this.#hear(data);
       this.#wait(data.live ? 60 : this.#interval * 1.3);
     };
+    this.#wait();
     this.#poll();
     const hold = () => this.#stream(signal);
     if (this.hasAttribute('stream')) (navigator.locks?.request(name, { signal }, hold) ?? hold()).catch(() => {});
@@ -201,12 +209,12 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   async #ask(path, init, cut = AbortSignal.timeout(2e4)) {
     // A mark is sent even if the element is removed meanwhile.
-    const signal = init?.keepalive ? cut : AbortSignal.any([this.#life.signal, cut]), get = this.#getToken;
+    const signal = init?.keepalive ? cut : AbortSignal.any([this.#life.signal, cut]), get = this.#getToken, auth = this.#auth;
     const url = `${this.#base}v1/users/${encodeURIComponent(this.getAttribute('user'))}/${path}`;
     let used;
     const go = async () => {
-      if (get && this.#token == used) this.#token = await (this.#renewal ??= (async () => get())().finally(() => { this.#renewal = null; }));
-      used = this.#token;
+      if (get && auth.token == used) auth.token = await (auth.renewal ??= (async () => get())().finally(() => { auth.renewal = null; }));
+      used = auth.token;
       return fetch(url, { ...init, signal, headers: { ...init?.headers, ...used && { authorization: `Bearer ${used}` } } });
     };
     let answer = await go();
@@ -229,7 +237,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     // A folded group is shown as its newest item.
     if (groups) data.items = (await Promise.all(groups.map(({ items: [item], type, day, about, count, unseen, unread }) => {
       const which = { type, day, about }, path = `${this.#feed}200&${new URLSearchParams(which)}`;
-      return count < 2 ? item : this.#unfolded.has(path) ? this.#inside(path)
+      return count < 2 ? item : this.#unfolded.has(path) ? this.#inside(path + this.#tab)
         : { ...item, which, path, rest: count - 1, state: unseen ? 'unseen' : unread ? 'seen' : 'read' };
     }))).flat();
     return data;
@@ -256,9 +264,20 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     });
   }
 
+  // Asks for missing texts too.
   #wait(least = 0) {
     clearTimeout(this.#timer);
-    const error = this.#error;
+    const error = this.#error, url = `${this.#base}widget.json?lang=${this.#lang}`;
+    if (this.#asked !== url) {
+      this.#asked = url;
+      fetch(url).then(async answer => {
+        const texts = await answer.json();
+        if (!answer.ok) throw answer;
+        if (this.#asked !== url) return;
+        this.#texts = texts;
+        this.#render();
+      }).catch(() => { this.#asked = null; });
+    }
     if (FINAL.test(error?.status)) return;
     const seconds = error ? Math.min(300, 2 ** this.#tries) * (0.5 + Math.random())
       : Math.max(least, this.#interval);
@@ -397,7 +416,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   #unfold(item) {
     return this.#try(async () => {
-      const all = await this.#inside(item.path);
+      const all = await this.#inside(item.path + this.#tab);
       this.#unfolded.add(item.path);
       // The answers to polls that were sent before are ignored.
       this.#marks++;
@@ -487,7 +506,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   #list(items) {
-    const { feed, panel } = this.#ui, root = this.shadowRoot, focused = [...feed.children].indexOf(root.activeElement?.closest('article'));
+    const { feed, panel } = this.#ui, focused = [...feed.children].findIndex(FOCUSED);
     const nodes = items.map(item => item[NODE] ??= this.#article(item));
     for (const node of [...feed.children]) {
       if (nodes.includes(node)) continue;
@@ -505,13 +524,15 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       node.ariaPosInSet = at + 1;
       node.ariaSetSize = this.#next ? -1 : nodes.length;
     });
-    if (focused >= 0 && !root.activeElement) (feed.children[focused] ?? feed.lastChild ?? panel).focus();
+    if (focused >= 0 && !FOCUSED(panel)) (feed.children[focused] ?? feed.lastChild ?? panel).focus();
   }
 
   #key(event) {
     const { feed, more, panel } = this.#ui, { key, ctrlKey } = event, all = [...feed.children];
-    const active = this.shadowRoot.activeElement, at = all.indexOf(active.closest('article'));
+    const [active] = event.composedPath(), at = all.findIndex(FOCUSED);
     let to = active;
+    // Items of the page may have fields of their own.
+    if (active.closest('input,textarea,select,[contenteditable]')) return;
     if (key === 'PageDown') to = all[at + 1] ?? (this.#more(), active);
     else if (key === 'PageUp') to = all[at - 1] ?? active;
     else if (ctrlKey && key === 'Home') to = panel.querySelector('button:not([hidden])');
