@@ -24,7 +24,7 @@ svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;str
 .sr{position:absolute;width:1px;height:1px;overflow:hidden;opacity:0}
 .bell,.icon{padding:11.5px}
 .bell{position:relative;border-radius:50%;anchor-name:--_b}
-.badge{position:absolute;top:0;inset-inline-start:26px;min-width:20px;padding:0 6px;border-radius:12px;
+.badge{position:absolute;white-space:pre;top:0;inset-inline-start:26px;min-width:20px;padding:0 6px;border-radius:12px;
 background:var(--tidings-badge,#cc2b43);color:#fff;font-size:12px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
 .panel{padding:0;width:min(var(--tidings-width,400px),100vw - 16px);max-height:min(640px,100% - 16px);overflow:hidden;flex-direction:column;
 color:var(--_i);background:var(--_p);border:1px solid var(--_l);border-radius:var(--tidings-radius,12px);box-shadow:0 8px 32px #0004}
@@ -67,7 +67,7 @@ img{width:100%;height:100%;object-fit:cover}
 
 // `name` is `tag.class`; the class is also the CSS part. Functions in `attrs` become listeners. Falsy children are left out.
 const el = (name, attrs, ...kids) => {
-  const [tag, part] = name.split('.'), node = document.createElementNS(`http://www.w3.org/${/svg|path/.test(tag) ? '2000/svg' : '1999/xhtml'}`, tag);
+  const [tag, part] = name.split('.'), node = /svg|path/.test(tag) ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
   for (const [key, value] of Object.entries({ class: part, part, ...attrs })) {
     if (value?.call) node.addEventListener(key, value);
     else if (value != null) node.setAttribute(key, value);
@@ -80,8 +80,8 @@ const icon = name => el('svg', { viewBox: '0 0 24 24' }, el('path', { d: ICONS[n
 const button = (text, click, href) => el(`${href ? 'a' : 'button'}.icon ${text}`, { 'data-text': text, click, href }, icon(text));
 const act = (text, click, attrs) => el(`button.act ${text}`, { 'data-text': text, click, ...attrs });
 const safe = url => {
-  const { protocol, href } = URL.parse(url || 'x:', document.baseURI) ?? {};
-  return /^https?:$/.test(protocol) ? href : null;
+  const href = url && URL.parse(url, document.baseURI)?.href;
+  return /^https?:/.test(href) ? href : null;
 };
 // Statuses for which a retry does not help: 4xx except 408 and 429, and 501.
 const FINAL = /^4(?!08|29)|501/;
@@ -91,20 +91,19 @@ const NODE = Symbol();
 export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   static observedAttributes = ['server', 'user', 'lang', 'token', 'open'];
 
-  #ui; #life; #token; #getToken; #renewal; #channel; #timer; #cut; #now; #page; #items; #next; #error; #gone; #texts; #late; #loading;
+  #ui; #life; #auth; #getToken; #channel; #timer; #cut; #now; #page; #items; #next; #error; #gone; #texts; #asked; #late; #loading;
   #fresh = new Set(); #unfolded = new Set(); #marks = 0; #pending = 0; #interval = 30; #tries = 0; #state = 'current';
 
   get getToken() { return this.#getToken; }
   set getToken(ask) {
     this.#getToken = ask;
-    this.#start();
+    this.#start(true);
   }
 
-  get #base() { return (this.getAttribute('server') ?? import.meta.url.replace(/[^/]*$/, '')).replace(/\/?$/, '/'); }
-  get #feed() { return `feed?lang=${this.#lang}&limit=`; }
-  get #size() { return `${this.#feed}${+this.getAttribute('limit') || 20}&state=${this.#state}${this.hasAttribute('group') ? '&group=about' : ''}`; }
-  get #inline() { return !this.#ui.panel.popover; }
-  get #shown() { return this.#inline || this.#ui.panel.matches(':popover-open'); }
+  get #base() { return (this.getAttribute('server') ?? new URL('.', import.meta.url).href).replace(/\/?$/, '/'); }
+  get #feed() { return `feed?lang=${this.#lang}&state=`; }
+  get #size() { return `${this.#feed}${this.#state}&limit=${+this.getAttribute('limit') || 20}${this.hasAttribute('group') ? '&group=about' : ''}`; }
+  get #shown() { return this.#ui.panel.matches(':not([popover]),:popover-open'); }
   get #lang() {
     try { return Intl.getCanonicalLocales(this.closest('[lang]').lang)[0]; } catch { return navigator.language; }
   }
@@ -128,9 +127,10 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   disconnectedCallback() { this.#stop(); }
 
   attributeChangedCallback(name, _, is) {
-    if (name === 'token') this.#token = is;
-    if (name === 'open') this.isConnected && this.#ui && !this.#inline && this.#ui.panel.togglePopover(is !== null);
-    else if (name !== 'token' || this.#error) this.#start();
+    if (name === 'open') this.isConnected && this.#ui && this.#ui.panel.popover && this.#ui.panel.togglePopover(is !== null);
+    // A token that follows its user replaces the first request.
+    else if (name === 'token' && !this.#error && this.#now?.cursor) this.#auth.token = is;
+    else this.#start(name !== 'lang');
   }
 
   #build() {
@@ -152,7 +152,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       more: act('more', () => this.#more()),
       bar: el('div.bar'),
     };
-    ui.bell = el('button.bell', { 'aria-haspopup': 'dialog', 'aria-expanded': false }, el('slot', { name: 'bell' }, icon('bell')), ui.name, ui.badge);
+    ui.bell = el('button.bell', { 'aria-haspopup': 'dialog' }, el('slot', { name: 'bell' }, icon('bell')), ui.name, ui.badge);
     ui.panel = el('div.panel', {
       ...inline ? { role: 'region' } : { role: 'dialog', popover: '', autofocus: '' }, 'aria-labelledby': 'title', tabindex: -1,
       keydown: event => this.#key(event), toggle: event => this.#toggled(event.newState === 'open'),
@@ -162,30 +162,33 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     root.append(ui.bell, ui.status, ui.panel);
   }
 
-  #start() {
+  // With `reset`, nothing remains of the previous user: no token, no item.
+  #start(reset) {
+    if (reset) {
+      this.#auth = { token: this.getAttribute('token') };
+      this.#fresh.clear();
+    }
     if (!this.#ui) return;
     this.#stop();
     this.#now = { unseen: 0, unread: 0 };
-    this.#items = this.#error = this.#gone = this.#page = null;
+    this.#items = this.#error = this.#gone = this.#next = null;
     this.#unfolded.clear();
     this.#render();
-    this.#resume();
+    // Later, so that attributes that change together cause one request.
+    queueMicrotask(() => this.#resume());
   }
 
   #resume() {
     const user = this.getAttribute('user');
-    if (!user || !this.isConnected) return;
+    if (!user || !this.isConnected || this.#life) return;
     const { signal } = this.#life = new AbortController(), name = `tidings ${this.#base} ${user}`;
     for (const kind of ['visibilitychange', 'online']) addEventListener(kind, () => document.hidden || this.#poll(), { signal, capture: true });
-    fetch(`${this.#base}widget.json?lang=${this.#lang}`, { signal }).then(answer => answer.json()).then(texts => {
-      this.#texts = texts;
-      this.#render();
-    }).catch(() => {});
     this.#channel = new BroadcastChannel(name);
     this.#channel.onmessage = ({ data }) => {
       this.#hear(data);
       this.#wait(data.live ? 60 : this.#interval * 1.3);
     };
+    this.#wait();
     this.#poll();
     const hold = () => this.#stream(signal);
     if (this.hasAttribute('stream')) (navigator.locks?.request(name, { signal }, hold) ?? hold()).catch(() => {});
@@ -201,13 +204,16 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   async #ask(path, init, cut = AbortSignal.timeout(2e4)) {
     // A mark is sent even if the element is removed meanwhile.
-    const signal = init?.keepalive ? cut : AbortSignal.any([this.#life.signal, cut]), get = this.#getToken;
+    const signal = init?.keepalive ? cut : AbortSignal.any([this.#life.signal, cut]), get = this.#getToken, auth = this.#auth;
     const url = `${this.#base}v1/users/${encodeURIComponent(this.getAttribute('user'))}/${path}`;
-    let used;
+    let used = null;
     const go = async () => {
-      if (get && this.#token == used) this.#token = await (this.#renewal ??= (async () => get())().finally(() => { this.#renewal = null; }));
-      used = this.#token;
-      return fetch(url, { ...init, signal, headers: { ...init?.headers, ...used && { authorization: `Bearer ${used}` } } });
+      if (get && auth.token === used) {
+        auth.token = (async () => get())();
+        auth.token.catch(() => { auth.token = null; });
+      }
+      const token = await (used = auth.token);
+      return fetch(url, { ...init, signal, headers: { ...init?.headers, ...token && { authorization: `Bearer ${token}` } } });
     };
     let answer = await go();
     if (answer.status === 401 && get) answer = await go();
@@ -228,7 +234,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const data = await answer.json(), { groups } = data;
     // A folded group is shown as its newest item.
     if (groups) data.items = (await Promise.all(groups.map(({ items: [item], type, day, about, count, unseen, unread }) => {
-      const which = { type, day, about }, path = `${this.#feed}200&${new URLSearchParams(which)}`;
+      const which = { type, day, about }, path = `${this.#feed}${this.#state}&limit=200&${new URLSearchParams(which)}`;
       return count < 2 ? item : this.#unfolded.has(path) ? this.#inside(path)
         : { ...item, which, path, rest: count - 1, state: unseen ? 'unseen' : unread ? 'seen' : 'read' };
     }))).flat();
@@ -243,8 +249,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   // With `no-cache`, browsers send the ETag of a cached response. An unchanged feed costs a 304.
   #poll(again) {
     const marks = this.#marks;
-    if (!again && FINAL.test(this.#error?.status)) return;
-    return this.#try(async () => {
+    if (again || !FINAL.test(this.#error?.status)) return this.#try(async () => {
       const answer = await this.#ask(this.#shown ? this.#size : 'feed/count', { cache: 'no-cache' }), data = await this.#read(answer);
       this.#interval = +answer.headers.get('x-poll-interval') || 30;
       this.#tries = 0;
@@ -256,15 +261,24 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     });
   }
 
+  // Asks for missing texts too.
   #wait(least = 0) {
     clearTimeout(this.#timer);
-    const error = this.#error;
+    const error = this.#error, url = `${this.#base}widget.json?lang=${this.#lang}`;
+    if (this.#asked !== url) {
+      fetch(this.#asked = url).then(async answer => {
+        const texts = await answer.json();
+        if (!answer.ok) throw answer;
+        if (this.#asked !== url) return;
+        this.#texts = texts;
+        this.#render();
+      }).catch(() => { this.#asked = null; });
+    }
     if (FINAL.test(error?.status)) return;
-    const seconds = error ? Math.min(300, 2 ** this.#tries) * (0.5 + Math.random())
-      : Math.max(least, this.#interval);
+    const seconds = error ? Math.min(300, 2 ** this.#tries) * (0.5 + Math.random()) : Math.max(least, this.#interval);
     this.#timer = setTimeout(() => {
       this.#cut?.abort();
-      if (!document.hidden) this.#poll();
+      document.hidden || this.#poll();
     }, seconds * 1e3);
   }
 
@@ -304,8 +318,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (items) {
       const old = this.#items ?? [], end = items.at(-1)?.id, at = old.findIndex(item => item.id === end);
       // A group with a new item has moved up, into `items`.
-      const above = ({ id, path }) => items.some(item => item.id === id || path && item.path === path);
-      const below = data.next && at >= 0 ? old.slice(at + 1).filter(item => !above(item)) : [];
+      const below = data.next && at >= 0 ? old.slice(at + 1).filter(({ id, path }) => !items.some(item => item.id === id || path && item.path === path)) : [];
       if (!below.length) this.#next = data.next;
       this.#items = [...items.map(item => {
         if (item.state === 'unseen') this.#fresh.add(item.id);
@@ -324,7 +337,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (more > 0 && cursor !== now.cursor) {
       this.#ui.status.textContent = this.#text('new', more);
       if (now.cursor && !document.hidden) {
-        this.#inside(`${this.#feed}20&state=unseen&after=${now.cursor}`).then(items => items[0] && this.#emit('new', items)).catch(() => {});
+        this.#inside(`${this.#feed}unseen&limit=20&after=${now.cursor}`).then(items => items[0] && this.#emit('new', items)).catch(() => {});
       }
     }
     this.#now = { unseen, unread, cursor };
@@ -335,9 +348,8 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   #fail(error, life) {
     if (life !== this.#life) return;
-    const base = this.#base;
     // Scripts cannot see why a cross-origin request failed, so the message names both causes.
-    if (!this.#tries++ && !error.status && new URL(base, origin).origin !== origin) console.error(`tidings-inbox: ${base} is down, or server.cors_origins lacks "${origin}"`);
+    if (!this.#tries++ && !error.status && new URL(this.#base, origin).origin !== origin) console.error(`tidings-inbox: ${this.#base} is down, or server.cors_origins lacks "${origin}"`);
     this.#error = error;
     this.#render();
     this.#emit('error', error);
@@ -352,14 +364,14 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   async #mark(mark, item) {
     const life = this.#life, items = item ? [item] : this.#items, states = items.map(({ state }) => state);
     for (const item of items) if (mark !== 'seen' || item.state === 'unseen') item.state = mark;
-    this.#late = this.#pending++ > 0 || mark === 'restore';
+    this.#late = this.#pending++ || mark === 'restore';
     this.#marks++;
     if (mark === 'archive') this.#gone = item;
     this.#render();
     try {
       // Undo restores exactly the items that the group had.
-      if (item?.which && mark === 'archive') item.ids = (await this.#inside(item.path)).map(({ id }) => id);
-      const ids = item && (mark === 'restore' && item.ids || !item.which && [item.id]);
+      if (mark === 'archive' && item.which) item.ids = (await this.#inside(item.path.replace('state=unread', 'state=current'))).map(({ id }) => id);
+      const ids = mark === 'restore' && item.ids || item && !item.which && [item.id];
       const answer = await this.#ask('feed/marks', {
         // A click on a link may leave the page before the request ends.
         method: 'POST', keepalive: true,
@@ -407,7 +419,6 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   #toggled(open) {
-    this.#ui.bell.ariaExpanded = open;
     this.toggleAttribute('open', open);
     this.#fresh.clear();
     this.#gone = null;
@@ -459,13 +470,12 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     badge.hidden = !unseen;
     const max = +this.getAttribute('badge-max') || unseen;
     badge.textContent = Math.min(unseen, max).toLocaleString(this.#lang) + (unseen > max ? '+' : '');
-    name.textContent = this.#text('bell') + (unseen ? `, ${this.#text('new', unseen)}` : '');
+    name.textContent = this.#text('bell') + (unseen ? ', ' + this.#text('new', unseen) : '');
     all.hidden = !unread || !items;
-    if (items && this.#shown) this.#list(items);
-    feed.ariaBusy = !items;
-    feed.hidden = items ? !items.length : error;
+    if (!items || this.#shown) this.#list(items ?? []);
+    feed.hidden = !items?.length;
     empty.hidden = items?.length !== 0;
-    more.hidden = !this.#next || !items?.length;
+    more.hidden = !this.#next || feed.hidden;
     const said = error ? error.status === 401 ? 'expired' : FINAL.test(error.status) ? 'refused' : 'error' : this.#gone && 'archived';
     bar.hidden = !said;
     if (said && bar.dataset.said !== said) {
@@ -487,7 +497,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   #list(items) {
-    const { feed, panel } = this.#ui, root = this.shadowRoot, focused = [...feed.children].indexOf(root.activeElement?.closest('article'));
+    const { feed, panel } = this.#ui, focused = [...feed.children].findIndex(node => node.matches(':focus-within'));
     const nodes = items.map(item => item[NODE] ??= this.#article(item));
     for (const node of [...feed.children]) {
       if (nodes.includes(node)) continue;
@@ -505,19 +515,21 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       node.ariaPosInSet = at + 1;
       node.ariaSetSize = this.#next ? -1 : nodes.length;
     });
-    if (focused >= 0 && !root.activeElement) (feed.children[focused] ?? feed.lastChild ?? panel).focus();
+    if (focused >= 0 && !panel.matches(':focus-within')) (feed.children[focused] ?? feed.lastChild ?? panel).focus();
   }
 
   #key(event) {
     const { feed, more, panel } = this.#ui, { key, ctrlKey } = event, all = [...feed.children];
-    const active = this.shadowRoot.activeElement, at = all.indexOf(active.closest('article'));
-    let to = active;
-    if (key === 'PageDown') to = all[at + 1] ?? (this.#more(), active);
-    else if (key === 'PageUp') to = all[at - 1] ?? active;
+    const active = event.composedPath()[0], at = all.findIndex(node => node.matches(':focus-within'));
+    let to;
+    // Items of the page may have fields of their own.
+    if (active.closest('input,textarea,[contenteditable]')) return;
+    if (key === 'PageDown') to = all[at + 1] ?? void this.#more();
+    else if (key === 'PageUp') to = all[at - 1];
     else if (ctrlKey && key === 'Home') to = panel.querySelector('button:not([hidden])');
     else if (ctrlKey && key === 'End') to = more.hidden ? all.at(-1) : more;
     else if (key === 'Enter' && active === all[at]) active.link.click();
-    else if (at >= 0 && /^(Delete|Backspace)$/.test(key)) this.#mark('archive', all[at].item);
+    else if (at >= 0 && /^Delete|^Backs/.test(key)) this.#mark('archive', all[at].item);
     else return;
     event.preventDefault();
     to?.focus();

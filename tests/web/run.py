@@ -748,6 +748,51 @@ def the_badge_can_have_a_highest_number(reader):
 
 
 @test
+def a_badge_of_two_digits_keeps_its_line(reader):
+    reader.told(12)
+    reader.site.style += "body { overflow-wrap: anywhere }"
+    page = reader.open()
+
+    badge(page, "12")
+    assert page.locator("tidings-inbox .badge").bounding_box()["height"] == 20
+
+
+@test
+def a_change_of_user_leaves_nothing_of_the_previous_one(reader):
+    reader.told(3)
+    other = f"{reader.name}b"
+    reader.tidings.tell(other, [{"title": "A thing of another user"}])
+    page = reader.open(stay="")
+    page.evaluate("""() => {
+        window.gone = [];
+        inbox.renderItem = (item, place) => {
+            place.textContent = item.object.title;
+            return () => gone.push(item.id);
+        };
+    }""")
+    bell(page).click()
+    expect(articles(page)).to_have_count(3)
+    until(lambda: reader.counts() == (0, 3))
+    sent = []
+    page.on("request", lambda request: f"/users/{other}/" in request.url and sent.append(request.headers.get("authorization")))
+    reader.site.tokens = {"good", "others"}
+
+    left = page.evaluate("""user => {
+        const old = [...inbox.shadowRoot.querySelectorAll('article button, article a')];
+        inbox.setAttribute('user', user);
+        inbox.setAttribute('token', 'others');
+        return [inbox.children.length, inbox.shadowRoot.querySelectorAll('article').length, old.filter(one => one.isConnected).length, gone.length];
+    }""", other)
+
+    assert left == [0, 0, 0, 3], left
+    expect(articles(page)).to_have_count(1)
+    expect(page.get_by_text("A thing of another user")).to_be_visible()
+    until(lambda: reader.tidings.counts(other)["unseen"] == 0)
+    assert sent and set(sent) == {"Bearer others"}, sent
+    assert reader.counts() == (0, 3)
+
+
+@test
 def an_element_that_is_moved_keeps_its_items_and_its_open_panel(reader):
     reader.told(3)
     page = reader.open(limit=2)

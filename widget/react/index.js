@@ -1,5 +1,5 @@
 // <TidingsInbox>: the element of `tidings-inbox` for React (docs/guides/front-ends.md).
-import { Fragment, createElement, useEffect, useRef, useState } from 'react';
+import { Fragment, createElement, useLayoutEffect, useRef, useState } from 'react';
 import { createPortal } from 'react-dom';
 import 'tidings-inbox';
 
@@ -8,9 +8,10 @@ const EVENTS = { onOpen: 'open', onItem: 'item', onNew: 'new', onCount: 'count',
 export function TidingsInbox(props) {
   const { user, getToken, renderItem, onOpen, onItem, onNew, onCount, onError, ...attributes } = props;
   const element = useRef(null), latest = useRef(props), [places, setPlaces] = useState([]), renders = !!renderItem, asks = !!getToken;
-  useEffect(() => { latest.current = props; });
-  // The element gets its user last, and not on the server: without one, it sends nothing.
-  useEffect(() => {
+  useLayoutEffect(() => { latest.current = props; });
+  // The element gets its user last, and not on the server: without one, it sends nothing. In a layout
+  // effect, a new user comes together with its other attributes.
+  useLayoutEffect(() => {
     const inbox = element.current, life = new AbortController();
     for (const [prop, name] of Object.entries(EVENTS)) {
       inbox.addEventListener(`tidings-${name}`, event => latest.current[prop]?.(event), { signal: life.signal });
