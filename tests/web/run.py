@@ -786,7 +786,7 @@ def a_change_of_user_leaves_nothing_of_the_previous_one(reader):
 
     assert left == [0, 0, 0, 3], left
     expect(articles(page)).to_have_count(1)
-    expect(page.locator("tidings-inbox > div")).to_have_text("A thing of another user")
+    expect(page.locator("tidings-inbox > [slot]")).to_have_text("A thing of another user")
     until(lambda: reader.tidings.counts(other)["unseen"] == 0)
     assert sent and set(sent) == {"Bearer others"}, sent
     assert reader.counts() == (0, 3)
