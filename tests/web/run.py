@@ -786,7 +786,7 @@ def a_change_of_user_leaves_nothing_of_the_previous_one(reader):
 
     assert left == [0, 0, 0, 3], left
     expect(articles(page)).to_have_count(1)
-    expect(page.get_by_text("A thing of another user")).to_be_visible()
+    expect(page.locator("tidings-inbox > [slot]")).to_have_text("A thing of another user")
     until(lambda: reader.tidings.counts(other)["unseen"] == 0)
     assert sent and set(sent) == {"Bearer others"}, sent
     assert reader.counts() == (0, 3)
@@ -997,6 +997,8 @@ def a_page_can_render_the_items(reader):
     shoot(page, "rendered")
     accessible(page)
     page.get_by_role("button", name="Like").first.click()
+    page.keyboard.press("PageDown")
+    expect(articles(page).nth(1)).to_be_focused()
     expect(page.get_by_role("dialog")).to_be_visible()
     page.locator("em").first.click()
     expect(page.get_by_role("dialog")).to_be_hidden()

@@ -9,8 +9,8 @@ export function TidingsInbox(props) {
   const { user, getToken, renderItem, onOpen, onItem, onNew, onCount, onError, ...attributes } = props;
   const element = useRef(null), latest = useRef(props), [places, setPlaces] = useState([]), renders = !!renderItem, asks = !!getToken;
   useLayoutEffect(() => { latest.current = props; });
-  // The element gets its user last, and not on the server: without one, it sends nothing. In a layout
-  // effect, a new user comes together with its other attributes.
+  // The element gets its user last, and not on the server: without one, it sends nothing.
+  // In a layout effect, a new user comes together with its other attributes.
   useLayoutEffect(() => {
     const inbox = element.current, life = new AbortController();
     for (const [prop, name] of Object.entries(EVENTS)) {
