@@ -26,7 +26,7 @@ use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::record::{read_bson, write_bson};
 use crate::store::traits::in_order_of;
-use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
+use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, UserField};
 
 /// Follows per lookup request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
@@ -233,9 +233,13 @@ impl Mongo {
         let (key, after) = (key.as_str(), after.map_or("", UserId::as_str));
         let filter = doc! {"_id": {"$gt": {"k": key, "u": after}, "$lt": {"k": key, "u": {}}}};
         let found = self.find(FOLLOWS, filter).sort(doc! {"_id": 1});
-        let user = |follow: &Bson| Some(UserId::stored(follow.as_document()?.get_str("u").ok()?));
-        let found = found.limit(limit).ids().await?;
-        Ok(found.iter().filter_map(user).collect())
+        let user = |follow: &Bson| {
+            let user = follow.as_document().and_then(|of| of.get_str("u").ok());
+            // A skipped follow would make the page look like the last one.
+            let user = user.ok_or_else(|| Error::corrupt("a follow", "it has no user"))?;
+            Ok(UserId::stored(user))
+        };
+        found.limit(limit).ids().await?.iter().map(user).collect()
     }
 }
 
