@@ -147,9 +147,9 @@ pub fn check_event_time(
     };
     let millis = at.timestamp_millis();
     let hint = if fits(millis.checked_mul(1_000)) {
-        " (were seconds taken for milliseconds?)"
+        " (was a number of seconds read as milliseconds?)"
     } else if fits(Some(millis / 1_000)) {
-        " (were milliseconds taken for seconds?)"
+        " (was a number of milliseconds read as seconds?)"
     } else {
         ""
     };

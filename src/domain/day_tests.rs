@@ -83,12 +83,12 @@ mod acceptance {
     fn mistaken_seconds_and_milliseconds_are_recognized() {
         let seconds = check_at("1970-01-17T04:18:00Z").unwrap_err();
         assert!(
-            seconds.ends_with("(were seconds taken for milliseconds?)"),
+            seconds.ends_with("(was a number of seconds read as milliseconds?)"),
             "{seconds}"
         );
         let millis = check_at("+46267-01-20T00:00:00Z").unwrap_err();
         assert!(
-            millis.ends_with("(were milliseconds taken for seconds?)"),
+            millis.ends_with("(was a number of milliseconds read as seconds?)"),
             "{millis}"
         );
     }
