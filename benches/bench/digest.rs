@@ -10,7 +10,7 @@ use tidings::domain::{Address, Day, EmailScope, Event, Id, User, UserId, Window}
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
 use tidings::engine::eligibility;
-use tidings::engine::eligibility::catalog::{Catalog, StackEvents};
+use tidings::engine::eligibility::event_facts::{Catalog, StackEvents};
 use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};

@@ -14,7 +14,7 @@ use super::session::{Access, App, Exit, Refusal, Session, format};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::Request;
 use crate::private;
-use crate::render::report::DryRunPage;
+use crate::render::dry_run_page::DryRunPage;
 use crate::wire::delivery::Waiting;
 use crate::wire::run_report::{DigestRun, Ended, Report, Tally};
 use crate::wire::status::DigestActivity;

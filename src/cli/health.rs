@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 
 use super::exit::{Exit, Unanswered};
 use super::session::Session;
-use crate::operate::lookups::Web;
+use crate::operate::dns_and_web::Web;
 use crate::operate::open::Refusal;
 
 /// Ask a running server whether it is ready

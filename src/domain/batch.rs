@@ -6,9 +6,9 @@
 
 use chrono::{DateTime, Utc};
 
+use super::day_stack::Event;
 use super::id::Id;
 use super::name::{EventType, ObjectId, UserId, named_enum};
-use super::stack::Event;
 
 mod accumulator;
 mod key;

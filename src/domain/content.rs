@@ -10,11 +10,11 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::batch::{BatchKey, Item as Kept};
+use super::day_stack::Event;
 use super::details::Details;
 use super::name::{EventType, FollowKey, ObjectId, UserId};
 pub use super::object::About;
 use super::object::Object;
-use super::stack::Event;
 use super::text_checks::{Mandate, Phrase};
 use super::type_policy::Policies;
 

@@ -9,12 +9,12 @@ use chrono::{DateTime, Utc};
 use sha2::{Digest as _, Sha256};
 
 use super::coordination::Lease;
+use super::day_stack::Watermarks;
 pub use super::feedback::DeliveryState;
 use super::feedback::Feedback;
 use super::id::Id;
 use super::name::{Invalid, UserId, checked_texts, named_enum};
 use super::schedule::Cadence;
-use super::stack::Watermarks;
 
 checked_texts! {
     /// The id of a delivery: `digest:<user>:<cadence>:<period>` or `batch:<batch>`. It may contain

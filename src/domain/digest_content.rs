@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::content::{Caps, Content, EventData, Grouping, Item};
 use super::day::{Day, Window};
+use super::day_stack::{Event, EventAt, PersonStacks};
 use super::delivery::{Delivery, DeliveryState};
 use super::eligibility::{Facts, Purpose, classify};
 use super::id::Id;
 use super::name::EventType;
-use super::stack::{Event, EventAt, PersonStacks};
 use super::type_policy::{EmailScope, Policies};
 use super::user::User;
 

@@ -9,10 +9,10 @@ use super::audience::Audience;
 use super::batch::{BatchKey, ChosenKey};
 use super::coordination::Lease;
 use super::day::Day;
+use super::day_stack::Event;
 use super::details::Details;
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId, named_enum};
-use super::stack::Event;
 use super::type_policy::Policies;
 
 named_enum! {

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use chrono::{DateTime, Utc};
 
 use super::day::Window;
+use super::day_stack::{PersonStacks, Position, Stack, StackId};
 use super::feed_page::{Cursor, Kinds};
 pub use super::feed_page::{ItemState, StateFilter};
 use super::id::Id;
 use super::name::{EventType, ObjectId, UserId, named_enum};
-use super::stack::{PersonStacks, Position, Stack, StackId};
 
 named_enum! {
     /// A change of the state of items.

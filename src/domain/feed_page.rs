@@ -9,9 +9,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::day::Day;
+use super::day_stack::{EventAt, PersonStacks, Position, StackId, Watermarks, watermark};
 use super::name::{EventType, Invalid, named_enum, serde_as_text};
 use super::object::{Object, topic_key};
-use super::stack::{EventAt, PersonStacks, Position, StackId, Watermarks, watermark};
 use super::text_checks::Category;
 use super::type_policy::Policies;
 

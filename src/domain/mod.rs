@@ -1,7 +1,7 @@
 //! The values and rules of tidings.
 //!
 //! Everything here is pure and synchronous: no I/O, no clock, no randomness. Times and ids are
-//! arguments, and constructors validate, so a value that exists is valid. Start with [`stack`] (the
+//! arguments, and constructors validate, so a value that exists is valid. Start with [`day_stack`] (the
 //! entries of a user's day) and [`digest_content`] (the events that an email includes).
 
 pub mod address;
@@ -10,6 +10,7 @@ pub mod batch;
 pub mod content;
 pub mod coordination;
 pub mod day;
+pub mod day_stack;
 pub mod delivery;
 pub mod details;
 pub mod digest_content;
@@ -19,7 +20,6 @@ pub mod feed_marks;
 pub mod feed_page;
 pub mod feedback;
 pub mod id;
-pub mod id_reuse;
 pub mod json_text;
 pub mod keys;
 pub mod name;
@@ -28,12 +28,12 @@ pub mod preferences;
 pub mod schedule;
 pub mod send_settings;
 pub mod site;
-pub mod stack;
 pub mod stop_link;
 pub mod text_checks;
 pub mod time;
 pub mod type_policy;
 pub mod user;
+pub mod user_id_reuse;
 
 pub use address::Address;
 pub use audience::{Audience, Point, Selector, distinct};
@@ -41,6 +41,10 @@ pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
 pub use content::Content;
 pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
 pub use day::{Day, Window};
+pub use day_stack::{
+    BadStack, Defect, Entry, Event, Form, Mailed, Marker, PersonStacks, Position, Retraction,
+    Stack, StackId, Watermarks, covered,
+};
 pub use delivery::{Delivery, DeliveryId, Occasion, Tag};
 pub use details::Details;
 pub use digest_content::{Backlog, DayNote, DaysRead, PendingCounts};
@@ -52,7 +56,6 @@ pub use feedback::{
     Suppression,
 };
 pub use id::Id;
-pub use id_reuse::Start;
 pub use json_text::Json;
 pub use keys::{KeyRecord, Scope, Secret, TokenKey};
 pub use name::{
@@ -64,11 +67,8 @@ pub use preferences::{Mute, Mutes, Quiet};
 pub use schedule::{Cadence, Due, DueChoices, Schedule};
 pub use send_settings::{Sending, Share};
 pub use site::Site;
-pub use stack::{
-    BadStack, Defect, Entry, Event, Form, Mailed, Marker, PersonStacks, Position, Retraction,
-    Stack, StackId, Watermarks, covered,
-};
 pub use stop_link::Stop;
 pub use text_checks::{Category, Mandate, Phrase};
 pub use type_policy::{EmailScope, Policies, Policy, Route, UnknownObjects};
 pub use user::User;
+pub use user_id_reuse::Start;

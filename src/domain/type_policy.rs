@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::batch::{BatchPolicy, ChosenKey};
+use super::day_stack::Event;
 use super::name::{EventType, Invalid, Kind, ModelName, ObjectId, named_enum, nearest};
 use super::object::ObjectKey;
-use super::stack::Event;
 use super::text_checks::{Category, Mandate, Phrase};
 
 named_enum! {

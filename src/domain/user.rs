@@ -14,12 +14,12 @@ use super::address::Address;
 use super::audience::Point;
 use super::batch::BatchPolicy;
 use super::feedback::Reason;
-use super::id_reuse::Start;
 use super::name::{BrandName, EventType, Invalid, UserId};
 use super::preferences::{Mutes, Quiet};
 use super::schedule::{Cadence, Schedule};
 use super::time;
 use super::type_policy::{EmailScope, Policies, Route};
+use super::user_id_reuse::Start;
 
 /// A user's choice for one event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

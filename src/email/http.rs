@@ -16,8 +16,8 @@ use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, redirect
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::lease_permit::GuardedBody;
 use super::mime::mailbox;
-use super::permit::GuardedBody;
 use super::request_auth::Sign;
 use super::{Checked, Outcome, Permit, Sender};
 use crate::domain::Secret;

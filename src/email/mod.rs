@@ -7,9 +7,9 @@
 mod api_calls;
 pub mod hooks;
 mod http;
+mod lease_permit;
 mod mime;
 pub mod outbox;
-mod permit;
 mod placeholders;
 pub mod providers;
 mod request_auth;
@@ -26,9 +26,9 @@ use crate::domain::{Address, DeliveryId};
 
 pub use hooks::Pinned;
 pub use http::Account;
+pub use lease_permit::{Permit, PermitState};
 pub use mime::tag;
 pub use outbox::Outbox;
-pub use permit::{Permit, PermitState};
 pub use placeholders::{Content, Filled, Personal, Place, Placeholders, Text};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};

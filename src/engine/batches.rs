@@ -17,7 +17,7 @@ use crate::domain::{
     Batch, BatchPolicy, BatchState, Delivery, DeliveryId, Event, EventType, Id, ObjectId, Occasion,
     User, UserId, distinct,
 };
-use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::{Error, Result, Watcher, crash};
 use crate::store::{self, AccumulatorFilter};
 use crate::wire::batch::BatchView;

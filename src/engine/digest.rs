@@ -16,13 +16,13 @@ use futures::stream::{self, BoxStream, FuturesUnordered};
 use futures::{FutureExt, StreamExt};
 use tokio::task::JoinHandle;
 
-use super::eligibility::{self, catalog::Catalog};
+use super::eligibility::{self, event_facts::Catalog};
 use super::feedback::suppressions::Suppressed;
 use super::{Result, Watcher, came_to, crash};
 use crate::context::Context;
+use crate::domain::day_stack::{BadStack, EventAt};
 use crate::domain::delivery::{Corrected, Correction, Reopening};
 use crate::domain::digest_content::{assemble, showable, tried_again, wanted};
-use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::Unmailable;
 use crate::domain::{
     Backlog, Cadence, Content, Day, Delivery, DeliveryId, DeliveryState, EmailScope, Event, Id,

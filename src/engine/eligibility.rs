@@ -5,7 +5,7 @@
 //! the event's object and details (P7); nothing is looked up for users without mutes. Start with
 //! [`exclude_ineligible`].
 
-pub mod catalog;
+pub mod event_facts;
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::domain::{
     classify,
 };
 use crate::store::Result;
-use catalog::{Catalog, StackEvents};
+use event_facts::{Catalog, StackEvents};
 
 /// Removes the excluded events from stacks with pending events, and the users who have none left.
 /// Returns the records of the other users in the order of their stacks.

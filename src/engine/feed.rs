@@ -14,13 +14,13 @@ use chrono::{DateTime, Utc};
 use super::Result;
 use super::coalescer::Coalescer;
 use super::eligibility;
-use super::eligibility::catalog::Catalog;
+use super::eligibility::event_facts::Catalog;
 use super::users::personal::start_of;
 use crate::context::Context;
+use crate::domain::day_stack::EventAt;
 use crate::domain::feed_marks::ItemState;
 use crate::domain::feed_page::{Cursor, GroupKey, Query, grouped, select};
 use crate::domain::object::topic_key;
-use crate::domain::stack::EventAt;
 use crate::domain::user::TypePreference;
 use crate::domain::{
     Day, Event, EventType, Facts, Id, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks,

@@ -8,7 +8,7 @@ use crate::email::Place;
 use crate::engine::digest::{Digests, Request};
 use crate::engine::{Result, Watcher};
 use crate::render::Draft;
-use crate::render::report::{DryRunEmail, DryRunEmails};
+use crate::render::dry_run_page::{DryRunEmail, DryRunEmails};
 use crate::wire::run_report::Report;
 
 /// The most emails that are rendered.

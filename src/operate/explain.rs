@@ -16,7 +16,7 @@ use crate::engine::delivery::Compose;
 use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::engine::users::personal::start_of;
 use crate::store::DeliveryFilter;

@@ -1,9 +1,9 @@
 //! The operators' tools: to inspect an installation and to try out changes.
 
+pub mod dns_and_web;
 pub mod doctor;
 pub mod dry_run;
 pub mod explain;
-pub mod lookups;
 pub mod machine;
 pub mod open;
 pub mod preview;

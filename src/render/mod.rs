@@ -7,16 +7,16 @@
 
 mod bundle;
 mod catalogs;
-mod draft;
+pub mod dry_run_page;
 mod inline;
 mod mail_view;
 mod one_line;
 pub mod pages;
-pub mod report;
 mod sample;
 mod sentence;
 mod site;
 mod template_files;
+mod template_input;
 mod templates;
 mod voice;
 
@@ -31,12 +31,12 @@ use template_files::{BATCH, DIGEST, MailTemplates};
 use templates::Templates;
 
 pub use catalogs::Catalogs;
-pub use draft::{Links, Mail};
 pub use pages::{Page, Pages};
 pub use sample::Draft;
 pub(crate) use sample::{Samples, reader};
 pub use template_files::Error;
 pub(crate) use template_files::template_names;
+pub use template_input::{Links, Mail};
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
 pub const MAX_BYTES: usize = 90_000;

@@ -21,7 +21,7 @@ use crate::domain::{
 
 mod view;
 
-pub use super::draft::UNFOLLOW;
+pub use super::template_input::UNFOLLOW;
 pub use view::{Choices, PageUser, Stopping, TYPE_FIELD, Tokens, UNMUTE_FIELD};
 
 /// A page and its data. Links are relative, so that the pages work below any path.

@@ -15,9 +15,9 @@ use super::brands::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::Item;
 use crate::domain::content::{Caps, gather};
+use crate::domain::day_stack::EventAt;
 use crate::domain::delivery::{Cause, Deferral, Settlement};
 use crate::domain::digest_content::{assemble, showable, wanted_by};
-use crate::domain::stack::EventAt;
 use crate::domain::{
     BatchKey, BrandName, Cadence, Content, Delivery, DeliveryState, EmailScope, Event, Id,
     Occasion, PersonStacks, Stack, User, UserId, Window,
@@ -25,7 +25,7 @@ use crate::domain::{
 use crate::email::Message;
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::{Catalog, StackEvents};
+use crate::engine::eligibility::event_facts::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 
 mod batch_events;

@@ -12,14 +12,14 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
 use crate::context::Context;
+use crate::domain::day_stack::{BadStack, EventAt};
 use crate::domain::digest_content::wanted;
-use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::{
     Backlog, Cadence, Day, DayNote, DaysRead, Delivery, Event, PendingCounts, PersonStacks, User,
     UserId, Window,
 };
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::engine::{Error, Result};
 use crate::store::{self, DeliveryFilter, NewMarker, NoteFilter};

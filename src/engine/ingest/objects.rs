@@ -1,8 +1,8 @@
 //! Stores the objects that events refer to, and retracts events about them.
 //!
 //! A withdrawn object keeps a record with `notifiable: false`, because feeds may show an object
-//! without a record ([`crate::engine::eligibility::catalog`]). Objects of mapped models are in the
-//! application's own collections and cannot be changed here.
+//! without a record ([`crate::engine::eligibility::event_facts`]). Objects of mapped models are in
+//! the application's own collections and cannot be changed here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::domain::{
 };
 use crate::engine::Result;
 use crate::engine::batches::BatchService;
-use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::feed::cache::FeedCache;
 use crate::wire::event::{Retracted, Unknown};
 
@@ -101,8 +101,8 @@ impl ObjectService {
     ///
     /// A retraction is one small record per object, written first and independent of the audience's
     /// size. Feeds, digests, batches, unsent emails and pending fan-outs check it
-    /// ([`crate::engine::eligibility::catalog`]). Then the events are removed from open batches, to
-    /// keep their totals exact; this step can be repeated.
+    /// ([`crate::engine::eligibility::event_facts`]). Then the events are removed from open batches,
+    /// to keep their totals exact; this step can be repeated.
     ///
     /// Returns the keys of the objects, warnings about unknown ones, and what open batches lost.
     /// Does not find out which users were notified before.

@@ -2,15 +2,15 @@
 //!
 //! An erasure first writes a note that it has begun, and completes the note last (P4, P8).
 //! Repeating an interrupted erasure finishes it, and so does creating the next user with the id.
-//! Stacks keep their events; the start of the id ([`crate::domain::id_reuse`]) hides these from all
-//! later readers.
+//! Stacks keep their events; the start of the id ([`crate::domain::user_id_reuse`]) hides these
+//! from all later readers.
 //! Start with [`PeopleService::erase`].
 
 use std::collections::HashMap;
 
 use super::records::PeopleService;
 use crate::domain::delivery::Correction;
-use crate::domain::id_reuse::{self, Erasure};
+use crate::domain::user_id_reuse::{self, Erasure};
 use crate::domain::{
     Address, Batch, BatchState, Day, Delivery, DeliveryState, FollowKey, Id, Inbox, Invalid,
     Occasion, PersonStacks, Stack, Start, User, UserId, Window,
@@ -61,7 +61,7 @@ pub async fn cached_start(
 
 /// Returns the notes about erasures of earlier users with these ids, in their order.
 async fn erasures(store: &dyn Store, users: &[UserId]) -> Result<Vec<Option<Erasure>>> {
-    let names: Vec<String> = users.iter().map(id_reuse::note_name).collect();
+    let names: Vec<String> = users.iter().map(user_id_reuse::note_name).collect();
     let named: Vec<&str> = names.iter().map(String::as_str).collect();
     let found = store.notes(NoteFilter::Named(&named)).await?;
     let found: HashMap<String, String> = found.into_iter().collect();
@@ -77,7 +77,7 @@ async fn erasures(store: &dyn Store, users: &[UserId]) -> Result<Vec<Option<Eras
 impl PeopleService {
     /// Erases a user. Returns whether any of their data existed. Can be repeated.
     pub async fn erase(&self, user: &UserId) -> Result<bool> {
-        let name = id_reuse::note_name(user);
+        let name = user_id_reuse::note_name(user);
         let noted = erasures(&*self.context.store, std::slice::from_ref(user)).await?;
         let noted = noted.into_iter().next().flatten();
         let unfinished = noted.is_some_and(|noted| !noted.done);

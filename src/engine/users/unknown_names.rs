@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::domain::{Event, ObjectKey, Policies, Selector, UserId};
 use crate::engine::Result;
 use crate::engine::coalescer::{self, Coalescer};
-use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::ingest::{FEW_OBJECTS, Request};
 use crate::store::{self, PeopleFilter};
 use crate::wire::event::{NAMED, Unknown};

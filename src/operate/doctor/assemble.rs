@@ -15,7 +15,7 @@ use crate::domain::text_checks::error_chain;
 use crate::engine::access::links::Links;
 use crate::engine::delivery::brands::Theme;
 use crate::engine::delivery::brands::mailer;
-use crate::operate::lookups::{Names, Web};
+use crate::operate::dns_and_web::{Names, Web};
 use crate::operate::open::{Access, Refusal, open_with, upgrade_ahead};
 use crate::store::mongo::MongoOptions;
 use crate::store::{self, Store};

@@ -11,7 +11,7 @@ use futures::future::join_all;
 
 use super::{Doctor, Finding, LEFT};
 use crate::config::Transport;
-use crate::operate::lookups::Names;
+use crate::operate::dns_and_web::Names;
 
 const SPF: &str = "SPF";
 const DKIM: &str = "DKIM";

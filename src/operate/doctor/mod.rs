@@ -15,7 +15,7 @@ use crate::config::{Config, Transport};
 use crate::domain::BrandName;
 use crate::email::{Checked, Mailer};
 use crate::engine::access::links::Links;
-use crate::operate::lookups::{Names, Web};
+use crate::operate::dns_and_web::{Names, Web};
 use crate::render::Renderer;
 use crate::store::Store;
 use crate::wire::status::Finding;

@@ -16,7 +16,7 @@ use crate::domain::{
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::{Selected, SentEmail};
-use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::eligibility::{self, is_seen};
 use crate::wire::delivery::WaitReason;
 use crate::wire::explanation::{By, Fate, InBatch, InDelivery, Place, Why};

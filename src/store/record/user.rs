@@ -252,7 +252,7 @@ impl<'de, V: Named> Visitor<'de> for Values<V> {
     }
 }
 
-/// A start in the year 2106. See [`crate::domain::id_reuse::Start`].
+/// A start in the year 2106. See [`crate::domain::user_id_reuse::Start`].
 const HIDES_ALL: &str = "0 ffffffffffffffffffffffff 0 0";
 /// Fields whose parts are replaced one at a time.
 const NESTED: [&str; 3] = ["digest", "types", "mutes"];

@@ -9,7 +9,7 @@ use tidings::domain::{Address, BrandName, Cadence, Object, User};
 use tidings::email::Place;
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;
-use tidings::render::report::{DryRunEmails, DryRunPage};
+use tidings::render::dry_run_page::{DryRunEmails, DryRunPage};
 use tidings::wire::run_report::Report;
 
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite, request, saturday, to};

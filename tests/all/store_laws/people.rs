@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Weekday};
-use tidings::domain::id_reuse::Start;
 use tidings::domain::preferences::Title;
 use tidings::domain::user::{DigestPreference, Revision, TypePreference};
+use tidings::domain::user_id_reuse::Start;
 use tidings::domain::{Address, Cadence, Mute, Mutes, Point, Route, Subject, User, UserId};
 
 use crate::support::*;

@@ -15,7 +15,7 @@ use crate::domain::{
 };
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::store::Stacks;
 

@@ -14,7 +14,7 @@ use crate::domain::{BrandName, Content, Delivery, DeliveryState, Event, Mutes, O
 use crate::email::Place;
 use crate::engine::Result;
 use crate::engine::eligibility;
-use crate::engine::eligibility::catalog::{Catalog, StackEvents};
+use crate::engine::eligibility::event_facts::{Catalog, StackEvents};
 use crate::engine::feedback::suppressions::Suppressed;
 use crate::wire::delivery::{DeliveryRow, Preview, Shown, Story};
 

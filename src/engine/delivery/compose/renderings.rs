@@ -13,7 +13,7 @@ use crate::domain::content::{Followed, Item};
 use crate::domain::{Cadence, Content, Details, Event, FollowKey, Object, ObjectKey, UserId};
 use crate::email;
 use crate::engine::Result;
-use crate::engine::eligibility::catalog::Catalog;
+use crate::engine::eligibility::event_facts::Catalog;
 
 /// A build is full when its contents have this many bytes.
 const BYTES: usize = 16 << 20;

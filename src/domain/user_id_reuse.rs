@@ -10,9 +10,9 @@ use std::str::FromStr;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::day::Day;
+use super::day_stack::{Event, Form, PersonStacks, Position};
 use super::id::Id;
 use super::name::{Invalid, UserId, serde_as_text};
-use super::stack::{Event, Form, PersonStacks, Position};
 
 /// The moment and the stack positions at which a record starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,5 +166,5 @@ impl FromStr for Start {
 }
 
 #[cfg(test)]
-#[path = "id_reuse_tests.rs"]
+#[path = "user_id_reuse_tests.rs"]
 mod tests;

@@ -70,5 +70,5 @@ impl DryRunPage {
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
+#[path = "dry_run_page_tests.rs"]
 mod tests;

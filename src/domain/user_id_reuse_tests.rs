@@ -1,7 +1,7 @@
 //! Tests of where a user's record starts, and which entries that hides.
 
 use super::*;
-use crate::domain::stack::Entry;
+use crate::domain::day_stack::Entry;
 use crate::domain::{EventType, ObjectId, Stack, StackId};
 
 const NOON: i64 = 1_398_168_000;

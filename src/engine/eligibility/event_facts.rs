@@ -13,7 +13,7 @@ use foldhash::fast::RandomState;
 
 use crate::context::Context;
 use crate::domain::content::EventData;
-use crate::domain::stack::reaches;
+use crate::domain::day_stack::reaches;
 use crate::domain::{
     Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
     Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify, distinct,

@@ -480,5 +480,5 @@ fn unique<'a>(
 }
 
 #[cfg(test)]
-#[path = "stack_tests.rs"]
+#[path = "day_stack_tests.rs"]
 mod tests;
