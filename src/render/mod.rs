@@ -2,7 +2,7 @@
 //!
 //! HTML and text stay below 90 KB, because Gmail clips at 102 KB, and object data cannot inject
 //! markup. Recipients with equal content, zone and locale share one email, unless a template reads
-//! the user. Start with [`Renderer`]; [`pages`] renders the public pages, [`report`] the
+//! the user. Start with [`Renderer`]; [`pages`] renders the public pages, [`dry_run_page`] the
 //! operator's.
 
 mod bundle;
