@@ -40,6 +40,7 @@ position-try:most-block-size flip-block,block-end,block-start}}
 .tabs{width:100%;padding:0}
 .tabs :last-child{margin-inline-start:auto}
 .act{padding:12px 16px;color:var(--_a);font-weight:600}
+[aria-pressed=false]{font-weight:400}
 [aria-pressed=false],.icon,.picture,.meta,.bar,.read .main{color:var(--_d)}
 button:hover,.icon:hover,.row:hover,:host([open]) .bell{background:var(--_h)}
 .body{overflow:auto}

@@ -64,10 +64,11 @@ pub(super) fn gzipped(body: &[u8], how: Compression) -> Vec<u8> {
     written.expect("memory takes what is written")
 }
 
-/// The widget without comment lines and indentation; compressed; and its hash.
+/// The widget without comments, indentation and empty lines; compressed; and its hash.
 static WIDGET: LazyLock<(String, Vec<u8>, [u8; 16])> = LazyLock::new(|| {
     let lines = include_str!("../../../widget/widget.js").lines();
-    let lines = lines.map(str::trim).filter(|line| !line.starts_with("//"));
+    let lines = lines.map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     let gzipped = gzipped(text.as_bytes(), Compression::best());
     let hash = hash(text.as_bytes());
