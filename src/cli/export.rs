@@ -100,6 +100,8 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
     let imported = transfer.import(&export, &bar).await?;
     drop(bar);
     warn(screen, "cannot be imported", &imported.rejected)?;
+    let in_store = &imported.unreadable_in_store;
+    warn(screen, "cannot be compared", in_store)?;
     warn(screen, "not in the export", &imported.unreadable)?;
     let (store, shown) = (&config.store, folder.display());
     let exit = match imported.same {
@@ -123,8 +125,11 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
             let counts = format!("{records} in the file, {stored} in the store");
             screen.line(format!("{} differs: {counts}", file.name))?;
         }
-        let next = "next: stop all writers and repeat";
-        screen.line(format!("{store:?} stays closed; {next}"))?;
+        let next = match in_store.count {
+            0 => "stop all writers and repeat",
+            _ => "stop all writers, delete the unreadable records from the store and repeat",
+        };
+        screen.line(format!("{store:?} stays closed; next: {next}"))?;
     }
     Ok(exit)
 }

@@ -1,7 +1,9 @@
 //! Tests of who may be emailed, and how changed preferences affect past events.
 
+use serde_json::json;
+
 use super::*;
-use crate::domain::Policy;
+use crate::domain::{Id, Mute, Policy, Subject};
 
 fn at(hours: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_124_800 + hours * 3_600, 0).unwrap()
@@ -351,4 +353,56 @@ fn a_branded_type_is_in_no_digest_despite_an_earlier_choice() {
     // A link that stops all emails outside the digest stops this type too.
     user.stop(&crate::domain::Stop::Alone, &policies, at(2));
     assert_eq!(user.route(&kind(), at(3), &policies), Route::Never);
+}
+
+#[test]
+fn the_api_shows_only_the_public_fields_of_a_user() {
+    let chosen = TypePreference {
+        route: Route::Batch,
+        since: at(1),
+        window: Some(TimeDelta::hours(1)),
+    };
+    let mute = Mute {
+        at: at(1),
+        until: None,
+        title: None,
+    };
+    // With all fields, so that a new one must be added here.
+    let user = User {
+        id: UserId::stored("ada"),
+        email: Address::new("ada@example.org").ok(),
+        name: Some("Ada".into()),
+        confirmed: true,
+        tz: Some(Tz::UTC),
+        quiet: Quiet::new("22:00".parse().unwrap(), "07:00".parse().unwrap()).ok(),
+        locale: Some("de".into()),
+        brand: Some(BrandName::stored("art")),
+        loc: Point::new(2.5, 48.5).ok(),
+        digest: DigestPreference {
+            cadence: Some(Cadence::Weekly),
+            weekday: Some(Weekday::Fri),
+            hour: Some(7),
+            since: Some(at(1)),
+        },
+        types: [(kind(), chosen)].into(),
+        mutes: Mutes::stored([(Subject::stored("Thread:9"), mute)]),
+        suppressed: Some(at(1)),
+        unsubscribed: Some(at(1)),
+        start: Some(Start::new(at(1), Id::at(at(1), [0; 8]), None)),
+        unreadable: vec![UnreadableField::record("odd")],
+        revision: Revision(7),
+    };
+
+    assert_eq!(
+        serde_json::to_value(user).unwrap(),
+        json!({
+            "id": "ada", "email": "a…@example.org", "name": "Ada", "confirmed": true, "tz": "UTC",
+            "quiet": {"from": "22:00", "to": "07:00"}, "locale": "de", "brand": "art",
+            "loc": [2.5, 48.5], "digest": {"cadence": "weekly", "weekday": "fri", "hour": 7},
+            "types": {"Work": {"route": "batch", "window": "1h"}},
+            "suppressed": true, "unsubscribed": true,
+        }),
+        "the API shows each serialized field to holders of keys and tokens: put #[serde(skip)] on \
+         a private one; add a public one here and to UserView in src/wire/openapi.json"
+    );
 }

@@ -169,6 +169,22 @@ async fn an_outage_fails_all_waiting_callers_and_other_errors_are_retried_alone(
 }
 
 #[tokio::test]
+async fn an_outage_of_a_single_request_fails_all_waiting_callers() {
+    let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
+    let end = server.next();
+    let call = |number| coalescer.call(number, |all| server.clone().call(all));
+    let mut all = Box::pin(join_all([1, 2, 3].map(call)));
+    assert!(once(all.as_mut()).await.is_pending());
+
+    end.send(Err(Error::database("accepting", "no answer")))
+        .unwrap();
+    let results = all.await;
+
+    assert!(results.iter().all(Result::is_err), "{results:?}");
+    assert_eq!(server.calls(), [[1]]);
+}
+
+#[tokio::test]
 async fn the_error_of_a_single_request_is_returned_unchanged() {
     let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let end = server.next();

@@ -220,6 +220,7 @@ impl Transfer {
             same,
             files,
             rejected,
+            unreadable_in_store: bad,
             unreadable: export.unreadable.clone(),
         })
     }

@@ -153,6 +153,8 @@ pub struct ImportedStore {
     /// The documents of days that the store rejected. A rejected record of another kind fails the
     /// import.
     pub rejected: BadRecords,
+    /// The records that cannot be read from the store after they were written.
+    pub unreadable_in_store: BadRecords,
     /// The records that the export lacks.
     pub unreadable: BadRecords,
 }

@@ -150,10 +150,14 @@ impl Outcome {
         })
     }
 
-    /// Returns the rejected statements if all have this failure, and otherwise an error.
+    /// Returns the rejected statements if all have this failure, and otherwise an error. It is no
+    /// outage if a document is the cause: then other documents may still be written.
     pub(super) fn only(self, is_expected: impl Fn(&Refused) -> bool) -> Result<Vec<Refused>> {
         match self.refused.iter().find(|refused| !is_expected(refused)) {
             None => Ok(self.refused),
+            Some(Refused { failure, .. }) if defect(failure).is_some() => {
+                Err(Error::Unsupported(format!("{}: {failure}", self.doing)))
+            }
             Some(refused) => Err(Error::database(self.doing, refused.failure.clone())),
         }
     }

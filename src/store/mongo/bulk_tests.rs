@@ -63,3 +63,15 @@ fn all_parts_of_a_reply_are_read() {
     let never = doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough members"}};
     assert!(!read(never).unwrap_err().passing);
 }
+
+#[test]
+fn a_document_that_the_server_rejects_is_no_outage() {
+    for (code, is_outage) in [(121, false), (17419, false), (13, true)] {
+        let error = doc! {"index": 0, "code": code, "errmsg": "rejected"};
+        let outcome = Outcome::read(&doc! {"n": 1, "writeErrors": [error]}, &[0, 1], false);
+
+        let error = outcome.unwrap().duplicates().unwrap_err();
+
+        assert_eq!(error.is_outage(), is_outage, "{error:?}");
+    }
+}

@@ -224,12 +224,17 @@ impl Find<'_> {
         records::<R>(&self.raw().await?)
     }
 
-    /// Returns the `_id`s.
+    /// Returns the readable `_id`s.
     pub(super) async fn ids(self) -> Result<Vec<Bson>> {
+        let found = self.raw_ids().await?;
+        Ok(found.iter().filter_map(|raw| id_of(raw)).collect())
+    }
+
+    /// Returns the documents with no other field than their `_id`.
+    pub(super) async fn raw_ids(self) -> Result<Vec<RawDocumentBuf>> {
         let mut find = self.fields(doc! {"_id": 1});
         find.options.batch_size = Some(IDS);
-        let found = find.raw().await?;
-        Ok(found.iter().filter_map(|raw| id_of(raw)).collect())
+        find.raw().await
     }
 }
 

@@ -233,13 +233,12 @@ impl Mongo {
         let (key, after) = (key.as_str(), after.map_or("", UserId::as_str));
         let filter = doc! {"_id": {"$gt": {"k": key, "u": after}, "$lt": {"k": key, "u": {}}}};
         let found = self.find(FOLLOWS, filter).sort(doc! {"_id": 1});
-        let user = |follow: &Bson| {
-            let user = follow.as_document().and_then(|of| of.get_str("u").ok());
-            // A skipped follow would make the page look like the last one.
-            let user = user.ok_or_else(|| Error::corrupt("a follow", "it has no user"))?;
-            Ok(UserId::stored(user))
+        let found = found.limit(limit).raw_ids().await?;
+        let user = |follow: &RawDocumentBuf| {
+            let user = follow_of(follow).map(|(_, user)| user);
+            user.ok_or_else(|| Error::corrupt("a follow", "its user is no text"))
         };
-        found.limit(limit).ids().await?.iter().map(user).collect()
+        found.iter().map(user).collect()
     }
 }
 

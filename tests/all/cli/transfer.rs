@@ -146,3 +146,26 @@ fn an_import_names_the_records_that_its_export_lacks() {
     assert!(ran.err.contains("user cem"), "{}", ran.err);
     assert!(ran.out.contains("but for the records"), "{}", ran.out);
 }
+
+#[test]
+fn an_import_names_the_records_that_it_cannot_compare() {
+    let desk = Desk::with_people();
+    desk.done(&["export", "moving"]);
+    desk.command(&IMPORT)
+        .env(HALF_WAY.0, HALF_WAY.1)
+        .output()
+        .unwrap();
+    let database = rusqlite::Connection::open(desk.path().join("new.db")).unwrap();
+    let odd = "UPDATE users SET types = '[' WHERE id = 'cem'";
+    assert_eq!(database.execute(odd, []).unwrap(), 1);
+
+    let ran = desk.run(&IMPORT);
+
+    assert_eq!(ran.code, 1);
+    assert_contains!(ran.err, "user cem");
+    assert_contains!(ran.out, "delete the unreadable records");
+    database
+        .execute("DELETE FROM users WHERE id = 'cem'", [])
+        .unwrap();
+    desk.done(&IMPORT);
+}

@@ -22,7 +22,7 @@ on_both_stores! {
     young_days_and_days_in_the_window_are_kept_despite_force
     a_day_with_pending_events_is_not_dropped_without_force
     a_day_whose_events_were_emailed_is_dropped
-    a_day_with_an_unfinished_fan_out_is_kept
+    a_day_with_an_unfinished_fan_out_is_not_dropped_without_force
     a_dry_run_drops_nothing
     an_exported_day_is_restored_exactly
     a_damaged_export_restores_nothing
@@ -147,15 +147,20 @@ async fn a_day_whose_events_were_emailed_is_dropped(fresh: Fresh) {
     assert!(days(&town).await.is_empty());
 }
 
-async fn a_day_with_an_unfinished_fan_out_is_kept(fresh: Fresh) {
+async fn a_day_with_an_unfinished_fan_out_is_not_dropped_without_force(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let mut old = crate::support::town::request(&["a3"], to(&["ada"]), None);
     old.at = Some(saturday());
     accept_late(&town.process(), old).await;
 
-    assert_eq!(archive(&town, &request(None)).await[0].fate, DayFate::Busy);
+    let mut request = request(None);
+    assert_eq!(archive(&town, &request).await[0].fate, DayFate::Busy);
     assert_eq!(days(&town).await, [first_day()]);
+    request.force = true;
+    let forced = archive(&town, &request).await;
+    assert_eq!(forced[0].fate, DayFate::Dropped { file: None });
+    assert!(days(&town).await.is_empty());
 }
 
 async fn a_dry_run_drops_nothing(fresh: Fresh) {

@@ -19,7 +19,7 @@ on_both_stores! {
     a_marker_between_two_restores_does_not_duplicate_events
     a_day_that_fails_does_not_stop_the_archive_run
     writes_to_a_day_that_is_being_archived_are_not_lost
-    a_day_leased_by_another_process_is_not_touched
+    a_day_leased_by_another_process_is_not_touched_even_with_force
     two_concurrent_archive_runs_leave_one_valid_export
 }
 
@@ -210,7 +210,7 @@ async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
     }
 }
 
-async fn a_day_leased_by_another_process_is_not_touched(fresh: Fresh) {
+async fn a_day_leased_by_another_process_is_not_touched_even_with_force(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
@@ -233,10 +233,8 @@ async fn a_day_leased_by_another_process_is_not_touched(fresh: Fresh) {
     archive.restore(&file, &Silent).await.unwrap();
     fresh.lease(name, &other_lease, now).await.unwrap();
     let mut reports = Vec::new();
-    archive
-        .run(&request(None), &Silent, &mut reports)
-        .await
-        .unwrap();
+    let request = forced(folder.path());
+    archive.run(&request, &Silent, &mut reports).await.unwrap();
 
     assert_eq!(reports[0].fate, DayFate::Held);
     assert_eq!(days(&town).await, [first_day()]);

@@ -4,17 +4,19 @@ use bson::{Bson, doc};
 use chrono::TimeDelta;
 use tidings::domain::{BadStack, Day, Defect, DeliveryState};
 use tidings::engine::Silent;
+use tidings::store::PeopleFilter;
 use tidings::wire::run_report::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, stored_document};
 use crate::support::town::{Town, monday, on_both_stores, only_on_mongo, request, saturday, to};
-use crate::support::{Fresh, Shorthand, user};
+use crate::support::{Fresh, Shorthand, key, user};
 
 on_both_stores! {
     malformed_entries_are_skipped_and_keep_their_index
     a_document_without_a_valid_user_id_blocks_no_email
     records_with_invalid_utf8_block_no_email
     unreadable_fan_outs_do_not_block_others
+    an_unreadable_follow_fails_the_page_of_followers
 }
 
 // A row of SQLite always accepts another entry; a document may not.
@@ -300,4 +302,22 @@ async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
     assert_eq!((done.done, again.done), (1, 0));
     assert_eq!(town.feed("ben").await.items.len(), 1);
     assert!(app.context.store.backlog().await.pending >= 2);
+}
+
+async fn an_unreadable_follow_fails_the_page_of_followers(fresh: Fresh) {
+    let artist = key("artist:7");
+    fresh.follow(&[(artist.clone(), user("ben"))]).await;
+    if let Some(database) = database(&fresh).await {
+        let odd = doc! {"_id": {"k": "artist:7", "u": NOT_UTF8}};
+        put_into(&database, "follows", odd).await;
+    } else {
+        let odd = "INSERT INTO follows VALUES ('artist:7', CAST(x'ff61' AS TEXT))";
+        assert_eq!(file(&fresh).execute(odd, []).unwrap(), 1);
+    }
+
+    let followers = PeopleFilter::Follow(&artist);
+    let page = fresh.find_people(&followers, None, 9).await;
+
+    let error = page.unwrap_err();
+    assert!(!error.is_outage(), "{error:?}");
 }

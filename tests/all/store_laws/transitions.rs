@@ -7,6 +7,18 @@ use super::deliveries::{later, open, row, sending, settle, settlement};
 use super::settling::deferral;
 use crate::support::*;
 
+/// Makes the transitions as `two`, who holds none of the deliveries, and then as `one`.
+async fn advance_as_two_and_one(store: &Fresh, requested: &[Transition]) -> Vec<bool> {
+    let (at, until) = (later(1), later(30));
+    let others = store
+        .second()
+        .advance(&lease("two", until), at, requested)
+        .await;
+    assert_eq!(others.unwrap(), vec![false; requested.len()]);
+    let made = store.advance(&lease("one", until), at, requested).await;
+    made.unwrap()
+}
+
 pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
     let ids = open(
         &store,
@@ -39,17 +51,10 @@ pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
         Transition::HandOver(handover(&ids[6], "x")),
         settle(&ids[7]),
     ];
-    let other = store.second();
-    let others = other
-        .advance(&lease("two", later(30)), later(1), &requested)
-        .await;
-    let made = store
-        .advance(&lease("one", later(30)), later(1), &requested)
-        .await;
+    let made = advance_as_two_and_one(&store, &requested).await;
 
-    assert_eq!(others.unwrap(), [false; 9]);
     let expected = [true, true, true, false, true, false, true, false, true];
-    assert_eq!(made.unwrap(), expected);
+    assert_eq!(made, expected);
     let mut states = Vec::new();
     for id in &ids {
         let row = row(&store, id).await;
@@ -189,19 +194,12 @@ pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store
         Transition::Conclude(sent(&ids[4])),
     ];
 
-    let other = store.second();
-    let others = other
-        .advance(&lease("two", later(30)), later(1), &requested)
-        .await;
-    let made = store
-        .advance(&lease("one", later(30)), later(1), &requested)
-        .await;
+    let made = advance_as_two_and_one(&store, &requested).await;
     let again = store
         .advance(&lease("one", later(30)), later(2), &requested)
         .await;
 
-    assert_eq!(others.unwrap(), [false; 5]);
-    assert_eq!(made.unwrap(), [true, true, true, true, false]);
+    assert_eq!(made, [true, true, true, true, false]);
     assert_eq!(again.unwrap(), [false; 5]);
     let (by_one, by_eve) = (Some(later(1)), Some(noon()));
     let expected = [
