@@ -118,8 +118,10 @@ const AWAY: &str = "no MongoDB server can be written to";
 
 fn advice(failure: &anyhow::Error) -> Option<String> {
     let again = match failure.is::<WithoutKeys>() {
-        true => "first see whether it was accepted: an event without a key would be told once more",
-        false => "whatever was begun can be repeated",
+        true => {
+            "first see whether it was accepted, because an event without a key would be sent again"
+        }
+        false => "the command can be repeated",
     };
     failure.chain().find_map(|cause| {
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(
             explain_failure(&failure),
             "error: opening sqlite:x: reading days: connection refused\n  \
-             try: again, once the store can be reached; whatever was begun can be repeated\n"
+             try: again, once the store can be reached; the command can be repeated\n"
         );
     }
 
