@@ -220,8 +220,8 @@ fn the_arguments_of_pods_are_those_of_commands() {
     }
 }
 
-/// A process stops within `server.grace` and a few seconds. If it is killed earlier, it leaves emails
-/// with an unknown outcome.
+/// A process stops within `server.grace` and a few seconds. If it is killed earlier, it leaves
+/// emails with an unknown outcome.
 #[test]
 fn compose_and_systemd_wait_longer_than_the_grace() {
     let compose: Value = serde_yaml_ng::from_str(&File::read("docker-compose.yml").text).unwrap();
