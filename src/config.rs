@@ -212,6 +212,7 @@ impl Config {
             redacted: sources::redacted(merged.clone()),
         };
         config.server.check_key(&mut r);
+        config.check_grace(&mut r);
         // The wait must end before the lease does.
         let linger = config.fanout.linger.min(config.fanout.lease / 2);
         config.fanout.linger = linger;
@@ -230,6 +231,20 @@ impl Config {
         config.secret_files = std::mem::take(&mut r.secret_files);
         config.warnings = r.finish()?;
         Ok(config)
+    }
+
+    /// Adds a warning if a call to a provider may take longer than the grace.
+    fn check_grace(&self, r: &mut Reader<'_>) {
+        let is_slow = |mail: &Mail| {
+            let calls = !matches!(mail.transport, Transport::Outbox);
+            calls && mail.timeout >= self.server.grace
+        };
+        let brands = self.brands.values().map(|brand| &brand.mail);
+        if brands.chain([&self.mail]).any(is_slow) {
+            let what =
+                "is not above mail.timeout, so a stop may leave emails whose outcome is unknown";
+            r.warn("server.grace", what, "raise it, or lower mail.timeout");
+        }
     }
 
     /// Returns the configuration of a brand: its settings as the default ones, and no brands.

@@ -10,7 +10,7 @@ use clap::Args as Arguments;
 
 use super::exit::causes;
 use super::report_parts::{FanOutEnd, backlog_lines, read_waits, show_rest};
-use super::session::{Access, App, Exit, Refusal, Session, format};
+use super::session::{Access, App, Exit, Refusal, Screen, Session, format, within_grace};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::Request;
 use crate::private;
@@ -82,21 +82,27 @@ impl Args {
             let was = pause.map(|pause| format!("resumed; it was {}", paused(&pause)));
             screen.warning(was.unwrap_or_else(|| "nothing was paused".to_owned()))?;
         }
-        let bar = screen.bar("people reached").until(stop.clone());
-        let mut fanned_out = match self.dry_run {
-            true => FanOutEnd::default(),
-            false => FanOutEnd::all(app, &bar).await,
+        let work = async {
+            let bar = screen.bar("people reached").until(stop.clone());
+            let fanned_out = match self.dry_run {
+                true => FanOutEnd::default(),
+                false => FanOutEnd::all(app, &bar).await,
+            };
+            drop(bar);
+            let bar = screen.bar("people looked at").until(stop.clone());
+            let (report, found) = match self.report {
+                None => (app.digests().run(&request, &bar).await?, None),
+                Some(_) => {
+                    let (report, found) = app.dry_run().run(&request, &bar).await?;
+                    (report, Some(found))
+                }
+            };
+            anyhow::Ok((fanned_out, report, found))
         };
-        drop(bar);
-        let bar = screen.bar("people looked at").until(stop.clone());
-        let (mut report, found) = match self.report {
-            None => (app.digests().run(&request, &bar).await?, None),
-            Some(_) => {
-                let (report, found) = app.dry_run().run(&request, &bar).await?;
-                (report, Some(found))
-            }
+        let Some(done) = within_grace(app, &stop, work).await else {
+            return self.stopped(screen);
         };
-        drop(bar);
+        let (mut fanned_out, mut report, found) = done?;
         report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
         let stopped = *stop.borrow();
         // The emails are sent. Report later failures beside the result instead of ending here.
@@ -165,13 +171,17 @@ impl Args {
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
         if stopped {
-            let next = "the next run goes on from there";
-            screen.warning(format!("stopped before all users were checked; {next}"))?;
-            let part = "no report was written, as it would be of a part of the people";
-            screen.warnings(self.report.as_ref().map(|_| part))?;
-            return Ok(Exit::Partly);
+            return self.stopped(screen);
         }
         Ok(exit(&report).if_whole(is_whole))
+    }
+
+    fn stopped(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let next = "the next run goes on from there";
+        screen.warning(format!("stopped before all users were checked; {next}"))?;
+        let part = "no report was written, as it would be of a part of the people";
+        screen.warnings(self.report.as_ref().map(|_| part))?;
+        Ok(Exit::Partly)
     }
 
     fn request(&self, app: &App) -> Request {

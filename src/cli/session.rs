@@ -5,10 +5,12 @@
 //! access where it uses it. Start with [`Session::open`].
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::future::LocalBoxFuture;
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tracing::subscriber::set_global_default;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -225,6 +227,44 @@ pub(super) fn stop_on_signal() -> std::io::Result<Stop> {
         std::process::exit(130);
     });
     Ok(stopped)
+}
+
+/// How long a process may take to release its leases after the grace.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Awaits work that ends by itself soon after `stop` turns true. If it has not ended within
+/// `server.grace`, this drops it, releases the leases of this process, and returns `None`.
+///
+/// Emails whose calls are dropped stay `sending`, as after a crash. The next worker resolves them
+/// (P5).
+pub(super) async fn within_grace<T>(
+    app: &App,
+    stop: &Stop,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut stop = stop.clone();
+    let grace = app.config.server.grace.to_std().unwrap_or_default();
+    let over = async {
+        let must_stop = stop.wait_for(|stop| *stop).await.is_ok();
+        match must_stop {
+            true => sleep(grace).await,
+            // The sender is gone, so nothing will stop the work.
+            false => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        done = work => return Some(done),
+        () = over => {}
+    }
+    tracing::warn!("server.grace is over: running work is dropped, and later runs continue it");
+    let worker = app.worker();
+    if !matches!(
+        timeout(RELEASE_PATIENCE, worker.release()).await,
+        Ok(Ok(()))
+    ) {
+        tracing::warn!("other processes can continue only once the leases of this one expire");
+    }
+    None
 }
 
 /// Show the effective configuration, secrets redacted

@@ -1,7 +1,7 @@
 //! `tidings worker`: fans out events, closes batches, and sends emails when they are due.
 //!
-//! On SIGTERM and Ctrl-C, it finishes its current work and releases every lease. Another worker can
-//! then continue at once.
+//! On SIGTERM and Ctrl-C, it finishes its current work within `server.grace` and releases every
+//! lease. Another worker can then continue at once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::digest::{exit_of, paused, sent};
 use super::exit::explain_failure;
 use super::report_parts::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
-use super::session::{Access, App, Exit, Screen, Session, Stop, format};
+use super::session::{Access, App, Exit, Screen, Session, Stop, format, within_grace};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{BEAT, Part};
@@ -50,7 +50,10 @@ impl Args {
 
 async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
     let worker = app.worker();
-    let round = worker.round(&mut None, stop).await;
+    let round = within_grace(app, stop, worker.round(&mut None, stop)).await;
+    let Some(round) = round else {
+        return stopped(screen);
+    };
     let released = worker.release().await;
     let (mut round, now) = (round?, app.context.clock.now());
     let digests = round.digests.as_ref().map(|of| DigestActivity::of(of, now));
@@ -74,16 +77,20 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
     released?;
     recorded?;
     if *stop.borrow() {
-        let next = "the next run or a worker goes on from there";
-        screen.warning(format!("stopped before everything was done; {next}"))?;
-        return Ok(Exit::Partly);
+        return stopped(screen);
     }
     let exit = exit_of(&mails, u64::from(round.paused.is_some()));
     Ok(exit.if_whole(is_whole))
 }
 
+fn stopped(screen: &mut Screen) -> anyhow::Result<Exit> {
+    let next = "the next run or a worker goes on from there";
+    screen.warning(format!("stopped before everything was done; {next}"))?;
+    Ok(Exit::Partly)
+}
+
 /// Runs these tasks, and serves metrics if the configuration has an address for them. When one of
-/// them ends, or `stop` turns true, the others end too.
+/// them ends, or `stop` turns true, the others end too, within `server.grace`.
 pub(super) async fn run_together<'a>(
     app: &App,
     stop: &Stop,
@@ -93,22 +100,28 @@ pub(super) async fn run_together<'a>(
     let mut tasks = tasks(halted.clone());
     if let Some(watched) = Watched::bind(app)? {
         tracing::info!("metrics: http://{}/metrics", watched.addr);
-        tasks.push(watched.run(halted).boxed_local());
+        tasks.push(watched.run(halted.clone()).boxed_local());
     }
     #[cfg(target_os = "linux")]
     tasks.push(super::systemd_notify::report(halt.subscribe()).boxed_local());
-    let mut running = FuturesUnordered::from_iter(tasks);
-    let (mut signal, mut result) = (stop.clone(), Ok(()));
-    loop {
-        tokio::select! {
-            _ = signal.wait_for(|stop| *stop), if !*halt.borrow() => {}
-            ended = running.next() => match ended {
-                Some(ended) => result = result.and(ended),
-                None => return result,
-            },
+    let mut result = Ok(());
+    let all = async {
+        let mut running = FuturesUnordered::from_iter(tasks);
+        let mut signal = stop.clone();
+        loop {
+            tokio::select! {
+                _ = signal.wait_for(|stop| *stop), if !*halt.borrow() => {}
+                ended = running.next() => match ended {
+                    Some(ended) if result.is_ok() => result = ended,
+                    Some(_) => {}
+                    None => return,
+                },
+            }
+            halt.send_replace(true);
         }
-        halt.send_replace(true);
-    }
+    };
+    within_grace(app, &halted, all).await;
+    result
 }
 
 /// A part of the work of a long-running command.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
+use chrono::TimeDelta;
 use url::Url;
 use x509_parser::pem::parse_x509_pem;
 
@@ -46,6 +47,9 @@ section! {
         /// The most requests per second with the tokens of one user; `None` for no limit.
         rate_limit_token: Option<NonZeroU32> =
             NonZeroU32::new(r.number("server.rate_limit_token", 0..=1_000_000)),
+        /// How long a process may take to stop, 1 second to 10 minutes.
+        grace: TimeDelta =
+            r.duration("server.grace", TimeDelta::seconds(1)..=TimeDelta::minutes(10)),
     }
 }
 

@@ -154,6 +154,32 @@ fn a_public_url_uses_https_or_loopback() {
 }
 
 #[test]
+fn the_grace_has_a_range_and_should_exceed_the_timeouts_of_all_brands() {
+    for bad in ["0s", "500ms", "11m", "soon"] {
+        let problems = Config::parse(&format!("server.grace = {bad:?}")).unwrap_err();
+        let expected = format!("server.grace: {bad:?} ");
+        assert!(problems.to_string().contains(&expected), "{problems}");
+    }
+    let relay = "provider = \"smtp\"\nfrom = \"a@b.org\"\nsmtp_host = \"b.org\"\n";
+    let slow = format!("{relay}timeout = \"1m\"\n");
+    let brand = format!("site.name = \"A\"\n[brands.acme.mail]\n{slow}");
+    for (text, is_slow) in [
+        (format!("[mail]\n{relay}"), false),
+        (format!("[mail]\n{slow}"), true),
+        (format!("server.grace = \"61s\"\n[mail]\n{slow}"), false),
+        (format!("[brands.acme]\n{brand}"), true),
+        // The outbox makes no calls.
+        ("mail.timeout = \"1m\"".to_owned(), false),
+    ] {
+        let warnings = Config::parse(&text).unwrap().warnings;
+        let mut options = warnings.iter().map(|warning| &warning.option);
+        let warns = options.any(|option| option == "server.grace");
+        assert_eq!(warns, is_slow, "{text}: {warnings:?}");
+    }
+    assert!(Config::standard().server.grace > Config::standard().mail.timeout);
+}
+
+#[test]
 fn an_origin_has_the_form_that_browsers_send() {
     for text in [
         "*",

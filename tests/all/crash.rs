@@ -17,6 +17,7 @@ use crate::support::town::on_both_stores;
 use crate::support::{Fresh, Shorthand, context, kind, number, user};
 
 mod check;
+mod grace;
 mod stage;
 mod suspend;
 mod transferred;

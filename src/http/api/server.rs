@@ -38,8 +38,6 @@ use crate::http::pages::PAGES;
 
 /// The longest time from a request to the start of its response.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
-/// How long running requests may take to finish during a shutdown.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// More threads than this do not help, because the store does most of the work.
 const MAX_THREADS: usize = 16;
 /// The header with the id of a request.
@@ -121,7 +119,7 @@ fn configure(config: &mut ServiceConfig, app: &App) {
 
 impl Bound {
     /// Serves until `stop` becomes true or its sender is dropped. Then it accepts no new
-    /// connections, finishes running requests, and returns.
+    /// connections, finishes running requests within `server.grace`, and returns.
     pub async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let (app, authorizer) = (Data::new(self.app), Data::new(self.authorizer));
         let streams = Streams::new(app.config.feed.streams, stop.clone());
@@ -131,6 +129,7 @@ impl Bound {
             let (app, stop) = (app.clone(), stop.clone());
             tokio::spawn(async move { app.feed_cache.listen(&*app.context.store, stop).await })
         };
+        let grace = app.config.server.grace.to_std().unwrap_or_default();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MAX_THREADS);
         let server = HttpServer::new(move || {
@@ -161,7 +160,7 @@ impl Bound {
         .client_request_timeout(HEAD_PATIENCE)
         .client_disconnect_timeout(LEAVE_PATIENCE)
         .keep_alive(KEEP_ALIVE)
-        .shutdown_timeout(STOP_PATIENCE.as_secs())
+        .shutdown_timeout(grace.as_secs())
         .shutdown_signal(stopped(stop))
         .listen(self.listener)
         .context("listening")?

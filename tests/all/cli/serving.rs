@@ -1,7 +1,8 @@
 //! `serve` and `worker`: addresses, keys, logs, metrics and shutdown.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -99,6 +100,31 @@ async fn it_serves_the_data_of_the_store_until_sigterm() {
     let (code, log) = serving.end();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.ends_with("stopped\n"), "{log}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_unfinished_request_does_not_outlast_the_grace() {
+    let desk = Desk::with_people();
+    let variables = [("TIDINGS_SERVER_GRACE", "1s")];
+    let serving = Serving::start_with(&desk, &["--no-worker"], &variables);
+    let address = serving.url.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /v1/events HTTP/1.1\r\nHost: tidings\r\nAuthorization: Bearer {}\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+        serving.key
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // The server sends this when the handler starts to read the body.
+    let mut interim = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut interim).unwrap();
+    let stopping = Instant::now();
+
+    let (code, log) = serving.end();
+
+    assert_eq!(code, Some(0), "{log}");
+    // Half of the default grace.
+    assert!(stopping.elapsed() < Duration::from_secs(22), "{log}");
 }
 
 #[cfg(unix)]

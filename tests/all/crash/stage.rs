@@ -29,19 +29,19 @@ use crate::support::{BatchCounts, Dice, Fresh, Shorthand, context, kind, user};
 
 /// A generous timeout for slow machines. Lost calls are queried at growing intervals.
 pub const LONG: Duration = Duration::from_secs(600);
-const PEOPLE: usize = 40;
+pub const PEOPLE: usize = 40;
 /// The environment variable that names the point at which a process aborts.
 const CRASH: &str = "TIDINGS_CRASH";
 /// The number of deliveries that a process claims at once. A dead process leaves up to two such
 /// chunks leased, and three processes die before [`Stage::settle`].
 const CHUNK: usize = 5;
 /// How long a batch collects events.
-const WINDOW: TimeDelta = TimeDelta::seconds(1);
+pub const WINDOW: TimeDelta = TimeDelta::seconds(1);
 
 /// Simulated users and events, and the configuration of the processes.
 pub struct Stage<'a> {
     pub fresh: &'a Fresh,
-    folder: tempfile::TempDir,
+    pub folder: tempfile::TempDir,
     pub dialect: Dialect,
     pub provider: Provider,
     config: Config,
@@ -128,7 +128,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Creates an application in this process, with a manual clock.
-    fn app(&self) -> (App, Arc<ManualClock>) {
+    pub fn app(&self) -> (App, Arc<ManualClock>) {
         let mailer = mailer(&self.config).unwrap();
         let clock = self.clock();
         let (store, ids) = (self.fresh.handle(), Arc::new(Ids::random()));
@@ -176,7 +176,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Adds an event about a new work for these users.
-    async fn add_event(
+    pub async fn add_event(
         &mut self,
         route: Kind,
         people: Vec<usize>,

@@ -15,6 +15,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::{Instant, interval_at};
 
 /// The provider whose API is spoken.
@@ -55,6 +56,8 @@ pub enum Next {
     Lose,
     /// Accept it, and do not respond before the client gives up.
     Late,
+    /// Accept it, and respond once the test calls [`Provider::release`].
+    Hold,
     /// Accept it, with a response that cannot be parsed.
     Garble,
     /// Accept it, with a truncated response.
@@ -113,6 +116,8 @@ struct State {
     keys: Mutex<BTreeMap<String, (String, Value)>>,
     /// The upper limit of the artificial delay of requests.
     slowest: Mutex<Duration>,
+    /// Whether the requests that were held are answered.
+    released: watch::Sender<bool>,
 }
 
 /// A running provider.
@@ -143,6 +148,11 @@ impl Provider {
     /// Delays each request from now on, up to this limit.
     pub fn takes_up_to(&self, slowest: Duration) {
         *self.state.slowest.lock().unwrap() = slowest;
+    }
+
+    /// Answers the requests that are held.
+    pub fn release(&self) {
+        self.state.released.send_replace(true);
     }
 
     pub fn requests(&self) -> Vec<Request> {
@@ -196,6 +206,11 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
         Some(Next::Lose) => {}
         // Waits until the client closes the connection.
         Some(Next::Late) => drop(stream.read(&mut [0; 1]).await),
+        Some(Next::Hold) => {
+            let mut released = state.released.subscribe();
+            released.wait_for(|released| *released).await.unwrap();
+            answer(&mut stream, status, &headers, &body).await;
+        }
         Some(Next::Garble) => answer(&mut stream, status, &[], "{\"id\": \"tru").await,
         Some(Next::Break) => {
             let whole = head(status, &headers, body.len().max(100));

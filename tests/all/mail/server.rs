@@ -7,11 +7,16 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::watch;
 
 /// The response to a command.
 #[derive(Debug, Clone, Copy)]
 pub enum Say {
     Reply(&'static str),
+    /// Reply as by default.
+    Take,
+    /// Accept the email, and reply once the test calls [`Server::release`].
+    Hold,
     /// Close the connection without a reply.
     HangUp,
     /// Do not reply until the client gives up.
@@ -31,6 +36,8 @@ struct State {
     connections: Mutex<usize>,
     commands: Mutex<Vec<String>>,
     mails: Mutex<Vec<String>>,
+    /// Whether the emails that were held are acknowledged.
+    released: watch::Sender<bool>,
 }
 
 pub struct Server {
@@ -60,6 +67,11 @@ impl Server {
     /// Queues a response to the next command with this prefix.
     pub fn then(&self, command: &'static str, say: Say) {
         self.state.replies.lock().unwrap().push_back((command, say));
+    }
+
+    /// Acknowledges the emails that are held.
+    pub fn release(&self) {
+        self.state.released.send_replace(true);
     }
 
     /// Answers each command from now on by this rule.
@@ -123,12 +135,16 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
                 mail = None;
                 reply
             }
-            (Some(text), None) => {
+            (Some(text), say) => {
                 state.mails.lock().unwrap().push(text.clone());
+                if let Some(Say::Hold) = say {
+                    let mut released = state.released.subscribe();
+                    released.wait_for(|released| *released).await.unwrap();
+                }
                 (mail, accepted) = (None, accepted + 1);
                 "250 2.0.0 queued"
             }
-            (None, None) => match command.split(' ').next().unwrap_or_default() {
+            (None, _) => match command.split(' ').next().unwrap_or_default() {
                 "" => "220 server",
                 "EHLO" => "250-server\r\n250-8BITMIME\r\n250 AUTH PLAIN",
                 "AUTH" => "235 2.7.0 welcome",
