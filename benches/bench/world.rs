@@ -213,9 +213,7 @@ impl Mailer for Nowhere {
     async fn send(&self, _reference: &str, messages: &[Message], _leave: &Permit) -> Vec<Outcome> {
         messages
             .iter()
-            .map(|message| Outcome::Accepted {
-                provider_id: message.delivery.to_string(),
-            })
+            .map(|message| Outcome::Accepted(message.delivery.to_string()))
             .collect()
     }
 

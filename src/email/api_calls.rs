@@ -95,7 +95,7 @@ pub(super) fn prepare(messages: &[Message]) -> (Vec<Letter<'_>>, Vec<Option<Outc
                 ready.push(letter);
                 refused.push(None);
             }
-            Err(reason) => refused.push(Some(Outcome::Unsendable { reason })),
+            Err(reason) => refused.push(Some(Outcome::Unsendable(reason))),
         }
     }
     (ready, refused)
@@ -104,9 +104,7 @@ pub(super) fn prepare(messages: &[Message]) -> (Vec<Letter<'_>>, Vec<Option<Outc
 /// Fills the gaps in a list of outcomes with the outcomes of a call, in order.
 fn merged(outcomes: Vec<Option<Outcome>>, answered: Vec<Outcome>) -> Vec<Outcome> {
     let mut answered = answered.into_iter();
-    let unanswered = || Outcome::Unknown {
-        reason: "the provider did not answer for it".into(),
-    };
+    let unanswered = || Outcome::Unknown("the provider did not answer for it".into());
     let filled = outcomes
         .into_iter()
         .map(|outcome| outcome.or_else(|| answered.next()));

@@ -316,8 +316,8 @@ fn moment(text: &str) -> Option<f64> {
 /// [`Outcome::RefusedTogether`], as the fault may be in only one of them.
 pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
     let outcome = match outcome {
-        Outcome::Refused { reason } | Outcome::Undeliverable { reason } if messages > 1 => {
-            Outcome::RefusedTogether { reason }
+        Outcome::Refused(reason) | Outcome::Undeliverable(reason) if messages > 1 => {
+            Outcome::RefusedTogether(reason)
         }
         other => other,
     };
@@ -328,11 +328,11 @@ pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
 pub(super) fn usual(answer: &Answer, reason: String) -> Outcome {
     let after = answer.wait();
     match answer.status {
-        429 | 500 | 503 => Outcome::TryLater { reason, after },
+        429 | 500 | 503 => Outcome::TryLater(reason, after),
         // A gateway answered. The provider may have accepted the call behind it.
-        501.. => Outcome::Unknown { reason },
-        300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop { reason },
-        _ => Outcome::Refused { reason },
+        501.. => Outcome::Unknown(reason),
+        300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop(reason),
+        _ => Outcome::Refused(reason),
     }
 }
 
@@ -340,28 +340,26 @@ pub(super) fn usual(answer: &Answer, reason: String) -> Outcome {
 pub(super) fn accepted(provider: &str, answer: &Answer, id: Option<&str>) -> Outcome {
     match id.map(|id| id.trim_matches(['<', '>'])) {
         None | Some("") => without_id(provider, answer),
-        Some(id) => Outcome::Accepted {
-            provider_id: id.to_owned(),
-        },
+        Some(id) => Outcome::Accepted(id.to_owned()),
     }
 }
 
 /// Returns the outcome of a success that does not name an id for each email.
 pub(super) fn without_id(provider: &str, answer: &Answer) -> Outcome {
     let status = answer.status;
-    Outcome::Unknown {
-        reason: format!("{provider} answered {status}, but not with an id for each email"),
-    }
+    Outcome::Unknown(format!(
+        "{provider} answered {status}, but not with an id for each email"
+    ))
 }
 
 impl From<NoAnswer> for Outcome {
     fn from(failed: NoAnswer) -> Self {
         match failed {
             NoAnswer::NotSent(reason) | NoAnswer::Refused(reason) | NoAnswer::Untrusted(reason) => {
-                Self::Unreachable { reason }
+                Self::Unreachable(reason)
             }
-            NoAnswer::Withheld(reason) => Self::Withheld { reason },
-            NoAnswer::MaybeSent(reason) => Self::Unknown { reason },
+            NoAnswer::Withheld(reason) => Self::Withheld(reason),
+            NoAnswer::MaybeSent(reason) => Self::Unknown(reason),
         }
     }
 }

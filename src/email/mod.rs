@@ -106,96 +106,64 @@ pub struct Sender {
     pub reply_to: Option<Address>,
 }
 
-/// The outcome of sending one message. Reasons appear in the ledger and contain no address.
+/// The outcome of sending one message. Most have a reason, which appears in the ledger and contains
+/// no address: the provider's words, or the problem with the message or the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The provider accepted the message. The delivery becomes `sent`.
-    Accepted {
-        /// The provider's id for the message, which its later reports (delivered, bounced) name.
-        provider_id: String,
-    },
+    /// The provider accepted the message, under this id, which its later reports (delivered,
+    /// bounced) name. The delivery becomes `sent`.
+    Accepted(String),
     /// The provider rejects this message for good. The delivery becomes `failed`.
-    Refused {
-        /// The provider's words, or the property of the message that it rejects.
-        reason: String,
-    },
+    Refused(String),
     /// The message cannot be written as an email, so it was not part of a call. The delivery
     /// becomes `failed`.
-    Unsendable {
-        /// The defect of the message.
-        reason: String,
-    },
+    Unsendable(String),
     /// The provider rejected a call of several messages, perhaps because of only one of them. It
     /// accepted none. The caller sends each message alone.
-    RefusedTogether {
-        /// The provider's words about the call.
-        reason: String,
-    },
+    RefusedTogether(String),
     /// The provider accepts no email for this address. The delivery becomes `failed`, and the
     /// address is suppressed.
-    Undeliverable {
-        /// The provider's words about the address.
-        reason: String,
-    },
+    Undeliverable(String),
     /// No connection, so the message was not sent. It is retried until `delivery.give_up_after`.
-    Unreachable {
-        /// The cause of the failed connection.
-        reason: String,
-    },
+    Unreachable(String),
     /// The message was certainly not accepted, but may be later: a rate limit, a full disk, or a
-    /// fault at the provider.
-    TryLater {
-        /// The cause of the delay.
-        reason: String,
-        /// The minimum wait, if the provider named one.
-        after: Option<Duration>,
-    },
+    /// fault at the provider. Besides the reason, this has the minimum wait, if the provider named
+    /// one.
+    TryLater(String, Option<Duration>),
     /// The server does not accept this recipient or this content now, but may later. Other messages
     /// are not affected.
-    Deferred {
-        /// The cause of the delay.
-        reason: String,
-    },
+    Deferred(String),
     /// The send permit ([`Permit`]) ended before the message was complete, so it was certainly not
-    /// accepted.
-    Withheld {
-        /// The reason why the permit ended.
-        reason: String,
-    },
+    /// accepted. The reason says why it ended.
+    Withheld(String),
     /// The message was certainly not accepted. Every other message will fail too until an operator
     /// acts, for example because of a bad key or a suspended account.
-    Stop {
-        /// The provider's words, which name the problem.
-        reason: String,
-    },
+    Stop(String),
     /// The message may have been accepted: the request was written, but no readable answer came.
-    Unknown {
-        /// The reason why the outcome is unknown.
-        reason: String,
-    },
+    Unknown(String),
 }
 
 impl Outcome {
     /// Returns whether the message was part of a call. Other outcomes say nothing about the
     /// provider.
     pub fn is_shown(&self) -> bool {
-        !matches!(self, Self::Unsendable { .. } | Self::Withheld { .. })
+        !matches!(self, Self::Unsendable(..) | Self::Withheld(..))
     }
 
     /// Returns the name in metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Accepted { .. } => "accepted",
-            Self::Refused { .. } => "refused",
-            Self::Unsendable { .. } => "unsendable",
-            Self::RefusedTogether { .. } => "refused_together",
-            Self::Undeliverable { .. } => "undeliverable",
-            Self::Unreachable { .. } => "unreachable",
-            Self::TryLater { .. } => "try_later",
-            Self::Deferred { .. } => "deferred",
-            Self::Withheld { .. } => "withheld",
-            Self::Stop { .. } => "stop",
-            Self::Unknown { .. } => "unknown",
+            Self::Accepted(..) => "accepted",
+            Self::Refused(..) => "refused",
+            Self::Unsendable(..) => "unsendable",
+            Self::RefusedTogether(..) => "refused_together",
+            Self::Undeliverable(..) => "undeliverable",
+            Self::Unreachable(..) => "unreachable",
+            Self::TryLater(..) => "try_later",
+            Self::Deferred(..) => "deferred",
+            Self::Withheld(..) => "withheld",
+            Self::Stop(..) => "stop",
+            Self::Unknown(..) => "unknown",
         }
     }
 }

@@ -54,7 +54,7 @@ impl Outbox {
         let mut outcomes: Vec<Outcome> = messages.iter().map(|m| self.write(m)).collect();
         // A rename is durable only after its folder is synced.
         if let Err(error) = sync_folder(&self.folder) {
-            let is_accepted = |outcome: &&mut Outcome| matches!(outcome, Outcome::Accepted { .. });
+            let is_accepted = |outcome: &&mut Outcome| matches!(outcome, Outcome::Accepted(..));
             for outcome in outcomes.iter_mut().filter(is_accepted) {
                 *outcome = try_later(&self.folder, &error);
             }
@@ -65,7 +65,7 @@ impl Outbox {
     fn write(&self, message: &Message) -> Outcome {
         let mail = match compose(message, &self.sender) {
             Ok(mail) => mail,
-            Err(reason) => return Outcome::Unsendable { reason },
+            Err(reason) => return Outcome::Unsendable(reason),
         };
         let page = self.pages.then(|| {
             let html = message.filled().html.into_bytes();
@@ -78,7 +78,7 @@ impl Outbox {
                 return try_later(&path, &error);
             }
         }
-        Outcome::Accepted { provider_id: name }
+        Outcome::Accepted(name)
     }
 
     /// Checks that the folder can be written to, and leaves it as it was.
@@ -104,14 +104,14 @@ impl Mailer for Outbox {
 
     async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         if let Some(reason) = permit.withheld() {
-            return vec![Outcome::Withheld { reason }; messages.len()];
+            return vec![Outcome::Withheld(reason); messages.len()];
         }
         let outbox = self.clone();
         let owned = messages.to_vec();
         let written = tokio::task::spawn_blocking(move || outbox.write_all(&owned)).await;
         written.unwrap_or_else(|stopped| {
             let reason = format!("the outbox was stopped while writing: {stopped}");
-            vec![Outcome::Unknown { reason }; messages.len()]
+            vec![Outcome::Unknown(reason); messages.len()]
         })
     }
 
@@ -146,10 +146,7 @@ impl Mailer for Outbox {
 }
 
 fn try_later(path: &Path, error: &io::Error) -> Outcome {
-    Outcome::TryLater {
-        reason: format!("writing {}: {error}", path.display()),
-        after: None,
-    }
+    Outcome::TryLater(format!("writing {}: {error}", path.display()), None)
 }
 
 /// The maximum length of the readable part of an email's file name. A page's name may be twice as

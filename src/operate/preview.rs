@@ -320,9 +320,9 @@ pub async fn send_test(
     };
     let (reference, permit) = (format!("test-{id}"), Permit::always());
     let mut sent = mailer.send(&reference, &[message], &permit).await;
-    Ok(sent.pop().unwrap_or_else(|| Outcome::Unknown {
-        reason: "the mailer gave no answer".into(),
-    }))
+    Ok(sent
+        .pop()
+        .unwrap_or_else(|| Outcome::Unknown("the mailer gave no answer".into())))
 }
 
 #[cfg(test)]

@@ -242,11 +242,8 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     let outcome = match answer.status {
         // Reports name the id without brackets.
         200..300 => accepted("Mailgun", answer, answer.value()["id"].as_str()),
-        429 | 500 | 502..=504 => Outcome::TryLater { reason, after },
-        402 => Outcome::TryLater {
-            reason,
-            after: after.max(Some(UNPAID)),
-        },
+        429 | 500 | 502..=504 => Outcome::TryLater(reason, after),
+        402 => Outcome::TryLater(reason, after.max(Some(UNPAID))),
         _ => usual(answer, reason),
     };
     all(outcome, mails)

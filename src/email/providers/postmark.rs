@@ -150,9 +150,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
 /// Returns the outcome of one email, from its item in the answer.
 fn one(answer: &Answer, item: &Value) -> Outcome {
     match (item["ErrorCode"].as_i64(), item["MessageID"].as_str()) {
-        (Some(0), Some(id)) => Outcome::Accepted {
-            provider_id: id.to_owned(),
-        },
+        (Some(0), Some(id)) => Outcome::Accepted(id.to_owned()),
         (None | Some(0), _) => without_id("Postmark", answer),
         (Some(code), _) => meaning(code, said(answer, item)),
     }
@@ -174,14 +172,11 @@ fn said(answer: &Answer, item: &Value) -> String {
 fn meaning(code: i64, reason: String) -> Outcome {
     match code {
         // Maintenance, and too many requests.
-        100 | 429 => Outcome::TryLater {
-            reason,
-            after: None,
-        },
-        406 => Outcome::Undeliverable { reason },
+        100 | 429 => Outcome::TryLater(reason, None),
+        406 => Outcome::Undeliverable(reason),
         // Token, sender signature, credits, or an account that is not approved or may not send.
-        10 | 400 | 401 | 405 | 412 | 413 => Outcome::Stop { reason },
-        _ => Outcome::Refused { reason },
+        10 | 400 | 401 | 405 | 412 | 413 => Outcome::Stop(reason),
+        _ => Outcome::Refused(reason),
     }
 }
 

@@ -167,26 +167,19 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
         let ids = ids.map(|item| Some(item["id"].as_str()?.to_owned()));
         let ids: Option<Vec<String>> = ids.collect();
         return match ids.filter(|ids| ids.len() == mails) {
-            Some(ids) => {
-                let accepted = |provider_id| Outcome::Accepted { provider_id };
-                ids.into_iter().map(accepted).collect()
-            }
+            Some(ids) => ids.into_iter().map(Outcome::Accepted).collect(),
             None => all(without_id("Resend", answer), mails),
         };
     }
     let reason = format!("Resend: {}", said(answer));
-    let later = |least: Option<Duration>| Outcome::TryLater {
-        reason: reason.clone(),
-        after: answer.wait().max(least),
-    };
+    let later =
+        |least: Option<Duration>| Outcome::TryLater(reason.clone(), answer.wait().max(least));
     let outcome = match (answer.status, value["name"].as_str().unwrap_or_default()) {
         (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
         // An earlier attempt used this key with another body, so Resend has accepted the call. It
         // does not return the ids, so the key replaces them. A reference belongs to fixed
         // deliveries, so the recipients are the same.
-        (409, "invalid_idempotent_request") => Outcome::Accepted {
-            provider_id: reference.to_owned(),
-        },
+        (409, "invalid_idempotent_request") => Outcome::Accepted(reference.to_owned()),
         (409, _) => later(None),
         // The call can be repeated under its key, also if the outcome is unknown.
         _ => usual(answer, reason),

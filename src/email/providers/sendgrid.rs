@@ -167,12 +167,9 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
         202 => accepted("SendGrid", answer, answer.header("x-message-id")),
         200..300 => without_id("SendGrid", answer),
         // SendGrid's own error: it tried and did not accept the call.
-        501.. if errors(answer).is_some() => Outcome::TryLater { reason, after },
-        401 | 403 if for_a_while(&reason) => Outcome::TryLater {
-            reason,
-            after: after.max(Some(BLOCKED)),
-        },
-        451 => Outcome::Stop { reason },
+        501.. if errors(answer).is_some() => Outcome::TryLater(reason, after),
+        401 | 403 if for_a_while(&reason) => Outcome::TryLater(reason, after.max(Some(BLOCKED))),
+        451 => Outcome::Stop(reason),
         _ => usual(answer, reason),
     };
     all(outcome, mails)

@@ -127,7 +127,7 @@ impl Ses {
     async fn one(&self, message: &Message, permit: &Permit) -> Vec<Outcome> {
         let to = match Self::to(message) {
             Ok(to) => to,
-            Err(reason) => return vec![Outcome::Unsendable { reason }],
+            Err(reason) => return vec![Outcome::Unsendable(reason)],
         };
         let api = (&self.api, "/v2/email/outbound-emails");
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(&ready[0], &to));
@@ -284,10 +284,8 @@ fn judge(answer: &Answer, from: &Address) -> Outcome {
     }
     let (name, message) = fault(answer);
     let reason = format!("Amazon SES: {}", said(answer));
-    let later = |least: Option<Duration>| Outcome::TryLater {
-        reason: reason.clone(),
-        after: answer.wait().max(least),
-    };
+    let later =
+        |least: Option<Duration>| Outcome::TryLater(reason.clone(), answer.wait().max(least));
     let quota = message.to_lowercase().contains("quota").then_some(QUOTA);
     match (answer.status, name.as_str()) {
         (429, _) | (_, "TooManyRequestsException" | "ThrottlingException" | "Throttling") => {
@@ -296,11 +294,11 @@ fn judge(answer: &Answer, from: &Address) -> Outcome {
         (_, "LimitExceededException") => later(Some(QUOTA)),
         // The request was aborted, so its effect is unknown.
         (408, _) | (_, "RequestAbortedException" | "RequestTimeoutException") => {
-            Outcome::Unknown { reason }
+            Outcome::Unknown(reason)
         }
         (500.., _) => usual(answer, reason),
-        (_, name) if STOPPING.contains(&name) => Outcome::Stop { reason },
-        (_, "MessageRejected") if is_ours_unverified(&message, from) => Outcome::Stop { reason },
+        (_, name) if STOPPING.contains(&name) => Outcome::Stop(reason),
+        (_, "MessageRejected") if is_ours_unverified(&message, from) => Outcome::Stop(reason),
         _ => usual(answer, reason),
     }
 }

@@ -172,7 +172,7 @@ async fn a_late_answer_is_unknown() {
             .await;
 
         assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?}: {outcomes:?}");
-        let Outcome::Unknown { reason } = &outcomes[0] else {
+        let Outcome::Unknown(reason) = &outcomes[0] else {
             panic!()
         };
         assert_eq!(reason, "no answer within 0.3 s");
@@ -212,7 +212,7 @@ async fn a_429_is_retried_after_the_requested_delay() {
             .await;
 
         for outcome in outcomes {
-            let Outcome::TryLater { after, .. } = outcome else {
+            let Outcome::TryLater(_, after) = outcome else {
                 panic!("{dialect:?}: {outcome:?}")
             };
             assert_eq!(after, Some(Duration::from_secs(7)));

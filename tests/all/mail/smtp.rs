@@ -59,7 +59,7 @@ async fn emails_arrive_complete_over_one_connection() {
         "Fourteen works — https://x.example/u/p0000"
     );
     assert_contains!(text, "List-Unsubscribe-Post: List-Unsubscribe=One-Click");
-    let Outcome::Accepted { provider_id } = &outcomes[0] else {
+    let Outcome::Accepted(provider_id) = &outcomes[0] else {
         panic!()
     };
     assert_eq!(parsed.message_id(), Some(provider_id.as_str()));
@@ -221,7 +221,7 @@ async fn a_non_ascii_local_part_needs_a_server_with_smtputf8() {
         let commands = server.commands();
         let named = commands.contains(&"RCPT TO:<jürgen@xn--bcher-kva.example>".to_owned());
         assert_eq!(named, expected == "accepted", "{commands:?}");
-        if let Outcome::Unsendable { reason } = &special[0] {
+        if let Outcome::Unsendable(reason) = &special[0] {
             assert!(reason.contains("SMTPUTF8"), "{reason}");
         }
     }

@@ -180,9 +180,7 @@ async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
 async fn an_email_excluded_from_a_repeated_call_does_not_fail(fresh: Fresh) {
     let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    let unsendable = Outcome::Unsendable {
-        reason: "it has no recipient any more".into(),
-    };
+    let unsendable = Outcome::Unsendable("it has no recipient any more".into());
     town.answer([cut_off(), unsendable]);
 
     let report = run(&town, &town.process()).await;

@@ -73,10 +73,10 @@ async fn a_withdrawn_event_is_listed_with_its_title(fresh: Fresh) {
 }
 
 fn greylisted() -> Outcome {
-    Outcome::TryLater {
-        reason: "451 4.7.1 greylisted".into(),
-        after: Some(Duration::from_secs(600)),
-    }
+    Outcome::TryLater(
+        "451 4.7.1 greylisted".into(),
+        Some(Duration::from_secs(600)),
+    )
 }
 
 async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: Fresh) {

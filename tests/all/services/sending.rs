@@ -64,10 +64,7 @@ pub(super) async fn run(town: &Town, app: &App) -> Report {
 }
 
 fn later(after: Option<u64>) -> Outcome {
-    Outcome::TryLater {
-        reason: "busy".into(),
-        after: after.map(Duration::from_secs),
-    }
+    Outcome::TryLater("busy".into(), after.map(Duration::from_secs))
 }
 
 pub(super) async fn state(town: &Town, person: &str) -> DeliveryState {
@@ -321,7 +318,7 @@ async fn emails_sent_alone_after_a_slow_shared_call_are_not_canceled(fresh: Fres
     // The first call is refused because of one recipient. It takes a minute, so the checks of the
     // other emails are outdated.
     let reason = "one address is malformed".to_owned();
-    town.answer(vec![Outcome::RefusedTogether { reason }; 3]);
+    town.answer(vec![Outcome::RefusedTogether(reason); 3]);
     let clock = town.clock.clone();
     town.meanwhile(move || Box::pin(async move { clock.advance(TimeDelta::minutes(1)) }));
 

@@ -440,20 +440,15 @@ impl Year {
         if !calm && self.now < self.provider_down {
             let reason = "away".to_owned();
             let kinds = [
-                Outcome::Unreachable {
-                    reason: reason.clone(),
-                },
-                Outcome::TryLater {
-                    reason: reason.clone(),
-                    after: None,
-                },
-                Outcome::Refused { reason },
+                Outcome::Unreachable(reason.clone()),
+                Outcome::TryLater(reason.clone(), None),
+                Outcome::Refused(reason),
             ];
             let outcome = self.dice.of(&[0, 1, 2]);
             self.town.answer(vec![kinds[outcome].clone(); 50]);
         } else if !calm && self.dice.happens(50) {
             let reason = "550 not this one".to_owned();
-            self.town.answer([Outcome::Refused { reason }]);
+            self.town.answer([Outcome::Refused(reason)]);
         }
         // The operator ends a pause.
         self.app.deliveries().resume().await.unwrap();
