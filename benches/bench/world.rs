@@ -218,7 +218,7 @@ impl Mailer for Nowhere {
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: None }
+        Certainty::Repeat(None)
     }
 
     async fn check(&self) -> Checked {

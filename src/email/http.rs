@@ -394,9 +394,7 @@ pub(super) fn invalid(
             format!("the connection to {name}'s API cannot be trusted ({reason})"),
             "see mail.url and this machine's clock; a certificate authority of your own is named by SSL_CERT_FILE",
         ),
-        Err(failed) => Checked::Unreached {
-            reason: format!("{name}: {}", String::from(failed)),
-        },
+        Err(failed) => Checked::Unreached(format!("{name}: {}", String::from(failed))),
     }
 }
 

@@ -171,12 +171,9 @@ impl Outcome {
 /// How a caller can resolve an unknown outcome (P5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
-    /// The same call, repeated under the same reference, sends no email twice.
-    Repeat {
-        /// How long the provider remembers a reference, counted from the first call; `None` for
-        /// unlimited.
-        within: Option<Duration>,
-    },
+    /// The same call, repeated under the same reference, sends no email twice. The provider
+    /// remembers a reference for this long, counted from the first call; `None` for unlimited.
+    Repeat(Option<Duration>),
     /// The provider can be queried with [`Mailer::ask`].
     Ask,
     /// There is no way. The outcome stays unknown.
@@ -186,11 +183,8 @@ pub enum Certainty {
 /// The result of a query for one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueryAnswer {
-    /// The provider accepted the message.
-    Accepted {
-        /// The provider's id for the message, as in [`Outcome::Accepted`].
-        provider_id: String,
-    },
+    /// The provider accepted the message, under this id, as in [`Outcome::Accepted`].
+    Accepted(String),
     /// The provider does not list the message. Lists lag behind, so this proves nothing soon after
     /// a call.
     NotAccepted,
@@ -235,11 +229,8 @@ pub enum Checked {
         /// The remedy, as text for the operator.
         remedy: String,
     },
-    /// The mailer was not reached.
-    Unreached {
-        /// The cause.
-        reason: String,
-    },
+    /// The mailer was not reached, for this reason.
+    Unreached(String),
 }
 
 impl Checked {

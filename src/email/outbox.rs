@@ -116,7 +116,7 @@ impl Mailer for Outbox {
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: None }
+        Certainty::Repeat(None)
     }
 
     async fn check(&self) -> Checked {

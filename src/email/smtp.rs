@@ -377,14 +377,12 @@ impl Mailer for Smtp {
                         format!("{host}:{port} cannot be used ({why})"),
                         "see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
                     ),
-                    false => Checked::Unreached {
-                        reason: format!("{host}:{port} cannot be reached ({why})"),
-                    },
+                    false => Checked::Unreached(format!("{host}:{port} cannot be reached ({why})")),
                 };
             }
             Err(_) => {
                 let reason = format!("{host}:{port} does not answer");
-                return Checked::Unreached { reason };
+                return Checked::Unreached(reason);
             }
         };
         let encrypted = match connection.is_encrypted() {

@@ -180,9 +180,7 @@ impl Mailer for Mailgun {
         let message_id = self.message_id(reference);
         // Mailgun accepts a call as a whole, so one event is enough.
         let answer = match self.accepted(&message_id).await {
-            Ok(true) => QueryAnswer::Accepted {
-                provider_id: message_id,
-            },
+            Ok(true) => QueryAnswer::Accepted(message_id),
             Ok(false) => QueryAnswer::NotAccepted,
             Err(silence) => QueryAnswer::Silent(silence),
         };

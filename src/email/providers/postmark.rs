@@ -207,9 +207,7 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Que
     };
     let is_complete = total == mails.len() as u64;
     let answer = |delivery: &DeliveryId| match ids.get(tag(delivery).as_str()) {
-        Some(id) => QueryAnswer::Accepted {
-            provider_id: (*id).to_owned(),
-        },
+        Some(id) => QueryAnswer::Accepted((*id).to_owned()),
         None if is_complete => QueryAnswer::NotAccepted,
         None => QueryAnswer::Silent("Postmark listed only a part of the sent emails".into()),
     };

@@ -115,7 +115,7 @@ impl Mailer for Resend {
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: Some(KEPT) }
+        Certainty::Repeat(Some(KEPT))
     }
 
     async fn check(&self) -> Checked {

@@ -125,14 +125,11 @@ impl Doctor {
         let finding = match &self.mailer {
             Err(why) => Finding::error(why, "see the options of the section [mail]"),
             Ok(_) if self.options.offline && !is_local => Finding::unchecked(LEFT),
-            Ok(mailer) => {
-                let late = |reason| Checked::Unreached { reason };
-                match self.within(mailer.check(), late).await {
-                    Checked::Ready { found, dkim } => return (Finding::ok(found), dkim),
-                    Checked::Wrong { found, remedy } => Finding::error(found, remedy),
-                    Checked::Unreached { reason } => Finding::unchecked(reason),
-                }
-            }
+            Ok(mailer) => match self.within(mailer.check(), Checked::Unreached).await {
+                Checked::Ready { found, dkim } => return (Finding::ok(found), dkim),
+                Checked::Wrong { found, remedy } => Finding::error(found, remedy),
+                Checked::Unreached(reason) => Finding::unchecked(reason),
+            },
         };
         (finding, Vec::new())
     }

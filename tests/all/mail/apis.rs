@@ -301,7 +301,7 @@ async fn a_check_reports_problems_without_sending_an_email() {
             "{dialect:?}: {bad:?}"
         );
         assert!(
-            matches!(&silent, Checked::Unreached { reason } if reason.contains("no answer")),
+            matches!(&silent, Checked::Unreached(reason) if reason.contains("no answer")),
             "{silent:?}"
         );
         assert!(
