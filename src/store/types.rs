@@ -39,12 +39,9 @@ pub enum Error {
         /// The defect.
         why: String,
     },
-    /// A different record is stored in the same place.
-    #[error("{what} exists already and differs")]
-    Conflict {
-        /// The existing record, such as a document of a day.
-        what: String,
-    },
+    /// A different record is stored in the place of this one, such as a document of a day.
+    #[error("{0} exists already and differs")]
+    Conflict(String),
     /// The stack holds pending events of another writer, which an exported marker would cover.
     #[error(
         "the stack of {user} on {day} has pending events, which exported markers would cover; \
@@ -159,13 +156,8 @@ pub enum PeopleFilter<'a> {
     All,
     /// The followers of this key.
     Follow(&'a FollowKey),
-    /// The users within `km` of the point.
-    Near {
-        /// Center of the circle.
-        point: Point,
-        /// Radius in kilometers.
-        km: f64,
-    },
+    /// The users within this number of kilometers of the point.
+    Near(Point, f64),
     /// The users whose record matches these choices.
     Chose(&'a DueChoices),
     /// The users with this address, ignoring case.
@@ -273,14 +265,10 @@ pub enum AccumulatorFilter<'a> {
 /// Which open rows to lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim<'a> {
-    /// Rows that no owner has leased and that are not deferred. A lease or a wait is ignored once
-    /// it has expired, or if it ends later than any valid one can.
-    Free {
-        /// Current time.
-        now: DateTime<Utc>,
-        /// Maximum number of rows.
-        limit: usize,
-    },
+    /// Rows that at this time no owner has leased and that are not deferred, at most this number.
+    /// A lease or a wait is ignored once it has expired, or if it ends later than any valid one
+    /// can.
+    Free(DateTime<Utc>, usize),
     /// All rows of this provider call that are `sending`, including rows that are leased. The
     /// caller must hold the lease named after the call: only then can it rebuild the whole call.
     Call(&'a str),
@@ -447,11 +435,9 @@ pub enum Engine {
 pub enum Topology {
     /// One server without replication.
     Standalone,
-    /// A replica set.
-    ReplicaSet {
-        /// Number of members with data, which a server lists as `hosts`; 1 if it lists none.
-        members: usize,
-    },
+    /// A replica set of this number of members with data, which a server lists as `hosts`; 1 if it
+    /// lists none.
+    ReplicaSet(usize),
     /// A sharded cluster behind routers.
     Sharded,
 }

@@ -189,7 +189,7 @@ async fn read_audience(
         Selector::FollowersOf(keys) => followers(directory, keys, after, limit).await?,
         Selector::Near { point, km } => {
             let (point, km) = (*point, *km);
-            let near = PeopleFilter::Near { point, km };
+            let near = PeopleFilter::Near(point, km);
             let people = directory.find_people(&near, after, limit).await?;
             let more = people.len() == limit;
             full(people, more)

@@ -279,11 +279,11 @@ fn judge_topology(topology: Topology) -> Finding {
             "one server without a replica set: what is accepted is lost with its disk, and nothing works while it is away",
             advice,
         ),
-        Topology::ReplicaSet { members } if members < ENOUGH => Finding::warning(
+        Topology::ReplicaSet(members) if members < ENOUGH => Finding::warning(
             format!("a replica set of {members}: nothing can be written once one is lost"),
             advice,
         ),
-        Topology::ReplicaSet { members } => Finding::ok(format!("a replica set of {members}")),
+        Topology::ReplicaSet(members) => Finding::ok(format!("a replica set of {members}")),
         Topology::Sharded => Finding::ok("a sharded cluster"),
     }
 }
@@ -346,9 +346,9 @@ mod tests {
     fn fewer_than_three_members_cause_a_warning() {
         for (topology, expected) in [
             (Topology::Standalone, Severity::Warning),
-            (Topology::ReplicaSet { members: 1 }, Severity::Warning),
-            (Topology::ReplicaSet { members: 2 }, Severity::Warning),
-            (Topology::ReplicaSet { members: 3 }, Severity::Ok),
+            (Topology::ReplicaSet(1), Severity::Warning),
+            (Topology::ReplicaSet(2), Severity::Warning),
+            (Topology::ReplicaSet(3), Severity::Ok),
             (Topology::Sharded, Severity::Ok),
         ] {
             assert_eq!(judge_topology(topology).severity, expected, "{topology:?}");

@@ -48,7 +48,7 @@ impl Deliveries for Mongo {
 
     async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
         let (rows, limit) = match *which {
-            Claim::Free { now, limit } => {
+            Claim::Free(now, limit) => {
                 // Every open row has a lease, even if it has expired. No closed row has one.
                 let over = doc! {"lease.until": {"$lte": date(now)}};
                 // No lease and no wait can end this late, so these rows are free.

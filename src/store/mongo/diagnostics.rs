@@ -132,10 +132,8 @@ fn topology(hello: &Document) -> Topology {
         return Topology::Sharded;
     }
     match (hello.get_str("setName"), hello.get_array("hosts")) {
-        (Ok(_), Ok(hosts)) => Topology::ReplicaSet {
-            members: hosts.len(),
-        },
-        (Ok(_), Err(_)) => Topology::ReplicaSet { members: 1 },
+        (Ok(_), Ok(hosts)) => Topology::ReplicaSet(hosts.len()),
+        (Ok(_), Err(_)) => Topology::ReplicaSet(1),
         (Err(_), _) => Topology::Standalone,
     }
 }
@@ -160,7 +158,7 @@ mod tests {
             (doc! {"ok": 1}, Topology::Standalone),
             (
                 doc! {"setName": "rs0", "hosts": ["a:27017", "b:27017", "c:27017"]},
-                Topology::ReplicaSet { members: 3 },
+                Topology::ReplicaSet(3),
             ),
             (doc! {"msg": "isdbgrid"}, Topology::Sharded),
         ] {

@@ -105,7 +105,7 @@ impl Directory for Mongo {
         let mut matching = match *filter {
             PeopleFilter::Follow(key) => return self.followers(key, after, limit).await,
             PeopleFilter::All => doc! {},
-            PeopleFilter::Near { point, km } => near(point, km),
+            PeopleFilter::Near(point, km) => near(point, km),
             PeopleFilter::Address(address) => {
                 let spellings = address.spellings();
                 let spellings: Vec<&str> = spellings.iter().map(Address::reveal).collect();

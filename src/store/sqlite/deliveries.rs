@@ -57,7 +57,7 @@ impl Deliveries for Sqlite {
 
     async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
         let (sql, values): (_, Vec<Value>) = match *which {
-            Claim::Free { now, limit } => {
+            Claim::Free(now, limit) => {
                 let ahead = [millis(now + LONGEST_LEASE), millis(now + LONGEST_WAIT)];
                 let values = [millis(now), limit as i64].into_iter().chain(ahead);
                 (FREE, values.map(Value::from).collect())

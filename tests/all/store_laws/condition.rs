@@ -17,7 +17,7 @@ pub async fn a_store_reports_its_engine_and_version(store: Fresh) {
         }
         Engine::Mongo { version, topology } => {
             assert!(
-                matches!(topology, Topology::ReplicaSet { members: 1.. }),
+                matches!(topology, Topology::ReplicaSet(1..)),
                 "{topology:?}"
             );
             version

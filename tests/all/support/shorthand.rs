@@ -122,7 +122,7 @@ pub trait Shorthand: Store {
         until: DateTime<Utc>,
         limit: usize,
     ) -> Vec<Delivery> {
-        let free = Claim::Free { now, limit };
+        let free = Claim::Free(now, limit);
         self.claim(&lease(owner, until), &free).await.unwrap()
     }
 
@@ -230,7 +230,7 @@ pub trait Shorthand: Store {
         after: Option<&UserId>,
         limit: usize,
     ) -> Vec<UserId> {
-        let near = PeopleFilter::Near { point, km };
+        let near = PeopleFilter::Near(point, km);
         self.find_people(&near, after, limit).await.unwrap()
     }
 
