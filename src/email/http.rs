@@ -227,7 +227,7 @@ impl Api {
 }
 
 /// Builds a client that follows no redirects.
-pub(super) fn build(client: ClientBuilder) -> Result<Client, String> {
+pub(crate) fn build(client: ClientBuilder) -> Result<Client, String> {
     // Fails if a crypto provider is installed already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     client
@@ -405,7 +405,7 @@ pub(super) fn key_rejected(name: &str, words: &str, remedy: &str) -> Checked {
 
 /// Returns whether the machine refused the connection, because no service listens there. Other
 /// errors may come from the network.
-pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
+pub(crate) fn is_refused(error: &(dyn Error + 'static)) -> bool {
     is_of(error, std::io::ErrorKind::ConnectionRefused)
 }
 
@@ -417,13 +417,15 @@ pub(super) fn is_of(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> 
 
 /// Returns whether TLS failed, for example because of an untrusted certificate. This does not pass
 /// by itself.
-fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+pub(crate) fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| cause.is::<rustls::Error>())
 }
 
 /// Returns the error and its causes. Includes the errors that I/O errors wrap, which `source`
 /// skips.
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |cause| {
         let cause = *cause;
         let wrapped = cause.downcast_ref::<std::io::Error>();

@@ -6,7 +6,7 @@
 
 mod api_calls;
 pub mod hooks;
-mod http;
+pub(crate) mod http;
 mod lease_permit;
 mod mime;
 pub mod outbox;
