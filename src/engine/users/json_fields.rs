@@ -69,7 +69,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     }
 }
 
-struct Fields<T>(PhantomData<T>);
+/// Reads an object.
+pub(crate) struct Fields<T>(pub(crate) PhantomData<T>);
 
 /// Passes values that are neither arrays nor objects to the derived code, whose errors describe the
 /// expected value.
