@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use reqwest::header::{ACCEPT, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, redirect};
+use reqwest::{Client, ClientBuilder, Method, Request, Response, StatusCode, Url, redirect};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::lease_permit::GuardedBody;
 use super::mime::mailbox;
-use super::request_auth::Sign;
 use super::{Checked, Outcome, Permit, Sender};
 use crate::domain::Secret;
 use crate::domain::text_checks::error_chain;
@@ -52,6 +51,14 @@ impl Account {
     pub(super) fn per_call(&self, most: usize) -> usize {
         self.per_call.unwrap_or(most).clamp(1, most)
     }
+}
+
+/// Authenticates requests. A request is signed last, when it is complete except for its body, so that
+/// a signature can cover URL, content and time.
+pub(super) trait Sign: Send + Sync {
+    /// Adds the headers that authenticate the request. The request is complete except for its body,
+    /// which is passed separately. `at` is the time of signing.
+    fn sign(&self, request: &mut Request, body: &[u8], at: DateTime<Utc>);
 }
 
 /// A client for one API.

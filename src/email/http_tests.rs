@@ -8,7 +8,7 @@ use reqwest::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::super::request_auth::Proof;
+use super::super::api_calls::Proof;
 use super::super::{Content, Message, Personal, Place, Placeholders};
 use super::*;
 use crate::domain::{Address, DeliveryId};

@@ -12,7 +12,6 @@ mod mime;
 pub mod outbox;
 mod placeholders;
 pub mod providers;
-mod request_auth;
 pub mod smtp;
 
 use std::path::Path;

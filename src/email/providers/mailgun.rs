@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::domain::{DeliveryId, ReportKind};
-use crate::email::api_calls::{Letter, post, share};
+use crate::email::api_calls::{Letter, Proof, post, share};
 use crate::email::hooks::{
     Once, Posted, Refused, Report, Verified, detail, failed, json as parse, text_in,
     wrong_signature,
@@ -24,7 +24,6 @@ use crate::email::http::{
     Account, Answer, Api, Body, MOST_WAIT, accepted, all, invalid, status_and_body, usual, words,
 };
 use crate::email::placeholders::{in_html, in_text};
-use crate::email::request_auth::Proof;
 use crate::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, Personal, Place, QueryAnswer, Silence,
 };

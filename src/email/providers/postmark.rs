@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use crate::domain::{DeliveryId, ReportKind};
-use crate::email::api_calls::{Letter, cut, post, set_text};
+use crate::email::api_calls::{Letter, Proof, cut, post, set_text};
 use crate::email::hooks::{
     Posted, Refused, Report, Verified, detail, failed, json as parse, status_in, time_in,
 };
@@ -20,7 +20,6 @@ use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
 use crate::email::mime::tag;
-use crate::email::request_auth::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
 
 /// The option that names the message stream.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::ses_hook::by_type;
 use crate::domain::ReportKind;
-use crate::email::api_calls::{Letter, cut, post, set_text};
+use crate::email::api_calls::{Letter, Proof, cut, post, set_text};
 use crate::email::hooks::{
     Posted, Refused, Report, Verified, detail, failed, json as parse, only_text, status_in,
     time_in, wrong_signature,
@@ -23,7 +23,6 @@ use crate::email::hooks::{
 use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
-use crate::email::request_auth::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 
 /// The maximum number of emails in a call.

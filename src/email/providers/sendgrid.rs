@@ -15,7 +15,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use crate::domain::ReportKind;
-use crate::email::api_calls::{Letter, post, set_text, share};
+use crate::email::api_calls::{Letter, Proof, post, set_text, share};
 use crate::email::hooks::{
     Posted, Refused, Report, Verified, detail, failed, json as parse, text_in, wrong_signature,
 };
@@ -24,7 +24,6 @@ use crate::email::http::{
 };
 use crate::email::mime::one_line;
 use crate::email::placeholders::{in_html, in_text};
-use crate::email::request_auth::Proof;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place, Placeholders};
 
 /// The maximum number of recipients in a call.

@@ -11,14 +11,13 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::domain::Address;
-use crate::email::api_calls::{Letter, post, set_text};
+use crate::email::api_calls::{Aws, Letter, post, set_text};
 use crate::email::http::{
     Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, key_rejected, status_and_body,
     usual,
 };
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::placeholders::in_text;
-use crate::email::request_auth::Aws;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit};
 
 /// The option that names the access key whose secret is `mail.key`.
