@@ -7,8 +7,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::hmac;
 use serde_json::{Value, json};
@@ -193,7 +192,8 @@ const MOST_SIGNATURES: usize = 8;
 
 /// Decodes the part after `whsec_`.
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
-    let key = STANDARD.decode(text.trim_start_matches("whsec_")).ok();
+    let text = text.trim_start_matches("whsec_");
+    let key = BASE64_STANDARD.decode(text).ok();
     key.filter(|key| !key.is_empty())
         .ok_or("is not a signing secret: whsec_ and Base64")
 }
@@ -209,7 +209,7 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let signed = [format!("{id}.{timestamp}.").as_bytes(), posted.body].concat();
     let signatures = signatures.split_ascii_whitespace().take(MOST_SIGNATURES);
     let ours = signatures
-        .filter_map(|signature| STANDARD.decode(signature.strip_prefix("v1,")?).ok())
+        .filter_map(|signature| BASE64_STANDARD.decode(signature.strip_prefix("v1,")?).ok())
         .any(|signature| hmac::verify(&key, &signed, &signature).is_ok());
     if !ours {
         return Err(wrong_signature());

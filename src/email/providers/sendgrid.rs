@@ -8,8 +8,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
@@ -195,7 +194,7 @@ const P256: [u8; 27] = [
 
 /// Returns the key as an uncompressed point. The text is the DER key in Base64.
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
-    match STANDARD.decode(text) {
+    match BASE64_STANDARD.decode(text) {
         Ok(der) if der.len() == P256.len() + 64 && der.starts_with(&P256) => {
             Ok(der[P256.len() - 1..].to_vec())
         }
@@ -212,7 +211,8 @@ pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
 pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let timestamp = posted.needs("x-twilio-email-event-webhook-timestamp")?;
     let signature = posted.needs("x-twilio-email-event-webhook-signature")?;
-    let signature = STANDARD.decode(signature).map_err(|_| wrong_signature())?;
+    let signature = BASE64_STANDARD.decode(signature);
+    let signature = signature.map_err(|_| wrong_signature())?;
     let signed = [timestamp.as_bytes(), posted.body].concat();
     UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, posted.key)
         .verify(&signed, &signature)
