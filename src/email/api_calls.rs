@@ -2,8 +2,8 @@
 //!
 //! A message that cannot be an email fails alone, before the call. Recipients of one call share
 //! only the content: the API fills in each one's links, and no recipient sees another's address.
-//! Splitting keeps the order and is deterministic. Start with [`post`]. [`Proof`] authenticates with
-//! the key itself, and [`Aws`] with a signature: AWS Signature Version 4, as Amazon documents it.
+//! Splitting keeps the order and is deterministic. [`Proof`] authenticates a call with the key, and
+//! [`Aws`] with AWS Signature Version 4, as Amazon documents it. Start with [`post`].
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;

@@ -53,8 +53,8 @@ impl Account {
     }
 }
 
-/// Authenticates requests. A request is signed last, when it is complete except for its body, so that
-/// a signature can cover URL, content and time.
+/// Authenticates requests. A request is signed last, when it is complete except for its body. So a
+/// signature can cover URL, content and time.
 pub(super) trait Sign: Send + Sync {
     /// Adds the headers that authenticate the request. The request is complete except for its body,
     /// which is passed separately. `at` is the time of signing.

@@ -1,5 +1,5 @@
-//! Checks the configuration for settings that are unsuitable in production, its files for those that
-//! other users of the machine can read, and the limits of the machine.
+//! Checks the configuration for settings that are unsuitable in production, its files for those
+//! that other users of the machine can read, and the limits of the machine.
 //!
 //! An outbox is for trials, so with it no finding is worse than a warning. New files are private
 //! (P8, [`crate::private`]). Open ones come from an older version or an operator.

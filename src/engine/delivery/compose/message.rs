@@ -1,8 +1,8 @@
 //! Renders emails, and adds the links and headers of their recipients.
 //!
 //! An email that does not mention its recipient is rendered once for all users with the same
-//! content, time zone and language. A followed key such as `artist:7` is a reason for an email if it
-//! is also the key of a notifiable object with a title. Start with [`Compose::message`].
+//! content, time zone and language. A followed key such as `artist:7` is a reason for an email if
+//! it is also the key of a notifiable object with a title. Start with [`Compose::message`].
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
