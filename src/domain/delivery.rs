@@ -70,16 +70,6 @@ pub enum Occasion {
     },
 }
 
-named_enum! {
-    /// How a delivery reaches its user.
-    #[derive(Default)]
-    Channel("channel") {
-        /// An email.
-        #[default]
-        Email = "email",
-    }
-}
-
 /// A delivery row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
@@ -87,8 +77,6 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// The recipient.
     pub user: UserId,
-    /// The channel, which never changes.
-    pub channel: Channel,
     /// The source of the events, read each time the email is built.
     pub occasion: Occasion,
     /// When the row was inserted, or reopened after a failure.
@@ -155,7 +143,6 @@ impl Delivery {
         Self {
             id,
             user,
-            channel: Channel::default(),
             occasion,
             created,
             watermarks: Watermarks::new(),

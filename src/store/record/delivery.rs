@@ -8,7 +8,7 @@ use compact_str::CompactString;
 
 use super::values::{As, Count, LeaseRecord, Oid, Text, Time, forms};
 use super::{needs, of};
-use crate::domain::delivery::{Channel, DeliveryAttempts, DeliveryOutcome};
+use crate::domain::delivery::{DeliveryAttempts, DeliveryOutcome};
 use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};
 
 record! {
@@ -41,7 +41,6 @@ record! {
             let held = delivery.lease.as_ref().map(LeaseRecord::from_value);
             held.or(delivery.attempts.not_before.map(LeaseRecord::until))
         },
-        channel: Channel = Some(delivery.channel).filter(|channel| *channel != Channel::Email),
     }
     odd(record) {
         occasion: match record.batch {
@@ -56,7 +55,6 @@ record! {
         },
         open: record.open.unwrap_or(record.slot.is_some()),
         lease: of("lease", As::into_value(record.lease))?,
-        channel: record.channel.unwrap_or_default(),
     }
     part attempts: DeliveryAttempts {
         made as attempts: Count<u32>, failed as refusals: Count<u32>,
