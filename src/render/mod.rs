@@ -134,10 +134,11 @@ impl Renderer {
                 } else {
                     &templates.text
                 };
-                return Err(Error::TooLong {
-                    file: self.templates.file(longer.name),
-                    bytes,
-                });
+                let file = self.templates.file(longer.name);
+                return Err(Error::Template(format!(
+                    "{file} makes {bytes} bytes of an email without items; email programs cut off \
+                     at 102,000"
+                )));
             }
         }
     }

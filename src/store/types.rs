@@ -2,6 +2,7 @@
 //!
 //! Long because it describes each of them.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -32,13 +33,8 @@ pub enum Error {
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A record is not one that tidings or an older writer could have written.
-    #[error("{what} in the store cannot be read: {why}")]
-    Corrupt {
-        /// The unreadable record or field, with its id if it has one.
-        what: String,
-        /// The defect.
-        why: String,
-    },
+    #[error("{0}")]
+    Corrupt(String),
     /// A different record is stored in the place of this one, such as a document of a day.
     #[error("{0} exists already and differs")]
     Conflict(String),
@@ -87,12 +83,10 @@ impl Error {
             .any(|full| text.contains(full))
     }
 
-    /// Returns the error for a record that cannot be read.
-    pub fn corrupt(what: impl Into<String>, why: impl ToString) -> Self {
-        Self::Corrupt {
-            what: what.into(),
-            why: why.to_string(),
-        }
+    /// Returns the error for a record or field that cannot be read. `what` has its id, if it has
+    /// one, and `why` the defect.
+    pub fn corrupt(what: impl Display, why: impl Display) -> Self {
+        Self::Corrupt(format!("{what} in the store cannot be read: {why}"))
     }
 }
 
