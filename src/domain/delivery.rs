@@ -70,6 +70,24 @@ pub enum Occasion {
     },
 }
 
+impl Occasion {
+    /// Returns the cadence and the period of a digest.
+    pub fn digest(&self) -> Option<(Cadence, &str)> {
+        match self {
+            Self::Digest { cadence, period } => Some((*cadence, period.as_str())),
+            Self::Batch { .. } => None,
+        }
+    }
+
+    /// Returns the id of a batch.
+    pub fn batch(&self) -> Option<Id> {
+        match self {
+            Self::Digest { .. } => None,
+            Self::Batch { batch, .. } => Some(*batch),
+        }
+    }
+}
+
 /// A delivery row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {

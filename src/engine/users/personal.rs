@@ -13,7 +13,7 @@ use crate::domain::delivery::Correction;
 use crate::domain::user_id_reuse::{self, Erasure};
 use crate::domain::{
     Address, Batch, BatchState, Day, Delivery, DeliveryState, FollowKey, Id, Inbox, Invalid,
-    Occasion, PersonStacks, Stack, Start, User, UserId, Window,
+    PersonStacks, Stack, Start, User, UserId, Window,
 };
 use crate::engine::batches::End;
 use crate::engine::feed::cache::FeedCache;
@@ -189,10 +189,8 @@ impl PeopleService {
         // Emails that are being sent are finished, and the sender settles their batches. An earlier
         // or concurrent erasure may have canceled deliveries without settling their batches.
         let rows = self.deliveries(user, DeliveryState::Canceled).await?;
-        let batches = rows.iter().filter_map(|row| match row.occasion {
-            Occasion::Batch { batch, .. } => Some((batch, BatchState::Canceled)),
-            Occasion::Digest { .. } => None,
-        });
+        let batches = rows.iter().filter_map(|row| row.occasion.batch());
+        let batches = batches.map(|batch| (batch, BatchState::Canceled));
         let batches: Vec<(Id, BatchState)> = batches.collect();
         self.context.store.settle_batches(&batches, now).await?;
         Ok(())

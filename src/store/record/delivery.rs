@@ -19,18 +19,9 @@ record! {
     }
     extra(delivery) {
         tag: String = Some(delivery.id.tag().to_string()),
-        cadence: Cadence = match &delivery.occasion {
-            Occasion::Digest { cadence, .. } => Some(*cadence),
-            Occasion::Batch { .. } => None,
-        },
-        period: String = match &delivery.occasion {
-            Occasion::Digest { period, .. } => Some(period.clone()),
-            Occasion::Batch { .. } => None,
-        },
-        batch: Oid = match &delivery.occasion {
-            Occasion::Digest { .. } => None,
-            Occasion::Batch { batch, .. } => Some(Oid(*batch)),
-        },
+        cadence: Cadence = delivery.occasion.digest().map(|(cadence, _)| cadence),
+        period: String = delivery.occasion.digest().map(|(_, period)| period.to_owned()),
+        batch: Oid = delivery.occasion.batch().map(Oid),
         turn: Time = match &delivery.occasion {
             Occasion::Digest { .. } => None,
             Occasion::Batch { queue_position, .. } => Some(Time(*queue_position)),

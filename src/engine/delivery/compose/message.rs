@@ -103,10 +103,7 @@ impl Compose {
         let further = self.identity.headers.of(row, &content, policies);
         let locale = self.identity.renderer.locale_of(user);
         let rendering = Rendering {
-            digest: match occasion {
-                Occasion::Digest { cadence, period } => Some((*cadence, period.clone())),
-                Occasion::Batch { .. } => None,
-            },
+            digest: (occasion.digest()).map(|(cadence, period)| (cadence, period.to_owned())),
             tz: self.tz_of(user),
             locale: locale.to_owned(),
             content,
