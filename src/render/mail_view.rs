@@ -293,8 +293,8 @@ impl Mail<'_> {
             let by = by.filter(|_| is_unnamed(about, item));
             let beginning = said.unwrap_or_else(|| match (by, about) {
                 (Some(by), _) => format!("{by} {}", self.when(voice, item.at)),
-                (None, About::Page { title, .. }) => short(title, SHORT),
-                (None, About::Other { .. } | About::Itself) => label(item, SHORT),
+                (None, About::Page(topic)) => short(&topic.title, SHORT),
+                (None, About::Other(_) | About::Itself) => label(item, SHORT),
             });
             if repeats || !preview.contains(&beginning) {
                 preview.push(beginning);
@@ -324,8 +324,8 @@ pub(super) fn iso(at: DateTime<Utc>) -> String {
 /// topic and no title.
 fn is_unnamed(about: &About, item: &Item) -> bool {
     match about {
-        About::Page { .. } => true,
-        About::Other { .. } => item.object.title.is_none(),
+        About::Page(_) => true,
+        About::Other(_) => item.object.title.is_none(),
         About::Itself => false,
     }
 }
