@@ -165,23 +165,13 @@ impl Notify {
         }
         self.context.policies.check(&request.kind)?;
         self.check_brand(&request)?;
-        let Request {
-            key,
-            kind,
-            objects,
-            audience,
-            batch_key,
-            details,
-            at,
-        } = request;
-        let id = self.context.ids.next(at.unwrap_or(now));
-        let objects = objects.into_iter();
-        let objects = objects
-            .map(|object| self.context.policies.object_id(&kind, object))
-            .collect();
-        let mut fanout = Fanout::new(id, key, kind, objects, audience)?;
-        fanout.batch_key = batch_key;
-        fanout.with_details(details)
+        let id = self.context.ids.next(request.at.unwrap_or(now));
+        let (kind, objects) = (request.kind, request.objects.into_iter());
+        let objects = objects.map(|object| self.context.policies.object_id(&kind, object));
+        let objects = objects.collect();
+        let mut fanout = Fanout::new(id, request.key, kind, objects, request.audience)?;
+        fanout.batch_key = request.batch_key;
+        fanout.with_details(request.details)
     }
 
     /// Returns an event's fan-out, with its progress.
