@@ -244,16 +244,9 @@ pub enum AccumulatorFilter<'a> {
     Due(DateTime<Utc>),
     /// The accumulator whose open batch, or unfiled ended batch, has this id.
     Of(Id),
-    /// Accumulators whose open batch keeps an event of this type about one of these objects,
-    /// ordered by id.
-    Holding {
-        /// Event type.
-        kind: &'a EventType,
-        /// Object ids.
-        objects: &'a [ObjectId],
-        /// Only accumulators after this one.
-        after: Option<&'a AccumulatorId>,
-    },
+    /// Accumulators after this one, ordered by id, whose open batch keeps an event of this type
+    /// about one of these objects.
+    Holding(&'a EventType, &'a [ObjectId], Option<&'a AccumulatorId>),
 }
 
 /// Which open rows to lease.

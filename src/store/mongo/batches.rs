@@ -120,11 +120,7 @@ impl Batches for Mongo {
                 let here = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
                 (here, Document::new())
             }
-            AccumulatorFilter::Holding {
-                kind,
-                objects,
-                after,
-            } => {
+            AccumulatorFilter::Holding(kind, objects, after) => {
                 // An accumulator that is missed keeps the retracted event, so the read must be
                 // current.
                 self.caught_up().await?;

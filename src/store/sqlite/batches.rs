@@ -75,11 +75,7 @@ impl Batches for Sqlite {
                 "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE batch = ?2) LIMIT ?1",
                 vec![batch.to_string().into()],
             ),
-            AccumulatorFilter::Holding {
-                kind,
-                objects,
-                after,
-            } => {
+            AccumulatorFilter::Holding(kind, objects, after) => {
                 let objects = list(objects.iter().map(ObjectId::as_str));
                 let (user, key) = after.map_or_else(Default::default, names);
                 let values = [kind.to_string(), objects, user, key];
