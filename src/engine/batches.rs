@@ -209,10 +209,7 @@ impl BatchService {
             }
         }
         let row = |batch: Id, user: UserId, queue_position: DateTime<Utc>| {
-            let occasion = Occasion::Batch {
-                batch,
-                queue_position,
-            };
+            let occasion = Occasion::Batch(batch, queue_position);
             Delivery::new(DeliveryId::batch(batch), user, occasion, ids.next(now), now)
         };
         let (mut rows, mut leaving) = (Vec::new(), HashMap::with_capacity(accumulators.len()));

@@ -41,8 +41,8 @@ impl Draft {
     /// Returns the kind of the preview.
     pub fn kind(&self) -> Kind {
         match self.occasion {
-            Occasion::Digest { .. } => Kind::Digest,
-            Occasion::Batch { .. } => Kind::Batch,
+            Occasion::Digest(..) => Kind::Digest,
+            Occasion::Batch(..) => Kind::Batch,
         }
     }
 }
@@ -264,10 +264,7 @@ impl OfPerson {
             name: format!("{} {}", batch.key, batch.id),
             user: user.clone(),
             content,
-            occasion: Occasion::Batch {
-                batch: batch.id,
-                queue_position: batch.opened_at,
-            },
+            occasion: Occasion::Batch(batch.id, batch.opened_at),
         }));
         Ok(drafts)
     }

@@ -179,8 +179,8 @@ impl Renderer {
 
 fn templates_of(mail: &Mail<'_>) -> &'static MailTemplates {
     match mail.occasion {
-        Occasion::Digest { .. } => &DIGEST,
-        Occasion::Batch { .. } => &BATCH,
+        Occasion::Digest(..) => &DIGEST,
+        Occasion::Batch(..) => &BATCH,
     }
 }
 

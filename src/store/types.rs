@@ -401,20 +401,11 @@ pub enum Forgettable {
 /// The database engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Engine {
-    /// One or more MongoDB servers.
-    Mongo {
-        /// Version, such as 6.0.5.
-        version: String,
-        /// Deployment type.
-        topology: Topology,
-    },
-    /// A SQLite file.
-    Sqlite {
-        /// Version of the library that is compiled in, such as 3.45.0.
-        version: String,
-        /// Journal mode. `wal` lets readers and a writer work at the same time.
-        journal: String,
-    },
+    /// One or more MongoDB servers: their version, such as 6.0.5, and deployment type.
+    Mongo(String, Topology),
+    /// A SQLite file: the version of the library that is compiled in, such as 3.45.0, and the
+    /// journal mode. `wal` lets readers and a writer work at the same time.
+    Sqlite(String, String),
 }
 
 /// The deployment type of MongoDB.

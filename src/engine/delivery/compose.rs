@@ -380,7 +380,7 @@ impl Compose {
         if let (Err(_), Some(why)) = (suppressed.scope(user), &barred) {
             return Err(why.clone());
         }
-        if matches!(row.occasion, Occasion::Digest { .. }) {
+        if matches!(row.occasion, Occasion::Digest(..)) {
             let (schedule, scope) = user.digests(&self.context.config.digest.schedule);
             if scope == EmailScope::MandatoryOnly {
                 barred.get_or_insert_with(|| "the person wants no digest any more".into());

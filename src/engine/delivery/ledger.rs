@@ -160,7 +160,7 @@ impl Ledger {
         ends: impl Iterator<Item = (&'a Delivery, &'a Settlement)>,
     ) -> Result<HashSet<DeliveryId>> {
         let accepted = ends.filter(|(row, end)| {
-            end.state == DeliveryState::Sent && matches!(row.occasion, Occasion::Digest { .. })
+            end.state == DeliveryState::Sent && matches!(row.occasion, Occasion::Digest(..))
         });
         let rows: Vec<&Delivery> = accepted.map(|(row, _)| row).collect();
         let bad = self.mark(&rows).await?;
@@ -203,9 +203,9 @@ impl Ledger {
         for (row, state) in settled {
             rows.push(row);
             match row.occasion {
-                Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
-                Occasion::Digest { .. } if state.flushes() => digests.push(row),
-                Occasion::Digest { .. } => {}
+                Occasion::Batch(batch, _) => batches.push((batch, row, state)),
+                Occasion::Digest(..) if state.flushes() => digests.push(row),
+                Occasion::Digest(..) => {}
             }
         }
         let mut bad = self.mark(&digests).await?;

@@ -37,10 +37,7 @@ fn retry() -> Retry {
 /// Returns an email after this many attempts.
 fn email(attempts: u32) -> Mail {
     let id = DeliveryId::stored("digest:ada:daily:2014-04-21");
-    let occasion = Occasion::Digest {
-        cadence: Cadence::Daily,
-        period: "2014-04-21".into(),
-    };
+    let occasion = Occasion::Digest(Cadence::Daily, "2014-04-21".into());
     let marker = Id::at(now(), [0; 8]);
     let mut row = Delivery::new(id.clone(), UserId::stored("ada"), occasion, marker, now());
     row.attempts.made = attempts;

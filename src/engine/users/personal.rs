@@ -180,10 +180,7 @@ impl PeopleService {
     async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
         let now = self.context.clock.now();
         let rows = self.deliveries(user, DeliveryState::Pending).await?;
-        let cancel = |row: Delivery| Correction::Cancel {
-            id: row.id,
-            reason: REASON.to_owned(),
-        };
+        let cancel = |row: Delivery| Correction::Cancel(row.id, REASON.to_owned());
         let cancel: Vec<Correction> = rows.into_iter().map(cancel).collect();
         self.context.store.correct(now, &cancel).await?;
         // Emails that are being sent are finished, and the sender settles their batches. An earlier

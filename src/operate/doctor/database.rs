@@ -64,8 +64,8 @@ impl Doctor {
         let after = before.max(self.clock.now() - condition.age);
         let clock = match (condition.time, &condition.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
-            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(NO_TIME)),
-            (None, Engine::Sqlite { .. }) => None,
+            (None, Engine::Mongo(..)) => Some(Finding::unchecked(NO_TIME)),
+            (None, Engine::Sqlite(..)) => None,
         };
         let indexes = condition.missing_indexes.map(judge_indexes);
         let schema = condition.schema.map(|schema| Some(judge_schema(&schema)));
@@ -244,18 +244,18 @@ async fn users(store: &Arc<dyn Store>) -> Judged {
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {
     match engine {
-        Engine::Sqlite { version, journal } if journal == "wal" => {
+        Engine::Sqlite(version, journal) if journal == "wal" => {
             let found = format!("SQLite {version} with a write-ahead log, for one machine");
             vec![Finding::ok(found).of(DATABASE)]
         }
-        Engine::Sqlite { version, journal } => {
+        Engine::Sqlite(version, journal) => {
             let found = format!(
                 "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
             );
             let advice = "put the file onto a disk of this machine: network file systems cannot have a write-ahead log";
             vec![Finding::error(found, advice).of(DATABASE)]
         }
-        Engine::Mongo { version, topology } => vec![
+        Engine::Mongo(version, topology) => vec![
             judge_version(version).of(DATABASE),
             judge_topology(*topology).of("replication"),
         ],
@@ -382,10 +382,7 @@ mod tests {
 
     #[test]
     fn a_sqlite_file_without_wal_is_an_error() {
-        let of = |journal: &str| Engine::Sqlite {
-            version: "3.50.0".into(),
-            journal: journal.into(),
-        };
+        let of = |journal: &str| Engine::Sqlite("3.50.0".into(), journal.into());
 
         assert_eq!(judge_engine(&of("wal"))[0].severity, Severity::Ok);
         assert_eq!(judge_engine(&of("delete"))[0].severity, Severity::Error);

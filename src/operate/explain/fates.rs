@@ -276,7 +276,7 @@ fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
 
 /// Returns the digest that covers this position: the open one, or the latest if it failed.
 fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
-    let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
+    let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest(..));
     let mut digests = deliveries.iter().filter(is_digest);
     let includes = |row: &Delivery| {
         let mut reaches = row.watermarks.iter();

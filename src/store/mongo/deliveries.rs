@@ -260,14 +260,12 @@ fn correcting(
 ) -> Update<Document> {
     let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
     let (from, mut set, unset) = match correction {
-        Correction::Cancel { reason, .. } => {
+        Correction::Cancel(_, reason) => {
             let canceled = DeliveryState::Canceled.as_str();
             let set = doc! {"state": canceled, "settled": date(now), "reason": reason};
             (pending, set, open())
         }
-        Correction::Judge {
-            decision, reason, ..
-        } => {
+        Correction::Judge(_, decision, reason) => {
             let (set, unset) = match decision {
                 OperatorDecision::Sent => (
                     doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},

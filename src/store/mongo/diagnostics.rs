@@ -89,10 +89,7 @@ impl Diagnostics for Mongo {
         let built = built.unwrap_or_default();
         let version = built.get_str("version").unwrap_or("unknown").to_owned();
         Ok(Condition {
-            engine: Engine::Mongo {
-                version,
-                topology: topology(&hello),
-            },
+            engine: Engine::Mongo(version, topology(&hello)),
             time: time(&hello),
             age: read.elapsed(),
             schema,

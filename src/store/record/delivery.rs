@@ -23,8 +23,8 @@ record! {
         period: String = delivery.occasion.digest().map(|(_, period)| period.to_owned()),
         batch: Oid = delivery.occasion.batch().map(Oid),
         turn: Time = match &delivery.occasion {
-            Occasion::Digest { .. } => None,
-            Occasion::Batch { queue_position, .. } => Some(Time(*queue_position)),
+            Occasion::Digest(..) => None,
+            Occasion::Batch(_, queue_position) => Some(Time(*queue_position)),
         },
         slot: String = None,
         open: bool = None,
@@ -35,13 +35,10 @@ record! {
     }
     odd(record) {
         occasion: match record.batch {
-            Some(batch) => Occasion::Batch {
-                batch: batch.0,
-                queue_position: needs("turn", record.turn)?.0,
-            },
-            None => Occasion::Digest {
-                cadence: needs("cadence", record.cadence)?,
-                period: needs("period", record.period)?,
+            Some(batch) => Occasion::Batch(batch.0, needs("turn", record.turn)?.0),
+            None => {
+                let cadence = needs("cadence", record.cadence)?;
+                Occasion::Digest(cadence, needs("period", record.period)?)
             },
         },
         open: record.open.unwrap_or(record.slot.is_some()),

@@ -293,11 +293,7 @@ fn correct(
 ) -> Result<Corrected> {
     // `OR IGNORE` covers the case that another open row has the slot.
     let (from, corrected) = match correction {
-        Correction::Judge {
-            id,
-            decision,
-            reason,
-        } => {
+        Correction::Judge(id, decision, reason) => {
             let (state, open, settled) = match decision {
                 OperatorDecision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
                 OperatorDecision::NotSent => (DeliveryState::Pending, true, None),
@@ -308,7 +304,7 @@ fn correct(
             let row = (id.as_str(), state.as_str(), open, settled, reason);
             (DeliveryState::Unknown, transaction.run(sql, row)?)
         }
-        Correction::Cancel { id, reason } => {
+        Correction::Cancel(id, reason) => {
             let sql = format!(
                 "UPDATE deliveries SET state = 'canceled', settled = ?2, reason = ?3, {CLOSED}
                  WHERE id = ?1 AND state = 'pending' AND open"

@@ -120,7 +120,7 @@ impl Stage<'_> {
         };
         rows.iter()
             .filter(|row| row.user.as_str() == person)
-            .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
+            .filter(|row| matches!(row.occasion, Occasion::Digest(..)))
             .flat_map(|row| &row.watermarks)
             .any(|(stack, n)| stack.day == work.day && index < *n as usize)
     }

@@ -565,7 +565,7 @@ impl Year {
             expired += u32::from(event.expired);
             excused += u32::from(event.excused && event.mailed == 0);
         }
-        let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
+        let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest(..));
         let items = unknown
             .iter()
             .filter(of_digest)
@@ -601,8 +601,8 @@ impl Year {
             let ids: Vec<Id> = rows
                 .iter()
                 .filter_map(|row| match row.occasion {
-                    Occasion::Batch { batch, .. } => Some(batch),
-                    Occasion::Digest { .. } => None,
+                    Occasion::Batch(batch, _) => Some(batch),
+                    Occasion::Digest(..) => None,
                 })
                 .collect();
             for batch in self.town.store.filed(&ids).await.unwrap() {

@@ -154,10 +154,7 @@ pub fn lease(owner: &str, until: DateTime<Utc>) -> Lease {
 /// A new daily digest of this date, leased to `owner` until 12:05.
 pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
     let id = DeliveryId::stored(format!("digest:{person}:daily:{date}"));
-    let occasion = Occasion::Digest {
-        cadence: Cadence::Daily,
-        period: date.into(),
-    };
+    let occasion = Occasion::Digest(Cadence::Daily, date.into());
     Delivery {
         watermarks: vec![(StackId::of(today().back(1)), 3), (StackId::of(today()), 2)],
         lease: Some(lease(owner, noon() + minutes(5))),

@@ -183,11 +183,7 @@ pub trait Shorthand: Store {
         decision: OperatorDecision,
         reason: &str,
     ) -> Corrected {
-        let judged = Correction::Judge {
-            id: id.clone(),
-            decision,
-            reason: reason.to_owned(),
-        };
+        let judged = Correction::Judge(id.clone(), decision, reason.to_owned());
         self.correct(now, &[judged]).await.unwrap()[0]
     }
 
