@@ -113,25 +113,13 @@ pub struct Pushed {
 /// A marker to append to a user's stacks. One call names each stack at most once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewMarker {
-    /// Markers `{flushed, n}`, one for each stack.
-    Flushed {
-        /// Owner of the stacks.
-        user: UserId,
-        /// Id of the marker. A stored marker with the same id and `n` is not written again.
-        marker: Id,
-        /// The stacks, and how many entries of each are covered.
-        watermarks: Watermarks,
-    },
-    /// A marker `{mailed, i}` for events that were emailed in a batch. It goes to the stack with
-    /// the text `_id`, which tidings itself writes.
-    Mailed {
-        /// Owner of the stack.
-        user: UserId,
-        /// Day of the events.
-        day: Day,
-        /// The marker. It is not written again if it is already stored.
-        mailed: Mailed,
-    },
+    /// Markers `{flushed, n}` with this id, one for each of these stacks of a user. A stored marker
+    /// with the same id and `n` is not written again.
+    Flushed(UserId, Id, Watermarks),
+    /// A marker `{mailed, i}` for a user's events of one day that were emailed in a batch. It goes
+    /// to the stack with the text `_id`, which tidings itself writes. A stored marker is not
+    /// written again.
+    Mailed(UserId, Day, Mailed),
 }
 
 /// A change of follows.

@@ -172,10 +172,8 @@ impl Ledger {
     /// Writes the markers of these digests, which cover the entries that were read. Returns the
     /// stacks that could not take one.
     async fn mark(&self, rows: &[&Delivery]) -> Result<Vec<BadStack>> {
-        let marker = |row: &&Delivery| NewMarker::Flushed {
-            user: row.user.clone(),
-            marker: row.marker,
-            watermarks: row.watermarks.clone(),
+        let marker = |row: &&Delivery| {
+            NewMarker::Flushed(row.user.clone(), row.marker, row.watermarks.clone())
         };
         self.write_markers(rows.iter().map(marker).collect()).await
     }
@@ -249,13 +247,9 @@ impl Ledger {
             for fanout in listed(&batch, stacks) {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
-            markers.extend(days.into_iter().map(|(day, fanouts)| NewMarker::Mailed {
-                user: row.user.clone(),
-                day,
-                mailed: Mailed {
-                    id: row.marker,
-                    fanouts,
-                },
+            let id = row.marker;
+            markers.extend(days.into_iter().map(|(day, fanouts)| {
+                NewMarker::Mailed(row.user.clone(), day, Mailed { id, fanouts })
             }));
         }
         let bad = self.write_markers(markers).await?;

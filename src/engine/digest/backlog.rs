@@ -321,11 +321,7 @@ impl BacklogDays {
         eligibility::exclude_ineligible(&mut found, &mut catalog).await?;
         let pending = found.iter().map(|person| person.pending().len() as u64);
         let flushed = pending.sum();
-        let marker = NewMarker::Flushed {
-            user: user.clone(),
-            marker: self.context.ids.next(now),
-            watermarks,
-        };
+        let marker = NewMarker::Flushed(user.clone(), self.context.ids.next(now), watermarks);
         let bad = self.context.store.write_markers(&[marker]).await?;
         match bad.first() {
             None => Ok(flushed),

@@ -123,11 +123,7 @@ pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> Pushes {
 
 /// A marker for the stack with a text `_id`, of one day.
 pub fn new_marker(person: &UserId, day: Day, marker: Id, n: u32) -> NewMarker {
-    NewMarker::Flushed {
-        user: person.clone(),
-        marker,
-        watermarks: vec![(StackId::of(day), n)],
-    }
+    NewMarker::Flushed(person.clone(), marker, vec![(StackId::of(day), n)])
 }
 
 /// The nth fan-out of today, for the user `ada`.
