@@ -213,21 +213,12 @@ impl<T: Into<String>> From<T> for Silence {
 /// contains a key or an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
-    /// The mailer would accept emails, as far as a check can find out.
-    Ready {
-        /// The finding, as text for the operator.
-        found: String,
-        /// The DNS names of the DKIM keys that the provider signs with; empty if it does not list
-        /// them.
-        dkim: Vec<String>,
-    },
-    /// The mailer was reached and would not accept an email.
-    Wrong {
-        /// The problem.
-        found: String,
-        /// The remedy, as text for the operator.
-        remedy: String,
-    },
+    /// The mailer would accept emails, as far as a check can find out. The text says what was found
+    /// out, and the list has the DNS names of the DKIM keys that the provider signs with; it is
+    /// empty if the provider does not list them.
+    Ready(String, Vec<String>),
+    /// The mailer was reached and would not accept an email: the problem and its remedy.
+    Wrong(String, String),
     /// The mailer was not reached, for this reason.
     Unreached(String),
 }
@@ -235,18 +226,12 @@ pub enum Checked {
 impl Checked {
     /// Returns [`Self::Ready`] without DKIM names.
     pub fn ready(found: impl Into<String>) -> Self {
-        Self::Ready {
-            found: found.into(),
-            dkim: Vec::new(),
-        }
+        Self::Ready(found.into(), Vec::new())
     }
 
     /// Returns [`Self::Wrong`].
     pub fn wrong(found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Wrong {
-            found: found.into(),
-            remedy: remedy.into(),
-        }
+        Self::Wrong(found.into(), remedy.into())
     }
 }
 

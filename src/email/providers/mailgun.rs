@@ -191,10 +191,10 @@ impl Mailer for Mailgun {
         let answer = self.api.get(&format!("/v4/domains/{domain}")).await;
         let (status, found) = status_and_body(&answer);
         match (status, found["domain"]["state"].as_str()) {
-            (200, Some("active")) => Checked::Ready {
-                found: format!("Mailgun knows the key, and {domain} is active"),
-                dkim: dkim_names(&found),
-            },
+            (200, Some("active")) => Checked::Ready(
+                format!("Mailgun knows the key, and {domain} is active"),
+                dkim_names(&found),
+            ),
             (200, Some(state)) => Checked::wrong(
                 format!("Mailgun knows the key, but {domain} is {}", words(state)),
                 "finish its DNS records at Mailgun",

@@ -66,10 +66,10 @@ impl Resend {
         // The list does not include the records.
         let path = format!("/domains/{}", domain["id"].as_str().unwrap_or_default());
         let whole = self.0.get(&path).await.ok();
-        Checked::Ready {
-            found: format!("Resend knows the key, and {from} is verified"),
-            dkim: whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
-        }
+        Checked::Ready(
+            format!("Resend knows the key, and {from} is verified"),
+            whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
+        )
     }
 
     fn body(&self, letters: &[Letter<'_>]) -> Value {

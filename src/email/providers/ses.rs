@@ -189,12 +189,12 @@ fn check_identity(identity: &str, answer: Result<Answer, NoAnswer>, rate: &str) 
             let tokens = dkim["Tokens"].as_array().into_iter().flatten();
             let tokens = tokens.filter(|_| dkim["SigningEnabled"] == true);
             let tokens = tokens.filter_map(Value::as_str);
-            Checked::Ready {
-                found: format!("Amazon SES knows the key, and {shown} is verified{rate}"),
-                dkim: tokens
+            Checked::Ready(
+                format!("Amazon SES knows the key, and {shown} is verified{rate}"),
+                tokens
                     .map(|token| format!("{token}._domainkey.{shown}"))
                     .collect(),
-            }
+            )
         }
         _ if status == 200 && found.is_object() => Checked::wrong(
             format!("Amazon SES knows the key, but {shown} is not verified"),

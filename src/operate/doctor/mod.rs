@@ -194,8 +194,8 @@ impl Doctor {
             Err(why) => Finding::error(why, "see the options of the section [mail]"),
             Ok(_) if self.options.offline && !is_local => Finding::unchecked(LEFT),
             Ok(mailer) => match self.within(mailer.check(), Checked::Unreached).await {
-                Checked::Ready { found, dkim } => return (Finding::ok(found), dkim),
-                Checked::Wrong { found, remedy } => Finding::error(found, remedy),
+                Checked::Ready(found, dkim) => return (Finding::ok(found), dkim),
+                Checked::Wrong(found, remedy) => Finding::error(found, remedy),
                 Checked::Unreached(reason) => Finding::unchecked(reason),
             },
         };
