@@ -171,10 +171,7 @@ impl Fanout {
     /// type. Batches of different brands are separate.
     pub fn batch_key(&self, policies: &Policies) -> BatchKey {
         let configured = policies.of(&self.kind).key.as_ref();
-        let brand = self
-            .details
-            .as_ref()
-            .and_then(|details| details.brand.as_ref());
+        let brand = self.details.as_ref().and_then(|of| of.brand.as_ref());
         BatchKey::of(&self.kind, self.batch_key.as_ref(), configured).of_brand(brand)
     }
 

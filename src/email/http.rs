@@ -201,9 +201,8 @@ impl Api {
         path: &str,
         body: Option<(Body, &Permit)>,
     ) -> Result<Answer, NoAnswer> {
-        let mut request = self
-            .client
-            .request(method, format!("{}{path}", self.account.url));
+        let url = format!("{}{path}", self.account.url);
+        let mut request = self.client.request(method, url);
         for (name, value) in body.iter().flat_map(|(body, _)| &body.headers) {
             request = request.header(*name, value);
         }

@@ -431,10 +431,8 @@ pub(crate) async fn quiet_until(
     let quiet: HashMap<UserId, User> = quiet.map(|user| (user.id.clone(), user)).collect();
     let until = |batch: &Batch| {
         let kinds = batch.contents.items.iter().map(|item| &item.t);
-        let (at, tz) = (
-            batch.asks_quiet_hours_at(now),
-            context.config.digest.schedule.tz,
-        );
+        let tz = context.config.digest.schedule.tz;
+        let at = batch.asks_quiet_hours_at(now);
         let user = quiet.get(&batch.user)?;
         let until = user.quiet_until(kinds, at, tz, &context.policies);
         let is_deferred = batch.deferred && batch.closes_at > now;

@@ -152,16 +152,13 @@ impl Renderer {
     ) -> Result<Rendered, Error> {
         let voice = self.catalogs().voice(mail.user.locale.as_deref());
         let view = mail_view::view_of(mail, voice, shown);
-        let subject = self
-            .templates
-            .render(templates.subject.name, voice, view.clone())?;
+        let render = |name, view| self.templates.render(name, voice, view);
+        let subject = render(templates.subject.name, view.clone())?;
         let subject = one_line::clamp(&one_line::one_line(&subject), MAX_SUBJECT).into_owned();
         let subject = voice::closed(subject);
         let view = context! { subject => &subject, ..view };
-        let html = self
-            .templates
-            .render(templates.html.name, voice, view.clone())?;
-        let text = self.templates.render(templates.text.name, voice, view)?;
+        let html = render(templates.html.name, view.clone())?;
+        let text = render(templates.text.name, view)?;
         Ok(Rendered {
             subject,
             html,

@@ -361,10 +361,8 @@ fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> 
     let known_as = known_as.map(|id| id.trim_matches(['<', '>']));
     let code = status["code"].as_i64().map(|code| code.to_string());
     let at = DateTime::from_timestamp_millis((seconds * 1000.0) as i64);
-    let (tag, recipient) = (
-        event["user-variables"]["delivery"].as_str(),
-        text_in(&event["recipient"])?,
-    );
+    let tag = event["user-variables"]["delivery"].as_str();
+    let recipient = text_in(&event["recipient"])?;
     Ok(Some(Report {
         // With the brackets that the header has, and without.
         provider_ids: known_as.map_or_else(Vec::new, |id| vec![format!("<{id}>"), id.to_owned()]),

@@ -261,10 +261,8 @@ fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>,
     // A list with a configuration set.
     let tag = &mail["tags"]["delivery"];
     let tag = tag.get(0).unwrap_or(tag).as_str();
-    let (recipient, at) = (
-        only_text(&mail["destination"])?,
-        time_in(&details["timestamp"])?,
-    );
+    let recipient = only_text(&mail["destination"])?;
+    let at = time_in(&details["timestamp"])?;
     let first = |names: &[&str]| names.iter().find_map(|name| details[*name].as_str());
     let kind = first(&["bounceType", "complaintFeedbackType", "delayType"]);
     let sub_kind = first(&["bounceSubType", "complaintSubType"]);

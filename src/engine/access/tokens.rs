@@ -246,11 +246,8 @@ fn verify(
 /// Returns the expiry time of a token that is valid now.
 fn until(claims: &Claims, now: DateTime<Utc>) -> Result<DateTime<Utc>, TokenError> {
     let seconds = |time: TimeDelta| time.as_seconds_f64();
-    let (now, leeway, longest) = (
-        now.timestamp_millis() as f64 / 1_000.0,
-        seconds(LEEWAY),
-        seconds(LONGEST),
-    );
+    let now = now.timestamp_millis() as f64 / 1_000.0;
+    let (leeway, longest) = (seconds(LEEWAY), seconds(LONGEST));
     let is_ahead = |time: Option<f64>| time.is_some_and(|time| time > now + leeway);
     let exp = claims.exp.ok_or_else(|| TokenError::Lacks("exp".into()))?;
     if exp + leeway <= now {

@@ -120,10 +120,8 @@ impl Visit {
     /// Verifies the token of a link. Returns its content, and the record of its user. A link from
     /// before the start of the record has none.
     pub(super) async fn open(&mut self, token: &str) -> Result<(Link, Option<User>), Failure> {
-        let (links, now) = (
-            &self.app.identities.default.links,
-            self.app.context.clock.now(),
-        );
+        let links = &self.app.identities.default.links;
+        let now = self.app.context.clock.now();
         let link = links.open(token, now).await??;
         self.brand.clone_from(&link.brand);
         let user = self.app.people().get(&link.user).await?;
