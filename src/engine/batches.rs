@@ -252,15 +252,9 @@ impl BatchService {
         Ok(closed)
     }
 
-    /// Returns batches, newest first. `before` continues after the last batch of an earlier page.
-    pub async fn list(
-        &self,
-        filter: &BatchFilter,
-        before: Option<Id>,
-        limit: usize,
-    ) -> Result<Vec<Batch>> {
-        let store = &self.context.store;
-        Ok(store.find_batches(filter, before, limit).await?)
+    /// Returns batches, newest first.
+    pub async fn list(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
+        Ok(self.context.store.find_batches(filter, limit).await?)
     }
 
     /// Returns the batch with this id, whether open, ended or filed; `None` if there is none.

@@ -248,11 +248,10 @@ impl OfPerson {
         let Some(user) = self.reader(user).await? else {
             return Ok(drafts);
         };
-        let mut batches = Vec::new();
+        let (mut batches, mut theirs) = (Vec::new(), BatchFilter::of(&user.id));
         for state in [BatchState::Closing, BatchState::Open] {
-            let (user, state, key) = (Some(user.id.clone()), Some(state), None);
-            let theirs = BatchFilter { user, state, key };
-            batches.extend(self.batches.list(&theirs, None, BATCHES).await?);
+            theirs.state = Some(state);
+            batches.extend(self.batches.list(&theirs, BATCHES).await?);
         }
         batches.retain(|batch| batch.key.brand().or(user.brand.as_ref()) == brand);
         // A batch that closed between the two reads is in both.

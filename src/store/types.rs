@@ -212,6 +212,18 @@ pub struct BatchFilter {
     pub key: Option<BatchKey>,
     /// State; `None` for any state.
     pub state: Option<BatchState>,
+    /// Only batches with lower ids than this.
+    pub before: Option<Id>,
+}
+
+impl BatchFilter {
+    /// Selects all batches of this user.
+    pub fn of(user: &UserId) -> Self {
+        Self {
+            user: Some(user.clone()),
+            ..Self::default()
+        }
+    }
 }
 
 /// Returns a page of batches from accumulators and filed batches: each once, newest first.

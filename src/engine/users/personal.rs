@@ -159,10 +159,10 @@ impl PeopleService {
     async fn cancel_batches(&self, user: &UserId) -> Result<()> {
         let open = BatchFilter {
             state: Some(BatchState::Open),
-            ..theirs(user)
+            ..BatchFilter::of(user)
         };
         loop {
-            let found = self.batches.list(&open, None, AT_ONCE).await?;
+            let found = self.batches.list(&open, AT_ONCE).await?;
             if found.is_empty() {
                 return Ok(());
             }
@@ -274,22 +274,15 @@ impl PeopleService {
 
     /// Reads all batches of a user, page by page.
     async fn all_batches(&self, user: &UserId) -> Result<Vec<Batch>> {
-        let (mut all, filter) = (Vec::<Batch>::new(), theirs(user));
+        let (mut all, mut theirs) = (Vec::new(), BatchFilter::of(user));
         loop {
-            let before = all.last().map(|batch| batch.id);
-            let page = self.batches.list(&filter, before, AT_ONCE).await?;
+            let page = self.batches.list(&theirs, AT_ONCE).await?;
             let is_last = page.len() < AT_ONCE;
+            theirs.before = page.last().map(|batch| batch.id);
             all.extend(page);
             if is_last {
                 return Ok(all);
             }
         }
-    }
-}
-
-fn theirs(user: &UserId) -> BatchFilter {
-    BatchFilter {
-        user: Some(user.clone()),
-        ..BatchFilter::default()
     }
 }

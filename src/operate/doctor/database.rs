@@ -108,7 +108,7 @@ impl Doctor {
             state: Some(BatchState::Open),
             ..BatchFilter::default()
         };
-        for batch in store.find_batches(&open, None, BATCHES).await? {
+        for batch in store.find_batches(&open, BATCHES).await? {
             let is_missing = |brand: &&BrandName| !self.config.brands.contains_key(*brand);
             if let Some(brand) = batch.key.brand().filter(is_missing) {
                 missing.entry(brand.clone()).or_default().1 += 1;

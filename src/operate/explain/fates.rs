@@ -315,11 +315,7 @@ pub(super) struct Batches {
 
 impl Batches {
     pub(super) async fn of(book: &BatchService, user: &UserId) -> Result<Self> {
-        let theirs = BatchFilter {
-            user: Some(user.clone()),
-            ..BatchFilter::default()
-        };
-        let all = book.list(&theirs, None, BATCHES).await?;
+        let all = book.list(&BatchFilter::of(user), BATCHES).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = book.context.store.deliveries(&ids).await?;
         let mails = mails.into_iter().flatten();

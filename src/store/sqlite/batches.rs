@@ -121,14 +121,9 @@ impl Batches for Sqlite {
             .await
     }
 
-    async fn find_batches(
-        &self,
-        filter: &BatchFilter,
-        before: Option<Id>,
-        limit: usize,
-    ) -> Result<Vec<Batch>> {
+    async fn find_batches(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
         let filter = filter.clone();
-        self.read(move |transaction| find(transaction, &filter, before, limit))
+        self.read(move |transaction| find(transaction, &filter, limit))
             .await
     }
 }
@@ -187,17 +182,12 @@ fn filed(transaction: &Transaction<'_>, id: Id) -> Result<Option<Batch>> {
 }
 
 /// Returns open and filed batches. Accumulators hold open batches, and ended ones for a moment.
-fn find(
-    transaction: &Transaction<'_>,
-    filter: &BatchFilter,
-    before: Option<Id>,
-    limit: usize,
-) -> Result<Vec<Batch>> {
+fn find(transaction: &Transaction<'_>, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
     // Conditions on the columns that both tables have, and their values.
     let conditions = |id: &str, state: Option<&str>| {
         let user = filter.user.as_ref().map(|user| user.to_string());
         let key = filter.key.as_ref().map(|key| key.to_string());
-        let before = before.map(|before| before.to_string());
+        let before = filter.before.map(|before| before.to_string());
         let requested = [("user =", user), ("key =", key), (id, before)].into_iter();
         let requested = requested.filter_map(|(what, value)| Some((what, value?)));
         let (mut all, values): (Vec<String>, Vec<String>) = (requested.enumerate())
@@ -226,5 +216,5 @@ fn find(
         let newest = format!("{filed_too} ORDER BY id DESC LIMIT {limit}");
         found.extend(BATCHES.find::<BatchRecord>(transaction, &newest, values)?);
     }
-    Ok(page(found, before, limit))
+    Ok(page(found, filter.before, limit))
 }

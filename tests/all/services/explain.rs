@@ -200,7 +200,7 @@ async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) 
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2"], to(&["ben"])).await;
     let book = town.process().batches();
-    let all = book.list(&BatchFilter::default(), None, 10).await.unwrap();
+    let all = book.list(&BatchFilter::default(), 10).await.unwrap();
     for batch in all {
         let how = match batch.user == user("ada") {
             true => End::Close,

@@ -362,7 +362,7 @@ impl Year {
             user: Some(user("dee")),
             ..BatchFilter::default()
         };
-        let batches = self.town.store.find_batches(&hers, None, 50).await.unwrap();
+        let batches = self.town.store.find_batches(&hers, 50).await.unwrap();
         let now = self.town.clock.now();
         let is_quiet = quiet_hours().ends(now, Tz::Asia__Tokyo).is_some();
         for batch in batches.iter().filter(|of| of.state != BatchState::Open) {
