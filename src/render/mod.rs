@@ -122,10 +122,8 @@ impl Renderer {
             let items: usize = shown.iter().sum();
             if items > 0 {
                 // In proportion, and 5% less, because only the items shrink.
-                level(
-                    &mut shown,
-                    (items * MAX_BYTES / bytes * 95 / 100).min(items - 1),
-                );
+                let fewer = items * MAX_BYTES / bytes * 95 / 100;
+                level(&mut shown, fewer.min(items - 1));
             } else if shown.len() > 1 {
                 shown.truncate(shown.len() / 2);
             } else {

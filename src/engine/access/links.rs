@@ -330,10 +330,8 @@ impl Link {
             put(&mut bytes, address.reveal());
         }
         if version >= BRANDED {
-            put(
-                &mut bytes,
-                self.brand.as_ref().map_or("", BrandName::as_str),
-            );
+            let brand = self.brand.as_ref().map_or("", BrandName::as_str);
+            put(&mut bytes, brand);
         }
         if version >= NAMED {
             put_stop(&mut bytes, &self.stop);

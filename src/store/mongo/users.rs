@@ -245,17 +245,12 @@ impl Mongo {
 
 /// Decodes a user. Fields that this version cannot read get their defaults and are reported.
 fn known(raw: &RawDocument) -> Option<User> {
-    read_bson::<UserRecord>(raw).map_or_else(
-        |error| {
-            let id = UserId::stored(raw.get_str("_id").ok()?);
-            Some(user_with_defaults(
-                id,
-                &error,
-                StoredFields::of_document(raw),
-            ))
-        },
-        Some,
-    )
+    let error = match read_bson::<UserRecord>(raw) {
+        Ok(user) => return Some(user),
+        Err(error) => error,
+    };
+    let (id, stored) = (raw.get_str("_id").ok()?, StoredFields::of_document(raw));
+    Some(user_with_defaults(UserId::stored(id), &error, stored))
 }
 
 /// Selects users within this distance of a point.

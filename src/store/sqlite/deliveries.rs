@@ -265,10 +265,8 @@ impl Feedbacks for Sqlite {
         }
         let marks = marks.to_vec();
         self.write(move |transaction| {
-            transaction.run(
-                "DELETE FROM webhook_receipts WHERE until <= ?1",
-                [millis(now)],
-            )?;
+            let sql = "DELETE FROM webhook_receipts WHERE until <= ?1";
+            transaction.run(sql, [millis(now)])?;
             // Of a mark that expires in the past, nothing is found, and the new one is returned.
             let sql = "INSERT INTO webhook_receipts (key, mark, until) VALUES (?1, ?2, ?3)
                        ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
