@@ -12,8 +12,8 @@ use super::records::PeopleService;
 use crate::domain::delivery::Correction;
 use crate::domain::user_id_reuse::{self, Erasure};
 use crate::domain::{
-    Address, Batch, BatchState, Day, Delivery, DeliveryState, FollowKey, Id, Inbox, Invalid,
-    PersonStacks, Stack, Start, User, UserId, Window,
+    Address, BatchState, Day, Delivery, DeliveryState, Id, Inbox, Invalid, PersonStacks, Stack,
+    Start, User, UserId, Window,
 };
 use crate::engine::batches::End;
 use crate::engine::feed::cache::FeedCache;
@@ -21,7 +21,7 @@ use crate::engine::{Error, Result};
 use crate::store::{self, BatchFilter, DeliveryFilter, NoteFilter, Store};
 use crate::wire::user::{ExportedEvent, MuteView, UserExport, UserView};
 
-/// The number of batches or follows in one read.
+/// The number of batches that are canceled after one read.
 const AT_ONCE: usize = 1_000;
 /// The reason in canceled deliveries.
 const REASON: &str = "the user was deleted";
@@ -227,9 +227,10 @@ impl PeopleService {
         let rows = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&rows, usize::MAX).await?;
         deliveries.retain(|row| is_theirs(row.marker));
-        let mut batches = self.all_batches(user).await?;
+        let theirs = BatchFilter::of(user);
+        let mut batches = self.batches.list(&theirs, usize::MAX).await?;
         batches.retain(|batch| is_theirs(batch.id));
-        let follows = self.all_follows(user).await?;
+        let follows = store.follows(user, None, usize::MAX).await?;
         let is_known = parts.user.is_some()
             || !(events.is_empty()
                 && follows.is_empty()
@@ -256,33 +257,5 @@ impl PeopleService {
             deliveries: deliveries.into_iter().map(Into::into).collect(),
             suppression: suppressed.map(Into::into),
         }))
-    }
-
-    /// Reads all follows of a user, page by page.
-    async fn all_follows(&self, user: &UserId) -> Result<Vec<FollowKey>> {
-        let mut all = Vec::new();
-        loop {
-            let page = self.context.store.follows(user, all.last(), AT_ONCE);
-            let page = page.await?;
-            let is_last = page.len() < AT_ONCE;
-            all.extend(page);
-            if is_last {
-                return Ok(all);
-            }
-        }
-    }
-
-    /// Reads all batches of a user, page by page.
-    async fn all_batches(&self, user: &UserId) -> Result<Vec<Batch>> {
-        let (mut all, mut theirs) = (Vec::new(), BatchFilter::of(user));
-        loop {
-            let page = self.batches.list(&theirs, AT_ONCE).await?;
-            let is_last = page.len() < AT_ONCE;
-            theirs.before = page.last().map(|batch| batch.id);
-            all.extend(page);
-            if is_last {
-                return Ok(all);
-            }
-        }
     }
 }

@@ -202,8 +202,10 @@ fn find(transaction: &Transaction<'_>, filter: &BatchFilter, limit: usize) -> Re
         _ => "open = 0",
     });
     let (here, values) = conditions("batch <", open);
+    // Without a limit, this is -1, which SQLite takes for none.
+    let most = limit as i64;
     let here = format!(
-        "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE {here} ORDER BY batch DESC LIMIT {limit})"
+        "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE {here} ORDER BY batch DESC LIMIT {most})"
     );
     let current = ACCUMULATORS.find::<AccumulatorRecord>(transaction, &here, values)?;
     let mut found: Vec<Batch> = (current.into_iter())
@@ -213,7 +215,7 @@ fn find(transaction: &Transaction<'_>, filter: &BatchFilter, limit: usize) -> Re
     if filter.state != Some(BatchState::Open) {
         let state = filter.state.map(|state| format!("state = '{state}'"));
         let (filed_too, values) = conditions("id <", state.as_deref());
-        let newest = format!("{filed_too} ORDER BY id DESC LIMIT {limit}");
+        let newest = format!("{filed_too} ORDER BY id DESC LIMIT {most}");
         found.extend(BATCHES.find::<BatchRecord>(transaction, &newest, values)?);
     }
     Ok(page(found, filter.before, limit))
