@@ -25,18 +25,14 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Creates an outbox. The folder is created with the first email.
-    pub fn new(folder: impl Into<PathBuf>, sender: Sender) -> Self {
+    /// Creates an outbox. The folder is created with the first email. With `pages`, it gets an HTML
+    /// page beside each email, for the browser.
+    pub fn new(folder: impl Into<PathBuf>, sender: Sender, pages: bool) -> Self {
         Self {
             folder: folder.into(),
             sender,
-            pages: false,
+            pages,
         }
-    }
-
-    /// Enables or disables an HTML page beside each email, for the browser.
-    pub fn with_pages(self, pages: bool) -> Self {
-        Self { pages, ..self }
     }
 
     /// Returns the path of a delivery's page, such as `mara-weekly-2026-W47.html`.

@@ -18,7 +18,7 @@ fn outbox(folder: impl Into<PathBuf>) -> Outbox {
         from_name: "Tate".into(),
         reply_to: None,
     };
-    Outbox::new(folder, sender)
+    Outbox::new(folder, sender, false)
 }
 
 fn message(delivery: &str) -> Message {

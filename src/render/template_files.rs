@@ -181,8 +181,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error for an invalid template or catalog. `file` is the path, or a description of
-    /// the built-in template.
+    /// Returns the error for an invalid template or catalog. `file` is the path, or a description
+    /// of the built-in template.
     pub(super) fn invalid(file: impl Display, line: Option<usize>, why: impl Display) -> Self {
         let line = line.map_or_else(String::new, |line| format!(", line {line}"));
         Self::Template(format!("{file}{line}: {why}"))

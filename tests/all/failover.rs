@@ -75,7 +75,7 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
         reply_to: None,
     };
     let clock = Arc::new(ManualClock::at(noon()));
-    let mailer = Arc::new(Outbox::new(folder.path(), sender));
+    let mailer = Arc::new(Outbox::new(folder.path(), sender, false));
     let app = App::assemble(
         Config::standard(),
         store.clone(),

@@ -26,8 +26,8 @@ pub(crate) fn named_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(Some(object.map(|Named(object)| object)))
 }
 
-/// Reads a value that may be omitted. It cannot be `null` unless its type has a `null`: a value lost
-/// by its sender would otherwise change the meaning.
+/// Reads a value that may be omitted. Unless its type has a `null`, it cannot be `null`: a value
+/// lost by its sender would otherwise change the meaning.
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
