@@ -213,9 +213,9 @@ impl<T: Into<String>> From<T> for Silence {
 /// contains a key or an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
-    /// The mailer would accept emails, as far as a check can find out. The text says what was found
-    /// out, and the list has the DNS names of the DKIM keys that the provider signs with; it is
-    /// empty if the provider does not list them.
+    /// The mailer would accept emails, as far as a check can find out: the finding, and the DNS
+    /// names of the DKIM keys that the provider signs with. There are none if the provider does not
+    /// list them.
     Ready(String, Vec<String>),
     /// The mailer was reached and would not accept an email: the problem and its remedy.
     Wrong(String, String),
