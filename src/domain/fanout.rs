@@ -177,11 +177,8 @@ impl Fanout {
 
     /// Returns the entries that each user gets.
     pub fn events(&self) -> impl Iterator<Item = Event> {
-        self.objects.iter().map(|o| Event {
-            t: self.kind.clone(),
-            o: o.clone(),
-            i: Some(self.id),
-        })
+        let event = |o| Event::new(&self.kind, o, Some(self.id));
+        self.objects.iter().map(event)
     }
 
     /// Returns whether both are the same request. Times are ignored, because a repeated request

@@ -48,11 +48,7 @@ pub struct Request {
 impl Request {
     /// Returns one event per object, without the fan-out's id.
     pub fn events(&self) -> Vec<Event> {
-        let event = |o: &ObjectId| Event {
-            t: self.kind.clone(),
-            o: o.clone(),
-            i: None,
-        };
+        let event = |o| Event::new(&self.kind, o, None);
         self.objects.iter().map(event).collect()
     }
 }
