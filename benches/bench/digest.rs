@@ -127,11 +127,11 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
                     .map(|day| (tidings::domain::StackId::of(day), EVENTS as u32))
                     .collect();
                 let [a, b, c, d] = (n as u32).to_be_bytes();
-                NewMarker::Flushed {
-                    user: UserId::stored(user),
-                    marker: Id::at(now(), [round, 0, 0, 0, a, b, c, d]),
+                NewMarker::Flushed(
+                    UserId::stored(user),
+                    Id::at(now(), [round, 0, 0, 0, a, b, c, d]),
                     watermarks,
-                }
+                )
             })
             .collect();
         let mark_all = async {

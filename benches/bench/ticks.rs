@@ -74,14 +74,13 @@ async fn mailed(world: &World, ids: &[String], one_in: usize) {
     ids.sort_unstable_by_key(|(_, id)| *id);
     for (n, id) in ids.into_iter().filter(|(n, _)| n % one_in != 0) {
         let [a, b, c, d] = (n as u32).to_be_bytes();
-        markers.push(NewMarker::Flushed {
-            user: UserId::stored(id),
-            marker: Id::at(now(), [0, 0, 0, 0, a, b, c, d]),
-            watermarks: days
-                .iter()
+        markers.push(NewMarker::Flushed(
+            UserId::stored(id),
+            Id::at(now(), [0, 0, 0, 0, a, b, c, d]),
+            days.iter()
                 .map(|day| (StackId::of(*day), EVENTS as u32))
                 .collect(),
-        });
+        ));
     }
     for markers in markers.chunks(10_000) {
         world.store.write_markers(markers).await.expect("marked");

@@ -213,14 +213,12 @@ impl Mailer for Nowhere {
     async fn send(&self, _reference: &str, messages: &[Message], _leave: &Permit) -> Vec<Outcome> {
         messages
             .iter()
-            .map(|message| Outcome::Accepted {
-                provider_id: message.delivery.to_string(),
-            })
+            .map(|message| Outcome::Accepted(message.delivery.to_string()))
             .collect()
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: None }
+        Certainty::Repeat(None)
     }
 
     async fn check(&self) -> Checked {

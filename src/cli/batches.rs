@@ -100,10 +100,11 @@ impl Args {
             user: self.user.clone(),
             key: self.key.clone(),
             state: self.state,
+            before: None,
         };
         let book = app.batches();
         let limit = usize::from(self.limit);
-        let mut found = book.list(&filter, None, limit + 1).await?;
+        let mut found = book.list(&filter, limit + 1).await?;
         let more = format::more(&mut found, limit, "--user, --key or --state");
         let views = book.views(found).await?;
         if !screen.answer(&views)? {

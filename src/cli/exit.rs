@@ -157,7 +157,7 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             store::Error::Database { .. } => {
                 format!("again, once the store can be reached; {again}")
             }
-            store::Error::Conflict { .. } => {
+            store::Error::Conflict(_) => {
                 "moving one of the two away; nothing was overwritten".into()
             }
             _ => return None,

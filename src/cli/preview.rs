@@ -144,28 +144,28 @@ impl SendTestArgs {
         let to = &self.address;
         let screen = &mut *session.screen;
         let (what, reason) = match outcome {
-            Outcome::Accepted { provider_id } => {
+            Outcome::Accepted(provider_id) => {
                 screen.line(match config.mail.transport {
                     Transport::Outbox => format!("the outbox took the mail: {provider_id}"),
                     _ => format!("the provider took the mail for {to} as {provider_id}"),
                 })?;
                 return Ok(Exit::Done);
             }
-            Outcome::Unknown { reason } => {
+            Outcome::Unknown(reason) => {
                 let what = "it is unknown whether it was accepted";
                 screen.warning(format!("{what}: {reason}; look whether it arrives"))?;
                 return Ok(Exit::Partly);
             }
-            Outcome::TryLater { reason, .. } | Outcome::Deferred { reason } => {
+            Outcome::TryLater(reason, _) | Outcome::Deferred(reason) => {
                 ("it was not taken now, and may be later", reason)
             }
-            Outcome::Unreachable { reason } => ("the provider could not be reached", reason),
-            Outcome::Refused { reason }
-            | Outcome::Unsendable { reason }
-            | Outcome::RefusedTogether { reason }
-            | Outcome::Undeliverable { reason }
-            | Outcome::Withheld { reason }
-            | Outcome::Stop { reason } => ("it was refused", reason),
+            Outcome::Unreachable(reason) => ("the provider could not be reached", reason),
+            Outcome::Refused(reason)
+            | Outcome::Unsendable(reason)
+            | Outcome::RefusedTogether(reason)
+            | Outcome::Undeliverable(reason)
+            | Outcome::Withheld(reason)
+            | Outcome::Stop(reason) => ("it was refused", reason),
         };
         screen.warning(format!("{what}: {reason}"))?;
         Ok(Exit::Failed)

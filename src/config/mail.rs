@@ -105,10 +105,8 @@ impl Mail {
             }
             Address::new("nobody@localhost.localdomain").expect("this is an address")
         });
-        let timeout = r.duration(
-            "mail.timeout",
-            TimeDelta::seconds(1)..=TimeDelta::minutes(5),
-        );
+        let range = TimeDelta::seconds(1)..=TimeDelta::minutes(5);
+        let timeout = r.duration("mail.timeout", range);
         if !matches!(name, Name::Outbox) {
             if from.is_placeholder() && !r.is_wrong("mail.from") {
                 let title = name.api().map_or("SMTP", |provider| provider.title);

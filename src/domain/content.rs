@@ -335,7 +335,7 @@ impl Group {
     /// Returns the title of the topic; `None` if the topic is an object without a title.
     pub fn title(&self) -> Option<&str> {
         match &self.about {
-            About::Other { title, .. } | About::Page { title, .. } => Some(title),
+            About::Other(topic) | About::Page(topic) => Some(&topic.title),
             About::Itself => self.items.first()?.object.title.as_deref(),
         }
     }
@@ -343,7 +343,7 @@ impl Group {
     /// Returns the URL of the topic's page.
     pub fn url(&self) -> Option<&str> {
         match &self.about {
-            About::Other { url, .. } | About::Page { url, .. } => url.as_deref(),
+            About::Other(topic) | About::Page(topic) => topic.url.as_deref(),
             About::Itself => self.items.first()?.object.url.as_deref(),
         }
     }

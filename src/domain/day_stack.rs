@@ -28,6 +28,12 @@ pub struct Event {
 }
 
 impl Event {
+    /// Creates an event of this type about this object.
+    pub fn new(t: &EventType, o: &ObjectId, i: Option<Id>) -> Self {
+        let (t, o) = (t.clone(), o.clone());
+        Self { t, o, i }
+    }
+
     /// Returns the time of the event. Without `i` only its day is known, and the day's start
     /// counts.
     pub fn at(&self, day: Day) -> DateTime<Utc> {

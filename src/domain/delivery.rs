@@ -54,29 +54,29 @@ fn check_tag(text: &str) -> Result<&str, Invalid> {
 /// The source of an email's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Occasion {
-    /// The events that are pending when the digest of a period is due.
-    Digest {
-        /// The cadence of the digest, which is part of the id.
-        cadence: Cadence,
-        /// The name of the period, such as `2014-W17`.
-        period: String,
-    },
-    /// A batch that has closed.
-    Batch {
-        /// The id of the batch, whose record contains the events.
-        batch: Id,
-        /// The position among waiting emails, as a time: see [`crate::domain::batch::Accumulator`].
-        queue_position: DateTime<Utc>,
-    },
+    /// The events that are pending when the digest of a period is due: its cadence, which is part
+    /// of the id, and the name of the period, such as `2014-W17`.
+    Digest(Cadence, String),
+    /// A batch that has closed: its id, whose record contains the events, and the position among
+    /// waiting emails, as a time (see [`crate::domain::batch::Accumulator`]).
+    Batch(Id, DateTime<Utc>),
 }
 
-named_enum! {
-    /// How a delivery reaches its user.
-    #[derive(Default)]
-    Channel("channel") {
-        /// An email.
-        #[default]
-        Email = "email",
+impl Occasion {
+    /// Returns the cadence and the period of a digest.
+    pub fn digest(&self) -> Option<(Cadence, &str)> {
+        match self {
+            Self::Digest(cadence, period) => Some((*cadence, period.as_str())),
+            Self::Batch(..) => None,
+        }
+    }
+
+    /// Returns the id of a batch.
+    pub fn batch(&self) -> Option<Id> {
+        match self {
+            Self::Digest(..) => None,
+            Self::Batch(batch, _) => Some(*batch),
+        }
     }
 }
 
@@ -87,8 +87,6 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// The recipient.
     pub user: UserId,
-    /// The channel, which never changes.
-    pub channel: Channel,
     /// The source of the events, read each time the email is built.
     pub occasion: Occasion,
     /// When the row was inserted, or reopened after a failure.
@@ -155,7 +153,6 @@ impl Delivery {
         Self {
             id,
             user,
-            channel: Channel::default(),
             occasion,
             created,
             watermarks: Watermarks::new(),
@@ -180,15 +177,10 @@ impl Delivery {
     /// Workers claim deliveries in the order of their slots: batches first, by queue position.
     pub fn slot(&self) -> String {
         match &self.occasion {
-            Occasion::Digest { .. } => digest_slot(&self.user),
-            Occasion::Batch {
-                batch,
-                queue_position,
-            } => {
-                format!(
-                    "batch:{:013}:{batch}",
-                    queue_position.timestamp_millis().max(0)
-                )
+            Occasion::Digest(..) => digest_slot(&self.user),
+            Occasion::Batch(batch, queue_position) => {
+                let queue_position = queue_position.timestamp_millis().max(0);
+                format!("batch:{queue_position:013}:{batch}")
             }
         }
     }
@@ -382,33 +374,20 @@ pub enum OperatorDecision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Correction {
     /// Resolves an unknown outcome. A sent email becomes `sent`. One that was not sent becomes
-    /// `pending` and open again, without a lease.
-    Judge {
-        /// The id of the delivery.
-        id: DeliveryId,
-        /// The operator's statement.
-        decision: OperatorDecision,
-        /// The reason, which is stored.
-        reason: String,
-    },
+    /// `pending` and open again, without a lease. The text is the reason, which is stored.
+    Judge(DeliveryId, OperatorDecision, String),
     /// Retries a failed delivery as if it were new: without attempts, call or outcome.
     Reopen(Reopening),
-    /// Cancels and closes a pending delivery, leased or not, so that no worker can send it.
-    Cancel {
-        /// The id of the delivery.
-        id: DeliveryId,
-        /// Why it is not sent, without an address.
-        reason: String,
-    },
+    /// Cancels and closes a pending delivery, leased or not, so that no worker can send it. The
+    /// text is the reason, without an address.
+    Cancel(DeliveryId, String),
 }
 
 impl Correction {
     /// Returns the id of the delivery.
     pub fn id(&self) -> &DeliveryId {
         match self {
-            Self::Judge { id, .. }
-            | Self::Reopen(Reopening { id, .. })
-            | Self::Cancel { id, .. } => id,
+            Self::Judge(id, _, _) | Self::Reopen(Reopening { id, .. }) | Self::Cancel(id, _) => id,
         }
     }
 }

@@ -179,10 +179,7 @@ mod retries {
     fn the_retry_interval_of_a_failed_digest_doubles_each_time() {
         let at = DateTime::UNIX_EPOCH;
         let failed = |reopened| {
-            let occasion = Occasion::Digest {
-                cadence: Cadence::Weekly,
-                period: "2026-W47".to_owned(),
-            };
+            let occasion = Occasion::Digest(Cadence::Weekly, "2026-W47".to_owned());
             let (id, marker) = (DeliveryId::stored("x"), Id::from_bytes([1; 12]));
             let mut row = Delivery::new(id, UserId::stored("ada"), occasion, marker, at);
             (row.state, row.open) = (DeliveryState::Failed, false);

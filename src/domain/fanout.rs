@@ -171,20 +171,14 @@ impl Fanout {
     /// type. Batches of different brands are separate.
     pub fn batch_key(&self, policies: &Policies) -> BatchKey {
         let configured = policies.of(&self.kind).key.as_ref();
-        let brand = self
-            .details
-            .as_ref()
-            .and_then(|details| details.brand.as_ref());
+        let brand = self.details.as_ref().and_then(|of| of.brand.as_ref());
         BatchKey::of(&self.kind, self.batch_key.as_ref(), configured).of_brand(brand)
     }
 
     /// Returns the entries that each user gets.
     pub fn events(&self) -> impl Iterator<Item = Event> {
-        self.objects.iter().map(|o| Event {
-            t: self.kind.clone(),
-            o: o.clone(),
-            i: Some(self.id),
-        })
+        let event = |o| Event::new(&self.kind, o, Some(self.id));
+        self.objects.iter().map(event)
     }
 
     /// Returns whether both are the same request. Times are ignored, because a repeated request

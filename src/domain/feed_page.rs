@@ -122,9 +122,8 @@ impl Kinds {
             only.as_ref().is_none_or(|only| only == *kind)
                 && policies.of(kind).category.as_ref() == Some(category)
         };
-        Self(Some(
-            policies.kinds().filter(is_selected).cloned().collect(),
-        ))
+        let selected = policies.kinds().filter(is_selected);
+        Self(Some(selected.cloned().collect()))
     }
 
     /// Returns whether the type is selected.

@@ -36,9 +36,7 @@ impl std::error::Error for Invalid {}
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            what, value, why, ..
-        } = self;
+        let (what, value, why) = (self.what, &self.value, &self.why);
         match self.kind {
             // The value is a size that the caller did not write, so it is not quoted.
             Kind::Limit => write!(f, "{what} {value} {why}"),

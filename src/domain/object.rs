@@ -218,29 +218,21 @@ impl Object {
 /// The topic that all items of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum About {
-    /// A topic that the objects state.
-    Other {
-        /// The title; it identifies the topic if there is no URL.
-        title: String,
-        /// The URL, or `None` if the object states none.
-        url: Option<String>,
-    },
-    /// The page that all objects are on.
-    Page {
-        /// The title that the objects share.
-        title: String,
-        /// The objects' URL without its fragment.
-        url: Option<String>,
-    },
+    /// A topic that the objects state in `data.about`.
+    Other(Topic),
+    /// The page that all objects are on: their title, and their URL without its fragment.
+    Page(Topic),
     /// The only object of the group.
     Itself,
 }
 
-/// The topic in an object's `data.about`.
+/// The title and the page of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Topic {
-    title: String,
-    url: Option<String>,
+pub struct Topic {
+    /// The title; it identifies the topic if there is no URL.
+    pub title: String,
+    /// The URL, if there is one.
+    pub url: Option<String>,
 }
 
 /// The field of `data` that states the topic. All other fields are ignored.
@@ -259,6 +251,10 @@ struct TitleAndUrl<'a> {
 }
 
 impl Topic {
+    fn name(&self) -> &str {
+        self.url.as_deref().unwrap_or(&self.title)
+    }
+
     fn of(object: &Object) -> Option<Self> {
         let about = object.data.fields::<AboutField<'_>>()?.about;
         if let Some(title) = json_text(about) {
@@ -290,15 +286,15 @@ pub fn topic_key(object: &Object) -> Cow<'_, str> {
 impl About {
     /// Returns the topic of an object in an email. `phrase` is the phrase of the event's type.
     pub(super) fn of(object: &Object, phrase: Option<&Phrase>) -> Self {
-        if let Some(Topic { title, url }) = Topic::of(object) {
-            return Self::Other { title, url };
+        if let Some(topic) = Topic::of(object) {
+            return Self::Other(topic);
         }
         let title = object.title.as_deref().map(str::trim);
         match title.filter(|title| phrase.is_some() && !title.is_empty()) {
-            Some(title) => Self::Page {
+            Some(title) => Self::Page(Topic {
                 title: title.to_owned(),
                 url: object.url.as_deref().map(|url| page(url).to_owned()),
-            },
+            }),
             None => Self::Itself,
         }
     }
@@ -307,9 +303,7 @@ impl About {
     /// object itself.
     pub fn name(&self) -> Option<&str> {
         match self {
-            Self::Other { title, url } | Self::Page { title, url } => {
-                Some(url.as_deref().unwrap_or(title))
-            }
+            Self::Other(topic) | Self::Page(topic) => Some(topic.name()),
             Self::Itself => None,
         }
     }
@@ -317,10 +311,8 @@ impl About {
     /// Returns whether both are the same topic. Two objects that are their own topics never are.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Other { title, url }, Self::Other { title: t, url: u }) => {
-                url.as_ref().unwrap_or(title) == u.as_ref().unwrap_or(t)
-            }
-            (Self::Page { .. }, Self::Page { .. }) => self == other,
+            (Self::Other(one), Self::Other(other)) => one.name() == other.name(),
+            (Self::Page(one), Self::Page(other)) => one == other,
             _ => false,
         }
     }

@@ -65,9 +65,11 @@ mod about {
 
     #[test]
     fn emails_and_feeds_derive_the_same_topic_from_an_object() {
-        let other = |title: &str, url: Option<&str>| About::Other {
-            title: title.into(),
-            url: url.map(str::to_owned),
+        let other = |title: &str, url: Option<&str>| {
+            About::Other(Topic {
+                title: title.into(),
+                url: url.map(str::to_owned),
+            })
         };
         let url = "https://a.example/1";
         for (said, key, about) in [

@@ -56,15 +56,15 @@ impl Stop {
         let mut kinds = kinds.filter(|kind| !policies.is_mandatory(kind)).peekable();
         kinds.peek()?;
         Some(match occasion {
-            Occasion::Digest { .. } => Self::Digest,
-            Occasion::Batch { .. } => Self::of_types(kinds),
+            Occasion::Digest(..) => Self::Digest,
+            Occasion::Batch(..) => Self::of_types(kinds),
         })
     }
 
     /// Returns the effect of the link that mutes the only topic of an email. `None` for a digest,
     /// for several topics, and if all types are mandatory.
     pub fn of_subject(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
-        if matches!(occasion, Occasion::Digest { .. }) {
+        if matches!(occasion, Occasion::Digest(..)) {
             return None;
         }
         let mut kinds = content.sections.iter().map(|section| &section.kind);

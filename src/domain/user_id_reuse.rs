@@ -131,14 +131,9 @@ impl FromStr for Erasure {
 
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            erased,
-            at,
-            entries,
-            entries_by_object_id,
-        } = self;
-        let erased = erased.timestamp();
-        write!(f, "{erased} {at} {entries} {entries_by_object_id}")
+        let (erased, at) = (self.erased.timestamp(), self.at);
+        let (entries, by_object_id) = (self.entries, self.entries_by_object_id);
+        write!(f, "{erased} {at} {entries} {by_object_id}")
     }
 }
 

@@ -66,9 +66,7 @@ fn an_invalid_message_is_rejected_alone() {
     });
     let (ready, refused) = prepare(&mails);
     assert_eq!(ready.len(), 1);
-    let accepted = Outcome::Accepted {
-        provider_id: "1".into(),
-    };
+    let accepted = Outcome::Accepted("1".into());
 
     let outcomes = merged(refused, vec![accepted]);
 

@@ -10,8 +10,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use moka::sync::Cache;
 use reqwest::{Client, Url};
@@ -78,7 +77,7 @@ impl<'a> Posted<'a> {
         given
             .get(..6)
             .filter(|scheme| scheme.eq_ignore_ascii_case("basic "))
-            .and_then(|scheme| STANDARD.decode(given[scheme.len()..].trim()).ok())
+            .and_then(|scheme| BASE64_STANDARD.decode(given[scheme.len()..].trim()).ok())
             .filter(|given| same(given, self.key))
             .map(|_| ())
             .ok_or_else(|| Refused::unverified("this is not the hook's user and password"))

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use reqwest::header::{ACCEPT, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, redirect};
+use reqwest::{Client, ClientBuilder, Method, Request, Response, StatusCode, Url, redirect};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::lease_permit::GuardedBody;
 use super::mime::mailbox;
-use super::request_auth::Sign;
 use super::{Checked, Outcome, Permit, Sender};
 use crate::domain::Secret;
 use crate::domain::text_checks::error_chain;
@@ -52,6 +51,14 @@ impl Account {
     pub(super) fn per_call(&self, most: usize) -> usize {
         self.per_call.unwrap_or(most).clamp(1, most)
     }
+}
+
+/// Authenticates requests. A request is signed last, when it is complete except for its body. So a
+/// signature can cover URL, content and time.
+pub(super) trait Sign: Send + Sync {
+    /// Adds the headers that authenticate the request. The request is complete except for its body,
+    /// which is passed separately. `at` is the time of signing.
+    fn sign(&self, request: &mut Request, body: &[u8], at: DateTime<Utc>);
 }
 
 /// A client for one API.
@@ -194,9 +201,8 @@ impl Api {
         path: &str,
         body: Option<(Body, &Permit)>,
     ) -> Result<Answer, NoAnswer> {
-        let mut request = self
-            .client
-            .request(method, format!("{}{path}", self.account.url));
+        let url = format!("{}{path}", self.account.url);
+        let mut request = self.client.request(method, url);
         for (name, value) in body.iter().flat_map(|(body, _)| &body.headers) {
             request = request.header(*name, value);
         }
@@ -227,7 +233,7 @@ impl Api {
 }
 
 /// Builds a client that follows no redirects.
-pub(super) fn build(client: ClientBuilder) -> Result<Client, String> {
+pub(crate) fn build(client: ClientBuilder) -> Result<Client, String> {
     // Fails if a crypto provider is installed already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     client
@@ -316,8 +322,8 @@ fn moment(text: &str) -> Option<f64> {
 /// [`Outcome::RefusedTogether`], as the fault may be in only one of them.
 pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
     let outcome = match outcome {
-        Outcome::Refused { reason } | Outcome::Undeliverable { reason } if messages > 1 => {
-            Outcome::RefusedTogether { reason }
+        Outcome::Refused(reason) | Outcome::Undeliverable(reason) if messages > 1 => {
+            Outcome::RefusedTogether(reason)
         }
         other => other,
     };
@@ -328,11 +334,11 @@ pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
 pub(super) fn usual(answer: &Answer, reason: String) -> Outcome {
     let after = answer.wait();
     match answer.status {
-        429 | 500 | 503 => Outcome::TryLater { reason, after },
+        429 | 500 | 503 => Outcome::TryLater(reason, after),
         // A gateway answered. The provider may have accepted the call behind it.
-        501.. => Outcome::Unknown { reason },
-        300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop { reason },
-        _ => Outcome::Refused { reason },
+        501.. => Outcome::Unknown(reason),
+        300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop(reason),
+        _ => Outcome::Refused(reason),
     }
 }
 
@@ -340,28 +346,26 @@ pub(super) fn usual(answer: &Answer, reason: String) -> Outcome {
 pub(super) fn accepted(provider: &str, answer: &Answer, id: Option<&str>) -> Outcome {
     match id.map(|id| id.trim_matches(['<', '>'])) {
         None | Some("") => without_id(provider, answer),
-        Some(id) => Outcome::Accepted {
-            provider_id: id.to_owned(),
-        },
+        Some(id) => Outcome::Accepted(id.to_owned()),
     }
 }
 
 /// Returns the outcome of a success that does not name an id for each email.
 pub(super) fn without_id(provider: &str, answer: &Answer) -> Outcome {
     let status = answer.status;
-    Outcome::Unknown {
-        reason: format!("{provider} answered {status}, but not with an id for each email"),
-    }
+    Outcome::Unknown(format!(
+        "{provider} answered {status}, but not with an id for each email"
+    ))
 }
 
 impl From<NoAnswer> for Outcome {
     fn from(failed: NoAnswer) -> Self {
         match failed {
             NoAnswer::NotSent(reason) | NoAnswer::Refused(reason) | NoAnswer::Untrusted(reason) => {
-                Self::Unreachable { reason }
+                Self::Unreachable(reason)
             }
-            NoAnswer::Withheld(reason) => Self::Withheld { reason },
-            NoAnswer::MaybeSent(reason) => Self::Unknown { reason },
+            NoAnswer::Withheld(reason) => Self::Withheld(reason),
+            NoAnswer::MaybeSent(reason) => Self::Unknown(reason),
         }
     }
 }
@@ -396,9 +400,7 @@ pub(super) fn invalid(
             format!("the connection to {name}'s API cannot be trusted ({reason})"),
             "see mail.url and this machine's clock; a certificate authority of your own is named by SSL_CERT_FILE",
         ),
-        Err(failed) => Checked::Unreached {
-            reason: format!("{name}: {}", String::from(failed)),
-        },
+        Err(failed) => Checked::Unreached(format!("{name}: {}", String::from(failed))),
     }
 }
 
@@ -409,7 +411,7 @@ pub(super) fn key_rejected(name: &str, words: &str, remedy: &str) -> Checked {
 
 /// Returns whether the machine refused the connection, because no service listens there. Other
 /// errors may come from the network.
-pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
+pub(crate) fn is_refused(error: &(dyn Error + 'static)) -> bool {
     is_of(error, std::io::ErrorKind::ConnectionRefused)
 }
 
@@ -421,13 +423,15 @@ pub(super) fn is_of(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> 
 
 /// Returns whether TLS failed, for example because of an untrusted certificate. This does not pass
 /// by itself.
-fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+pub(crate) fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| cause.is::<rustls::Error>())
 }
 
 /// Returns the error and its causes. Includes the errors that I/O errors wrap, which `source`
 /// skips.
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |cause| {
         let cause = *cause;
         let wrapped = cause.downcast_ref::<std::io::Error>();

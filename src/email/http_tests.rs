@@ -8,7 +8,7 @@ use reqwest::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::super::request_auth::Proof;
+use super::super::api_calls::Proof;
 use super::super::{Content, Message, Personal, Place, Placeholders};
 use super::*;
 use crate::domain::{Address, DeliveryId};
@@ -79,20 +79,18 @@ pub(crate) fn mail(person: &str, subject: &str) -> Message {
 /// Returns the kind of an outcome, and the wait in seconds.
 pub(crate) fn kind(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Accepted { provider_id } => format!("accepted as {provider_id}"),
-        Outcome::Refused { .. } => "refused".into(),
-        Outcome::Unsendable { .. } => "unsendable".into(),
-        Outcome::RefusedTogether { .. } => "refused together".into(),
-        Outcome::Undeliverable { .. } => "undeliverable".into(),
-        Outcome::Unreachable { .. } => "unreachable".into(),
-        Outcome::TryLater { after: None, .. } => "later".into(),
-        Outcome::TryLater {
-            after: Some(after), ..
-        } => format!("later, in {} s", after.as_secs_f32()),
-        Outcome::Deferred { .. } => "deferred".into(),
-        Outcome::Withheld { .. } => "withheld".into(),
-        Outcome::Stop { .. } => "stop".into(),
-        Outcome::Unknown { .. } => "unknown".into(),
+        Outcome::Accepted(provider_id) => format!("accepted as {provider_id}"),
+        Outcome::Refused(..) => "refused".into(),
+        Outcome::Unsendable(..) => "unsendable".into(),
+        Outcome::RefusedTogether(..) => "refused together".into(),
+        Outcome::Undeliverable(..) => "undeliverable".into(),
+        Outcome::Unreachable(..) => "unreachable".into(),
+        Outcome::TryLater(_, None) => "later".into(),
+        Outcome::TryLater(_, Some(after)) => format!("later, in {} s", after.as_secs_f32()),
+        Outcome::Deferred(..) => "deferred".into(),
+        Outcome::Withheld(..) => "withheld".into(),
+        Outcome::Stop(..) => "stop".into(),
+        Outcome::Unknown(..) => "unknown".into(),
     }
 }
 
@@ -170,14 +168,10 @@ fn a_providers_message_is_kept_without_addresses_and_links() {
 
 #[test]
 fn a_refusal_of_several_emails_is_not_attributed_to_one() {
-    let refused = || Outcome::Refused {
-        reason: "no".into(),
-    };
+    let refused = || Outcome::Refused("no".into());
     assert_eq!(all(refused(), 1), [refused()]);
     assert_eq!(kind(&all(refused(), 2)[1]), "refused together");
-    let stop = Outcome::Stop {
-        reason: "key".into(),
-    };
+    let stop = Outcome::Stop("key".into());
     assert_eq!(all(stop.clone(), 2), [stop.clone(), stop]);
 }
 

@@ -6,13 +6,12 @@
 
 mod api_calls;
 pub mod hooks;
-mod http;
+pub(crate) mod http;
 mod lease_permit;
 mod mime;
 pub mod outbox;
 mod placeholders;
 pub mod providers;
-mod request_auth;
 pub mod smtp;
 
 use std::path::Path;
@@ -106,96 +105,64 @@ pub struct Sender {
     pub reply_to: Option<Address>,
 }
 
-/// The outcome of sending one message. Reasons appear in the ledger and contain no address.
+/// The outcome of sending one message. Most have a reason, which appears in the ledger and contains
+/// no address: the provider's words, or the problem with the message or the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The provider accepted the message. The delivery becomes `sent`.
-    Accepted {
-        /// The provider's id for the message, which its later reports (delivered, bounced) name.
-        provider_id: String,
-    },
+    /// The provider accepted the message, under this id, which its later reports (delivered,
+    /// bounced) name. The delivery becomes `sent`.
+    Accepted(String),
     /// The provider rejects this message for good. The delivery becomes `failed`.
-    Refused {
-        /// The provider's words, or the property of the message that it rejects.
-        reason: String,
-    },
+    Refused(String),
     /// The message cannot be written as an email, so it was not part of a call. The delivery
     /// becomes `failed`.
-    Unsendable {
-        /// The defect of the message.
-        reason: String,
-    },
+    Unsendable(String),
     /// The provider rejected a call of several messages, perhaps because of only one of them. It
     /// accepted none. The caller sends each message alone.
-    RefusedTogether {
-        /// The provider's words about the call.
-        reason: String,
-    },
+    RefusedTogether(String),
     /// The provider accepts no email for this address. The delivery becomes `failed`, and the
     /// address is suppressed.
-    Undeliverable {
-        /// The provider's words about the address.
-        reason: String,
-    },
+    Undeliverable(String),
     /// No connection, so the message was not sent. It is retried until `delivery.give_up_after`.
-    Unreachable {
-        /// The cause of the failed connection.
-        reason: String,
-    },
+    Unreachable(String),
     /// The message was certainly not accepted, but may be later: a rate limit, a full disk, or a
-    /// fault at the provider.
-    TryLater {
-        /// The cause of the delay.
-        reason: String,
-        /// The minimum wait, if the provider named one.
-        after: Option<Duration>,
-    },
+    /// fault at the provider. Besides the reason, this has the minimum wait, if the provider named
+    /// one.
+    TryLater(String, Option<Duration>),
     /// The server does not accept this recipient or this content now, but may later. Other messages
     /// are not affected.
-    Deferred {
-        /// The cause of the delay.
-        reason: String,
-    },
+    Deferred(String),
     /// The send permit ([`Permit`]) ended before the message was complete, so it was certainly not
-    /// accepted.
-    Withheld {
-        /// The reason why the permit ended.
-        reason: String,
-    },
+    /// accepted. The reason says why it ended.
+    Withheld(String),
     /// The message was certainly not accepted. Every other message will fail too until an operator
     /// acts, for example because of a bad key or a suspended account.
-    Stop {
-        /// The provider's words, which name the problem.
-        reason: String,
-    },
+    Stop(String),
     /// The message may have been accepted: the request was written, but no readable answer came.
-    Unknown {
-        /// The reason why the outcome is unknown.
-        reason: String,
-    },
+    Unknown(String),
 }
 
 impl Outcome {
     /// Returns whether the message was part of a call. Other outcomes say nothing about the
     /// provider.
     pub fn is_shown(&self) -> bool {
-        !matches!(self, Self::Unsendable { .. } | Self::Withheld { .. })
+        !matches!(self, Self::Unsendable(..) | Self::Withheld(..))
     }
 
     /// Returns the name in metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Accepted { .. } => "accepted",
-            Self::Refused { .. } => "refused",
-            Self::Unsendable { .. } => "unsendable",
-            Self::RefusedTogether { .. } => "refused_together",
-            Self::Undeliverable { .. } => "undeliverable",
-            Self::Unreachable { .. } => "unreachable",
-            Self::TryLater { .. } => "try_later",
-            Self::Deferred { .. } => "deferred",
-            Self::Withheld { .. } => "withheld",
-            Self::Stop { .. } => "stop",
-            Self::Unknown { .. } => "unknown",
+            Self::Accepted(..) => "accepted",
+            Self::Refused(..) => "refused",
+            Self::Unsendable(..) => "unsendable",
+            Self::RefusedTogether(..) => "refused_together",
+            Self::Undeliverable(..) => "undeliverable",
+            Self::Unreachable(..) => "unreachable",
+            Self::TryLater(..) => "try_later",
+            Self::Deferred(..) => "deferred",
+            Self::Withheld(..) => "withheld",
+            Self::Stop(..) => "stop",
+            Self::Unknown(..) => "unknown",
         }
     }
 }
@@ -203,12 +170,9 @@ impl Outcome {
 /// How a caller can resolve an unknown outcome (P5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
-    /// The same call, repeated under the same reference, sends no email twice.
-    Repeat {
-        /// How long the provider remembers a reference, counted from the first call; `None` for
-        /// unlimited.
-        within: Option<Duration>,
-    },
+    /// The same call, repeated under the same reference, sends no email twice. The provider
+    /// remembers a reference for this long, counted from the first call; `None` for unlimited.
+    Repeat(Option<Duration>),
     /// The provider can be queried with [`Mailer::ask`].
     Ask,
     /// There is no way. The outcome stays unknown.
@@ -218,11 +182,8 @@ pub enum Certainty {
 /// The result of a query for one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueryAnswer {
-    /// The provider accepted the message.
-    Accepted {
-        /// The provider's id for the message, as in [`Outcome::Accepted`].
-        provider_id: String,
-    },
+    /// The provider accepted the message, under this id, as in [`Outcome::Accepted`].
+    Accepted(String),
     /// The provider does not list the message. Lists lag behind, so this proves nothing soon after
     /// a call.
     NotAccepted,
@@ -252,43 +213,25 @@ impl<T: Into<String>> From<T> for Silence {
 /// contains a key or an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
-    /// The mailer would accept emails, as far as a check can find out.
-    Ready {
-        /// The finding, as text for the operator.
-        found: String,
-        /// The DNS names of the DKIM keys that the provider signs with; empty if it does not list
-        /// them.
-        dkim: Vec<String>,
-    },
-    /// The mailer was reached and would not accept an email.
-    Wrong {
-        /// The problem.
-        found: String,
-        /// The remedy, as text for the operator.
-        remedy: String,
-    },
-    /// The mailer was not reached.
-    Unreached {
-        /// The cause.
-        reason: String,
-    },
+    /// The mailer would accept emails, as far as a check can find out: the finding, and the DNS
+    /// names of the DKIM keys that the provider signs with. There are none if the provider does not
+    /// list them.
+    Ready(String, Vec<String>),
+    /// The mailer was reached and would not accept an email: the problem and its remedy.
+    Wrong(String, String),
+    /// The mailer was not reached, for this reason.
+    Unreached(String),
 }
 
 impl Checked {
     /// Returns [`Self::Ready`] without DKIM names.
     pub fn ready(found: impl Into<String>) -> Self {
-        Self::Ready {
-            found: found.into(),
-            dkim: Vec::new(),
-        }
+        Self::Ready(found.into(), Vec::new())
     }
 
     /// Returns [`Self::Wrong`].
     pub fn wrong(found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Wrong {
-            found: found.into(),
-            remedy: remedy.into(),
-        }
+        Self::Wrong(found.into(), remedy.into())
     }
 }
 

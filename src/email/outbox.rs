@@ -25,18 +25,14 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Creates an outbox. The folder is created with the first email.
-    pub fn new(folder: impl Into<PathBuf>, sender: Sender) -> Self {
+    /// Creates an outbox. The folder is created with the first email. With `pages`, it gets an HTML
+    /// page beside each email, for the browser.
+    pub fn new(folder: impl Into<PathBuf>, sender: Sender, pages: bool) -> Self {
         Self {
             folder: folder.into(),
             sender,
-            pages: false,
+            pages,
         }
-    }
-
-    /// Enables or disables an HTML page beside each email, for the browser.
-    pub fn with_pages(self, pages: bool) -> Self {
-        Self { pages, ..self }
     }
 
     /// Returns the path of a delivery's page, such as `mara-weekly-2026-W47.html`.
@@ -54,7 +50,7 @@ impl Outbox {
         let mut outcomes: Vec<Outcome> = messages.iter().map(|m| self.write(m)).collect();
         // A rename is durable only after its folder is synced.
         if let Err(error) = sync_folder(&self.folder) {
-            let is_accepted = |outcome: &&mut Outcome| matches!(outcome, Outcome::Accepted { .. });
+            let is_accepted = |outcome: &&mut Outcome| matches!(outcome, Outcome::Accepted(..));
             for outcome in outcomes.iter_mut().filter(is_accepted) {
                 *outcome = try_later(&self.folder, &error);
             }
@@ -65,7 +61,7 @@ impl Outbox {
     fn write(&self, message: &Message) -> Outcome {
         let mail = match compose(message, &self.sender) {
             Ok(mail) => mail,
-            Err(reason) => return Outcome::Unsendable { reason },
+            Err(reason) => return Outcome::Unsendable(reason),
         };
         let page = self.pages.then(|| {
             let html = message.filled().html.into_bytes();
@@ -78,7 +74,7 @@ impl Outbox {
                 return try_later(&path, &error);
             }
         }
-        Outcome::Accepted { provider_id: name }
+        Outcome::Accepted(name)
     }
 
     /// Checks that the folder can be written to, and leaves it as it was.
@@ -104,19 +100,19 @@ impl Mailer for Outbox {
 
     async fn send(&self, _reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         if let Some(reason) = permit.withheld() {
-            return vec![Outcome::Withheld { reason }; messages.len()];
+            return vec![Outcome::Withheld(reason); messages.len()];
         }
         let outbox = self.clone();
         let owned = messages.to_vec();
         let written = tokio::task::spawn_blocking(move || outbox.write_all(&owned)).await;
         written.unwrap_or_else(|stopped| {
             let reason = format!("the outbox was stopped while writing: {stopped}");
-            vec![Outcome::Unknown { reason }; messages.len()]
+            vec![Outcome::Unknown(reason); messages.len()]
         })
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: None }
+        Certainty::Repeat(None)
     }
 
     async fn check(&self) -> Checked {
@@ -146,10 +142,7 @@ impl Mailer for Outbox {
 }
 
 fn try_later(path: &Path, error: &io::Error) -> Outcome {
-    Outcome::TryLater {
-        reason: format!("writing {}: {error}", path.display()),
-        after: None,
-    }
+    Outcome::TryLater(format!("writing {}: {error}", path.display()), None)
 }
 
 /// The maximum length of the readable part of an email's file name. A page's name may be twice as

@@ -18,7 +18,7 @@ fn outbox(folder: impl Into<PathBuf>) -> Outbox {
         from_name: "Tate".into(),
         reply_to: None,
     };
-    Outbox::new(folder, sender)
+    Outbox::new(folder, sender, false)
 }
 
 fn message(delivery: &str) -> Message {
@@ -59,12 +59,7 @@ async fn an_email_is_written_to_a_file_in_a_new_folder() {
 
     let name = &files(&folder)[0];
     assert!(name.starts_with("digest-ada-weekly-2014-w17-"), "{name}");
-    assert_eq!(
-        outcomes,
-        [Outcome::Accepted {
-            provider_id: name.clone()
-        }]
-    );
+    assert_eq!(outcomes, [Outcome::Accepted(name.clone())]);
     let bytes = fs::read(outbox.folder.join(file_name(&message.delivery))).unwrap();
     let mail = MessageParser::new().parse(&bytes).unwrap();
     assert_eq!(mail.subject(), Some("14 new works"));
@@ -83,7 +78,7 @@ async fn sending_a_delivery_again_overwrites_its_file() {
         .await;
     outbox.send("call", &[second], &Permit::always()).await;
 
-    assert_eq!(outbox.certainty(), Certainty::Repeat { within: None });
+    assert_eq!(outbox.certainty(), Certainty::Repeat(None));
     assert_eq!(files(root.path()).len(), 1);
     let written = fs::read_to_string(outbox.folder.join(file_name(&first.delivery))).unwrap();
     assert!(written.contains("Subject: 13 new works"), "{written}");
@@ -102,10 +97,10 @@ async fn outcomes_have_the_order_of_the_messages() {
 
     for (n, (message, outcome)) in messages.iter().zip(&outcomes).enumerate() {
         match outcome {
-            Outcome::Unsendable { reason } if n == 20 => {
+            Outcome::Unsendable(reason) if n == 20 => {
                 assert!(reason.contains("X-A"), "{reason}")
             }
-            Outcome::Accepted { provider_id } => {
+            Outcome::Accepted(provider_id) => {
                 assert_eq!(*provider_id, file_name(&message.delivery));
             }
             other => panic!("{other:?}"),
@@ -141,7 +136,7 @@ async fn an_unusable_folder_causes_a_retry_with_the_reason() {
 
     assert_eq!(outcomes.len(), 2);
     for outcome in outcomes {
-        let Outcome::TryLater { reason, .. } = outcome else {
+        let Outcome::TryLater(reason, _) = outcome else {
             panic!("{outcome:?}");
         };
         assert!(reason.contains("file/outbox"), "{reason}");
@@ -160,7 +155,7 @@ async fn a_file_that_cannot_be_renamed_leaves_no_draft() {
         .send("call", std::slice::from_ref(&message), &Permit::always())
         .await;
 
-    assert!(matches!(&outcomes[0], Outcome::TryLater { reason, .. } if reason.contains("writing")));
+    assert!(matches!(&outcomes[0], Outcome::TryLater(reason, _) if reason.contains("writing")));
     assert_eq!(files(root.path()), [file_name(&message.delivery)]);
 }
 
@@ -172,7 +167,7 @@ fn a_full_disk_causes_a_retry_with_the_reason() {
 
     let outcome = try_later(Path::new("outbox/a.eml"), &error);
 
-    let Outcome::TryLater { reason, .. } = outcome else {
+    let Outcome::TryLater(reason, _) = outcome else {
         panic!("{outcome:?}");
     };
     assert!(reason.contains("No space left on device"), "{reason}");

@@ -231,7 +231,7 @@ impl Smtp {
         });
         let (from, to, mail) = match prepared {
             Ok(prepared) => prepared,
-            Err(reason) => return Outcome::Unsendable { reason },
+            Err(reason) => return Outcome::Unsendable(reason),
         };
         loop {
             let mut line = match self.line().await {
@@ -243,9 +243,7 @@ impl Smtp {
                 Ok(_) => {
                     self.keep(line);
                     let id = message_id(&tag(&message.delivery), &self.relay.sender);
-                    return Outcome::Accepted {
-                        provider_id: id.trim_matches(['<', '>']).to_owned(),
-                    };
+                    return Outcome::Accepted(id.trim_matches(['<', '>']).to_owned());
                 }
                 Err(failure) => failure,
             };
@@ -320,33 +318,34 @@ impl Smtp {
     /// Returns the outcome that a failure means for the email.
     fn outcome(&self, stage: Stage, failure: Failure) -> Outcome {
         let (reason, error) = match failure {
-            Failure::Withheld(reason) => return Outcome::Withheld { reason },
-            Failure::NotWritable(reason) => return Outcome::Unsendable { reason },
+            Failure::Withheld(reason) => return Outcome::Withheld(reason),
+            Failure::NotWritable(reason) => return Outcome::Unsendable(reason),
             Failure::Smtp(error) => (format!("SMTP: {}", words(&error.to_string())), Some(error)),
             Failure::TimedOut => {
                 let limit = self.relay.timeout.as_secs_f32();
                 (format!("no answer within {limit} s"), None)
             }
         };
-        let later = |reason, after| Outcome::TryLater { reason, after };
         let Some(reply) = error.as_ref().and_then(Reply::of) else {
             return match stage {
                 // Client and server have no method of encryption or login in common.
                 Stage::Introduction if error.is_some_and(|error| error.is_client()) => {
-                    Outcome::Stop { reason }
+                    Outcome::Stop(reason)
                 }
-                Stage::End => Outcome::Unknown { reason },
-                _ => Outcome::Unreachable { reason },
+                Stage::End => Outcome::Unknown(reason),
+                _ => Outcome::Unreachable(reason),
             };
         };
         match stage {
             Stage::Introduction | Stage::Sender if reply.names_sending_limit() => {
-                later(reason, Some(reply.limit_wait()))
+                Outcome::TryLater(reason, Some(reply.limit_wait()))
             }
-            Stage::Introduction | Stage::Sender if reply.is_temporary() => later(reason, None),
+            Stage::Introduction | Stage::Sender if reply.is_temporary() => {
+                Outcome::TryLater(reason, None)
+            }
             // A greeting of 554 means "not now", unlike a rejected login.
-            Stage::Introduction if reply.code() == 554 => later(reason, None),
-            Stage::Introduction | Stage::Sender => Outcome::Stop { reason },
+            Stage::Introduction if reply.code() == 554 => Outcome::TryLater(reason, None),
+            Stage::Introduction | Stage::Sender => Outcome::Stop(reason),
             Stage::Recipient | Stage::Content | Stage::End => reply.outcome(reason),
         }
     }
@@ -378,14 +377,12 @@ impl Mailer for Smtp {
                         format!("{host}:{port} cannot be used ({why})"),
                         "see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
                     ),
-                    false => Checked::Unreached {
-                        reason: format!("{host}:{port} cannot be reached ({why})"),
-                    },
+                    false => Checked::Unreached(format!("{host}:{port} cannot be reached ({why})")),
                 };
             }
             Err(_) => {
                 let reason = format!("{host}:{port} does not answer");
-                return Checked::Unreached { reason };
+                return Checked::Unreached(reason);
             }
         };
         let encrypted = match connection.is_encrypted() {

@@ -68,14 +68,12 @@ impl BatchService {
 
     /// Adds the events of these accumulators. The joins of each are adjacent.
     async fn join_part(&self, mut left: Vec<&[Join]>) -> store::Result<()> {
-        let Context {
-            store, clock, ids, ..
-        } = &*self.context;
+        let (store, ids) = (&self.context.store, &self.context.ids);
         // A failed compare-and-set means that another process made progress, so the loop ends.
         while !left.is_empty() && !self.add(&left).await? {
             let found = left.iter().map(|joins| joins[0].accumulator.clone());
             let found = store.accumulators(&found.collect::<Vec<_>>()).await?;
-            let at = clock.now();
+            let at = self.context.clock.now();
             let (mut changed, mut whose) = (Vec::new(), Vec::new());
             for (joins, accumulator) in left.into_iter().zip(found) {
                 let new = || Accumulator::new(joins[0].accumulator.clone());
@@ -112,10 +110,8 @@ impl BatchService {
     /// whether that succeeded for all. Adjacent accumulators with the same events share an
     /// addition.
     async fn add(&self, all: &[&[Join]]) -> store::Result<bool> {
-        let Context {
-            store, clock, ids, ..
-        } = &*self.context;
-        let at = clock.now();
+        let (store, ids) = (&self.context.store, &self.context.ids);
+        let at = self.context.clock.now();
         let (mut accumulators, mut additions) = (Vec::with_capacity(all.len()), Vec::new());
         let have_same_events = |a: &&[Join], b: &&[Join]| {
             let mut pairs = a.iter().zip(*b);
@@ -150,14 +146,8 @@ impl BatchService {
     /// its events. After a crash the accumulator is still due, and each step can be repeated.
     /// Workers share the work by leases on accumulators.
     pub async fn step(&self) -> store::Result<Option<EndedBatches>> {
-        let Context {
-            store,
-            clock,
-            ids,
-            config,
-            ..
-        } = &*self.context;
-        let now = clock.now();
+        let (store, ids) = (&self.context.store, &self.context.ids);
+        let (now, lease) = (self.context.clock.now(), self.context.config.fanout.lease);
         let due = AccumulatorFilter::Due(now);
         let mut due = store.find_accumulators(&due, AT_ONCE).await?;
         if due.is_empty() {
@@ -172,8 +162,7 @@ impl BatchService {
             accumulator.advance(now);
             // Without ended batches there is nothing to file, so no lease is needed.
             let has_ended = !accumulator.ended.is_empty();
-            let lease = has_ended.then(|| self.context.lease_until(now + config.fanout.lease));
-            accumulator.lease = lease;
+            accumulator.lease = has_ended.then(|| self.context.lease_until(now + lease));
         }
         crash::point("before-end");
         let put = store.put_accumulators(&due, ids.next(now)).await?;
@@ -220,10 +209,7 @@ impl BatchService {
             }
         }
         let row = |batch: Id, user: UserId, queue_position: DateTime<Utc>| {
-            let occasion = Occasion::Batch {
-                batch,
-                queue_position,
-            };
+            let occasion = Occasion::Batch(batch, queue_position);
             Delivery::new(DeliveryId::batch(batch), user, occasion, ids.next(now), now)
         };
         let (mut rows, mut leaving) = (Vec::new(), HashMap::with_capacity(accumulators.len()));
@@ -266,15 +252,9 @@ impl BatchService {
         Ok(closed)
     }
 
-    /// Returns batches, newest first. `before` continues after the last batch of an earlier page.
-    pub async fn list(
-        &self,
-        filter: &BatchFilter,
-        before: Option<Id>,
-        limit: usize,
-    ) -> Result<Vec<Batch>> {
-        let store = &self.context.store;
-        Ok(store.find_batches(filter, before, limit).await?)
+    /// Returns batches, newest first.
+    pub async fn list(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
+        Ok(self.context.store.find_batches(filter, limit).await?)
     }
 
     /// Returns the batch with this id, whether open, ended or filed; `None` if there is none.
@@ -365,11 +345,7 @@ impl BatchService {
         check_objects(objects.len())?;
         let (mut all, mut after) = (RemovedEvents::default(), None);
         loop {
-            let holding = AccumulatorFilter::Holding {
-                kind,
-                objects,
-                after: after.as_ref(),
-            };
+            let holding = AccumulatorFilter::Holding(kind, objects, after.as_ref());
             let store = &self.context.store;
             let found = store.find_accumulators(&holding, AT_ONCE).await?;
             let Some(last) = found.last() else {
@@ -449,10 +425,8 @@ pub(crate) async fn quiet_until(
     let quiet: HashMap<UserId, User> = quiet.map(|user| (user.id.clone(), user)).collect();
     let until = |batch: &Batch| {
         let kinds = batch.contents.items.iter().map(|item| &item.t);
-        let (at, tz) = (
-            batch.asks_quiet_hours_at(now),
-            context.config.digest.schedule.tz,
-        );
+        let tz = context.config.digest.schedule.tz;
+        let at = batch.asks_quiet_hours_at(now);
         let user = quiet.get(&batch.user)?;
         let until = user.quiet_until(kinds, at, tz, &context.policies);
         let is_deferred = batch.deferred && batch.closes_at > now;

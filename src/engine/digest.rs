@@ -81,10 +81,7 @@ struct DuePerson<'a> {
 
 impl DuePerson<'_> {
     fn occasion(&self) -> Occasion {
-        Occasion::Digest {
-            cadence: self.cadence,
-            period: self.period.clone(),
-        }
+        Occasion::Digest(self.cadence, self.period.clone())
     }
 }
 

@@ -340,10 +340,8 @@ impl Fanouts {
             Route::Batch => user.batch_policy(&fanout.kind, &self.context.policies),
             Route::Never | Route::Digest => return None,
         };
-        let (default, now) = (
-            self.context.config.digest.schedule.tz,
-            self.context.clock.now(),
-        );
+        let default = self.context.config.digest.schedule.tz;
+        let now = self.context.clock.now();
         let held_until = user.quiet_until([&fanout.kind], now, default, &self.context.policies);
         Some(BatchPolicy {
             held_until,

@@ -48,11 +48,7 @@ pub struct Request {
 impl Request {
     /// Returns one event per object, without the fan-out's id.
     pub fn events(&self) -> Vec<Event> {
-        let event = |o: &ObjectId| Event {
-            t: self.kind.clone(),
-            o: o.clone(),
-            i: None,
-        };
+        let event = |o| Event::new(&self.kind, o, None);
         self.objects.iter().map(event).collect()
     }
 }
@@ -165,23 +161,13 @@ impl Notify {
         }
         self.context.policies.check(&request.kind)?;
         self.check_brand(&request)?;
-        let Request {
-            key,
-            kind,
-            objects,
-            audience,
-            batch_key,
-            details,
-            at,
-        } = request;
-        let id = self.context.ids.next(at.unwrap_or(now));
-        let objects = objects.into_iter();
-        let objects = objects
-            .map(|object| self.context.policies.object_id(&kind, object))
-            .collect();
-        let mut fanout = Fanout::new(id, key, kind, objects, audience)?;
-        fanout.batch_key = batch_key;
-        fanout.with_details(details)
+        let id = self.context.ids.next(request.at.unwrap_or(now));
+        let (kind, objects) = (request.kind, request.objects.into_iter());
+        let objects = objects.map(|object| self.context.policies.object_id(&kind, object));
+        let objects = objects.collect();
+        let mut fanout = Fanout::new(id, request.key, kind, objects, request.audience)?;
+        fanout.batch_key = request.batch_key;
+        fanout.with_details(request.details)
     }
 
     /// Returns an event's fan-out, with its progress.

@@ -18,6 +18,7 @@ pub mod ingest;
 pub mod users;
 pub mod worker;
 
+use std::fmt::Display;
 use std::path::Path;
 
 /// The error of a use case.
@@ -33,39 +34,22 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] crate::store::Error),
     /// A file or folder could not be opened, read or written.
-    #[error("{doing}")]
-    File {
-        /// The operation and its file, such as `opening users.ndjson`.
-        doing: String,
-        /// The cause.
-        #[source]
-        cause: std::io::Error,
-    },
+    #[error("{0}")]
+    File(String, #[source] std::io::Error),
     /// A file is damaged or has the wrong format.
-    #[error("{file}: {why}")]
-    Damaged {
-        /// Path of the file.
-        file: String,
-        /// Description of the defect, for users.
-        why: String,
-    },
+    #[error("{0}")]
+    Damaged(String),
 }
 
 impl Error {
     /// Creates an error for a failed file operation, such as `opening users.ndjson`.
     pub fn file(doing: impl Into<String>, cause: std::io::Error) -> Self {
-        Self::File {
-            doing: doing.into(),
-            cause,
-        }
+        Self::File(doing.into(), cause)
     }
 
     /// Creates an error for a damaged file.
-    pub fn damaged(file: &Path, why: impl ToString) -> Self {
-        Self::Damaged {
-            file: file.display().to_string(),
-            why: why.to_string(),
-        }
+    pub fn damaged(file: &Path, why: impl Display) -> Self {
+        Self::Damaged(format!("{}: {why}", file.display()))
     }
 }
 

@@ -5,7 +5,6 @@
 //! redirects, as a mailbox provider does. Names are absolute.
 
 use std::error::Error;
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,8 +13,9 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfi
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
-use reqwest::{Client, ClientBuilder, RequestBuilder, redirect};
+use reqwest::{Client, RequestBuilder};
 
+use crate::email::http::{build, causes, is_refused, is_untrusted};
 use crate::wire::status::Finding;
 
 /// The HTTP client.
@@ -49,31 +49,18 @@ impl Web {
     /// Creates a client with this time limit for each request. Fails if no client can be created,
     /// such as without root certificates.
     pub fn new(timeout: Duration) -> Result<Self, String> {
-        Self::build(timeout, |client| client)
+        build(Client::builder().timeout(timeout)).map(Self)
     }
 
     /// Creates a client like [`Self::new`] for one URL. It ignores proxies in the environment, and
     /// needs no root certificates for plain http.
     pub fn direct(url: &str, timeout: Duration) -> Result<Self, String> {
-        Self::build(timeout, |client| match url.starts_with("https:") {
-            true => client.no_proxy(),
-            false => client.no_proxy().tls_certs_only([]),
-        })
-    }
-
-    fn build(
-        timeout: Duration,
-        change: impl FnOnce(ClientBuilder) -> ClientBuilder,
-    ) -> Result<Self, String> {
-        // An error means that a provider was installed before, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
-            .timeout(timeout)
-            .redirect(redirect::Policy::none());
-        let client = change(client).build();
-        let client = client.map_err(|error| format!("no HTTPS client can be made: {error}"))?;
-        Ok(Self(client))
+        let client = Client::builder().timeout(timeout).no_proxy();
+        let client = match url.starts_with("https:") {
+            true => client,
+            false => client.tls_certs_only([]),
+        };
+        build(client).map(Self)
     }
 
     /// Requests a page. Returns its status, or the innermost cause of the failure.
@@ -96,11 +83,9 @@ impl Web {
 }
 
 fn innermost_cause(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
+    causes(error)
+        .last()
+        .map_or_else(String::new, |cause| cause.to_string())
 }
 
 async fn hear(request: RequestBuilder) -> Answered {
@@ -124,29 +109,15 @@ async fn hear(request: RequestBuilder) -> Answered {
 }
 
 fn unanswered(error: &(dyn Error + 'static)) -> Finding {
-    let (mut next, mut reason) = (Some(error), String::new());
-    let (mut is_refused, mut is_untrusted) = (false, false);
-    while let Some(cause) = next {
-        reason = cause.to_string();
-        let io = cause.downcast_ref::<io::Error>();
-        is_refused |= io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
-        is_untrusted |= cause.is::<rustls::Error>();
-        // `source` skips the error that an I/O error wraps.
-        next = match io.and_then(io::Error::get_ref) {
-            Some(inner) => Some(inner),
-            None => cause.source(),
-        };
-    }
-    match (is_refused, is_untrusted) {
-        (true, _) => Finding::error(
-            format!("nothing listens at server.public_url ({reason})"),
-            "start `tidings serve`, and the proxy in front of it",
-        ),
-        (false, true) => Finding::error(
-            format!("the connection to server.public_url cannot be trusted ({reason})"),
-            "give the proxy a valid certificate for that name",
-        ),
-        (false, false) => silent(&reason),
+    let reason = innermost_cause(error);
+    if is_refused(error) {
+        let found = format!("nothing listens at server.public_url ({reason})");
+        Finding::error(found, "start `tidings serve`, and the proxy in front of it")
+    } else if is_untrusted(error) {
+        let found = format!("the connection to server.public_url cannot be trusted ({reason})");
+        Finding::error(found, "give the proxy a valid certificate for that name")
+    } else {
+        silent(&reason)
     }
 }
 

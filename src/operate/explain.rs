@@ -89,9 +89,9 @@ impl Explain {
         let mut sent = HashMap::new();
         for row in &deliveries {
             let covers = match row.occasion {
-                Occasion::Digest { .. } => person.hold_marker(row.marker),
-                Occasion::Batch { .. } if !batches.mails.contains_key(&row.id) => false,
-                Occasion::Batch { .. } => person.are_mailed_by(row.marker),
+                Occasion::Digest(..) => person.hold_marker(row.marker),
+                Occasion::Batch(..) if !batches.mails.contains_key(&row.id) => false,
+                Occasion::Batch(..) => person.are_mailed_by(row.marker),
             };
             if covers {
                 let email = self.compose.as_sent(row, vec![record.cloned()]).await?;

@@ -51,16 +51,17 @@ fn of_folder(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// Returns how many files and connections a process may open at once; `None` for no limit.
+/// Returns how many files and connections this process may open at once, now and after
+/// [`prepare`]; `None` for no limit.
 #[cfg(target_os = "linux")]
-pub(super) fn open_files() -> Option<u64> {
-    // `prepare` raises the limit in force to the maximum.
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum
+pub(crate) fn open_files() -> (Option<u64>, Option<u64>) {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    (limit.current, limit.maximum)
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn open_files() -> Option<u64> {
-    None
+pub(crate) fn open_files() -> (Option<u64>, Option<u64>) {
+    (None, None)
 }
 
 /// Prepares a long-running command: lets it open as many files as the system permits, and logs a
@@ -101,11 +102,9 @@ mod tests {
 
     #[test]
     fn a_long_running_command_may_open_as_many_files_as_permitted() {
-        use rustix::process::{Resource, getrlimit};
-
         prepare(&Config::standard());
 
-        let limit = getrlimit(Resource::Nofile);
-        assert_eq!(limit.current, limit.maximum);
+        let (current, maximum) = open_files();
+        assert_eq!(current, maximum);
     }
 }

@@ -41,8 +41,8 @@ impl Draft {
     /// Returns the kind of the preview.
     pub fn kind(&self) -> Kind {
         match self.occasion {
-            Occasion::Digest { .. } => Kind::Digest,
-            Occasion::Batch { .. } => Kind::Batch,
+            Occasion::Digest(..) => Kind::Digest,
+            Occasion::Batch(..) => Kind::Batch,
         }
     }
 }
@@ -248,11 +248,10 @@ impl OfPerson {
         let Some(user) = self.reader(user).await? else {
             return Ok(drafts);
         };
-        let mut batches = Vec::new();
+        let (mut batches, mut theirs) = (Vec::new(), BatchFilter::of(&user.id));
         for state in [BatchState::Closing, BatchState::Open] {
-            let (user, state, key) = (Some(user.id.clone()), Some(state), None);
-            let theirs = BatchFilter { user, state, key };
-            batches.extend(self.batches.list(&theirs, None, BATCHES).await?);
+            theirs.state = Some(state);
+            batches.extend(self.batches.list(&theirs, BATCHES).await?);
         }
         batches.retain(|batch| batch.key.brand().or(user.brand.as_ref()) == brand);
         // A batch that closed between the two reads is in both.
@@ -264,10 +263,7 @@ impl OfPerson {
             name: format!("{} {}", batch.key, batch.id),
             user: user.clone(),
             content,
-            occasion: Occasion::Batch {
-                batch: batch.id,
-                queue_position: batch.opened_at,
-            },
+            occasion: Occasion::Batch(batch.id, batch.opened_at),
         }));
         Ok(drafts)
     }
@@ -320,9 +316,9 @@ pub async fn send_test(
     };
     let (reference, permit) = (format!("test-{id}"), Permit::always());
     let mut sent = mailer.send(&reference, &[message], &permit).await;
-    Ok(sent.pop().unwrap_or_else(|| Outcome::Unknown {
-        reason: "the mailer gave no answer".into(),
-    }))
+    Ok(sent
+        .pop()
+        .unwrap_or_else(|| Outcome::Unknown("the mailer gave no answer".into())))
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl StatusService {
         let unknown = store.find_deliveries(&unknown, SHOWN).await?;
         let failed = DeliveryFilter::State(DeliveryState::Failed, Span::since(now - HEARD), None);
         let mut failed = store.find_deliveries(&failed, FAILED).await?;
-        let of_batch = |row: &&Delivery| matches!(row.occasion, Occasion::Batch { .. });
+        let of_batch = |row: &&Delivery| matches!(row.occasion, Occasion::Batch(..));
         let not_emailed = failed.iter().filter(of_batch);
         let not_emailed = not_emailed.map(|row| u64::from(row.outcome.items)).sum();
         failed.truncate(SHOWN);

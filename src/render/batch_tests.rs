@@ -67,10 +67,7 @@ pub(super) fn content(events: Vec<(&str, Object)>, omitted: u64) -> Content {
     content_of(key, events, omitted).unwrap()
 }
 
-static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch {
-    batch: Id::at(at(), [0; 8]),
-    queue_position: at(),
-});
+static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch(Id::at(at(), [0; 8]), at()));
 
 pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
     let stop = Stop::of_types(content.sections.iter().map(|section| &section.kind));

@@ -180,11 +180,7 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Arc<FluentResourc
 }
 
 fn wrong(path: &Path, line: Option<usize>, why: String) -> Error {
-    Error::Template {
-        file: path.display().to_string(),
-        line,
-        why,
-    }
+    Error::invalid(path.display(), line, why)
 }
 
 /// Parses a catalog and checks that its messages can be formatted.

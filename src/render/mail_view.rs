@@ -106,7 +106,7 @@ impl Mail<'_> {
     fn own_variables(&self, voice: &Voice) -> Value {
         let content = self.content;
         match self.occasion {
-            Occasion::Digest { cadence, period } => context! {
+            Occasion::Digest(cadence, period) => context! {
                 // `daily`, `weekly`, or empty for a digest on demand.
                 cadence => match cadence {
                     Cadence::Never => "",
@@ -114,7 +114,7 @@ impl Mail<'_> {
                 },
                 period,
             },
-            Occasion::Batch { .. } => {
+            Occasion::Batch(..) => {
                 let topic = match content.sections.as_slice() {
                     [section] if section.abouts == 1 && content.omitted == 0 => {
                         section.groups.first().map(about_view)
@@ -152,14 +152,14 @@ impl Mail<'_> {
         let opens = self.content.sections.first().map(|first| &first.kind) == Some(&section.kind);
         let has_image = |item: &Item| image(item).is_some();
         let (pictured, own) = match self.occasion {
-            Occasion::Digest { .. } => {
+            Occasion::Digest(..) => {
                 let items = || shown.iter().flat_map(|(_, items)| *items);
                 let pictured = items().skip(usize::from(opens)).any(has_image);
                 let items = items().map(|item| self.item(voice, section, item, url(item)));
                 let items: Vec<Value> = items.collect();
                 (pictured, context! { items })
             }
-            Occasion::Batch { .. } => {
+            Occasion::Batch(..) => {
                 let (mut pictured, mut groups) = (false, Vec::new());
                 for (group, items) in shown {
                     let sentence =
@@ -272,8 +272,8 @@ impl Mail<'_> {
     /// Formats a time as a date in a digest, and as a time of day in a batch.
     fn when(&self, voice: &Voice, at: DateTime<Utc>) -> String {
         match self.occasion {
-            Occasion::Digest { .. } => voice.day(at, self.at, self.tz),
-            Occasion::Batch { .. } => voice.moment(at, self.at, self.tz),
+            Occasion::Digest(..) => voice.day(at, self.at, self.tz),
+            Occasion::Batch(..) => voice.moment(at, self.at, self.tz),
         }
     }
 
@@ -281,7 +281,7 @@ impl Mail<'_> {
     /// title, else the person and the time. A batch omits duplicates, because many items can share
     /// a topic.
     fn preview(&self, voice: &Voice) -> Vec<String> {
-        let repeats = matches!(self.occasion, Occasion::Digest { .. });
+        let repeats = matches!(self.occasion, Occasion::Digest(..));
         let mut preview = Vec::new();
         let groups = self.content.sections.iter().flat_map(|one| &one.groups);
         for (about, item) in
@@ -293,8 +293,8 @@ impl Mail<'_> {
             let by = by.filter(|_| is_unnamed(about, item));
             let beginning = said.unwrap_or_else(|| match (by, about) {
                 (Some(by), _) => format!("{by} {}", self.when(voice, item.at)),
-                (None, About::Page { title, .. }) => short(title, SHORT),
-                (None, About::Other { .. } | About::Itself) => label(item, SHORT),
+                (None, About::Page(topic)) => short(&topic.title, SHORT),
+                (None, About::Other(_) | About::Itself) => label(item, SHORT),
             });
             if repeats || !preview.contains(&beginning) {
                 preview.push(beginning);
@@ -324,8 +324,8 @@ pub(super) fn iso(at: DateTime<Utc>) -> String {
 /// topic and no title.
 fn is_unnamed(about: &About, item: &Item) -> bool {
     match about {
-        About::Page { .. } => true,
-        About::Other { .. } => item.object.title.is_none(),
+        About::Page(_) => true,
+        About::Other(_) => item.object.title.is_none(),
         About::Itself => false,
     }
 }

@@ -122,10 +122,8 @@ impl Renderer {
             let items: usize = shown.iter().sum();
             if items > 0 {
                 // In proportion, and 5% less, because only the items shrink.
-                level(
-                    &mut shown,
-                    (items * MAX_BYTES / bytes * 95 / 100).min(items - 1),
-                );
+                let fewer = items * MAX_BYTES / bytes * 95 / 100;
+                level(&mut shown, fewer.min(items - 1));
             } else if shown.len() > 1 {
                 shown.truncate(shown.len() / 2);
             } else {
@@ -134,10 +132,11 @@ impl Renderer {
                 } else {
                     &templates.text
                 };
-                return Err(Error::TooLong {
-                    file: self.templates.file(longer.name),
-                    bytes,
-                });
+                let file = self.templates.file(longer.name);
+                return Err(Error::Template(format!(
+                    "{file} makes {bytes} bytes of an email without items; email programs cut off \
+                     at 102,000"
+                )));
             }
         }
     }
@@ -151,16 +150,13 @@ impl Renderer {
     ) -> Result<Rendered, Error> {
         let voice = self.catalogs().voice(mail.user.locale.as_deref());
         let view = mail_view::view_of(mail, voice, shown);
-        let subject = self
-            .templates
-            .render(templates.subject.name, voice, view.clone())?;
+        let render = |name, view| self.templates.render(name, voice, view);
+        let subject = render(templates.subject.name, view.clone())?;
         let subject = one_line::clamp(&one_line::one_line(&subject), MAX_SUBJECT).into_owned();
         let subject = voice::closed(subject);
         let view = context! { subject => &subject, ..view };
-        let html = self
-            .templates
-            .render(templates.html.name, voice, view.clone())?;
-        let text = self.templates.render(templates.text.name, voice, view)?;
+        let html = render(templates.html.name, view.clone())?;
+        let text = render(templates.text.name, view)?;
         Ok(Rendered {
             subject,
             html,
@@ -178,8 +174,8 @@ impl Renderer {
 
 fn templates_of(mail: &Mail<'_>) -> &'static MailTemplates {
     match mail.occasion {
-        Occasion::Digest { .. } => &DIGEST,
-        Occasion::Batch { .. } => &BATCH,
+        Occasion::Digest(..) => &DIGEST,
+        Occasion::Batch(..) => &BATCH,
     }
 }
 

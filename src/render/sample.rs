@@ -136,10 +136,7 @@ impl Samples<'_> {
                         Some(self.data(event, Some(self.now + TAKES_PLACE)))
                     })?
                 },
-                occasion: Occasion::Digest {
-                    cadence: Cadence::Weekly,
-                    period: self.now.format("%G-W%V").to_string(),
-                },
+                occasion: Occasion::Digest(Cadence::Weekly, self.now.format("%G-W%V").to_string()),
             })
         };
         drafts.into_iter().filter_map(draft).collect()
@@ -178,10 +175,7 @@ impl Samples<'_> {
                 name,
                 user: reader(),
                 content: gather(&key, &items, omitted, &policies, data)?,
-                occasion: Occasion::Batch {
-                    batch: Id::at(self.now, [0; 8]),
-                    queue_position: self.now,
-                },
+                occasion: Occasion::Batch(Id::at(self.now, [0; 8]), self.now),
             })
         };
         batches.into_iter().filter_map(draft).collect()
@@ -278,8 +272,8 @@ pub(super) fn try_all(
             })?;
             let types = Stop::of_types(draft.content.sections.iter().map(|section| &section.kind));
             let stops = match draft.occasion {
-                Occasion::Digest { .. } => vec![Stop::Digest],
-                Occasion::Batch { .. } => vec![types, Stop::Alone],
+                Occasion::Digest(..) => vec![Stop::Digest],
+                Occasion::Batch(..) => vec![types, Stop::Alone],
             };
             for stop in &stops {
                 try_out(&Mail {

@@ -125,7 +125,7 @@ fn named(all: usize) -> usize {
 /// Returns the topic of a group in words.
 fn about(group: &Group, max: usize) -> String {
     match (&group.about, group.items.first()) {
-        (About::Other { title, .. } | About::Page { title, .. }, _) => short(title, max),
+        (About::Other(topic) | About::Page(topic), _) => short(&topic.title, max),
         (About::Itself, item) => item.map_or_else(String::new, |item| label(item, max)),
     }
 }
@@ -133,8 +133,8 @@ fn about(group: &Group, max: usize) -> String {
 /// Returns whether the topic is the items themselves, so that they have no other title.
 pub(super) fn is_itself(group: &Group) -> bool {
     match group.about {
-        About::Page { .. } | About::Itself => true,
-        About::Other { .. } => false,
+        About::Page(_) | About::Itself => true,
+        About::Other(_) => false,
     }
 }
 
@@ -224,8 +224,8 @@ pub(super) fn says(voice: &Voice, by: &str, about: &About, item: &Item) -> Optio
     let details = item.details.as_deref();
     let text = details.and_then(|details| details.text.as_deref());
     let title = match about {
-        About::Other { .. } => item.object.title.as_deref(),
-        About::Page { .. } | About::Itself => None,
+        About::Other(_) => item.object.title.as_deref(),
+        About::Page(_) | About::Itself => None,
     };
     let said = words(text.or(title)?, SHORT)?;
     let parts = [("label", Filled::words(by)), ("text", Filled::words(&said))];

@@ -3,6 +3,7 @@
 //! A shared part is inserted as text before compilation ([`ExpandedTemplate::of`]), so that macros
 //! work across parts and styles can be inlined.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// A template: its name, and the built-in text, used unless the templates folder has this file.
@@ -163,15 +164,8 @@ pub(crate) fn template_names() -> impl Iterator<Item = &'static str> {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A template or catalog is invalid.
-    #[error("{file}{}: {why}", .line.map_or_else(String::new, |line| format!(", line {line}")))]
-    Template {
-        /// The path, or a description of the built-in template.
-        file: String,
-        /// The line in that file, if it is known.
-        line: Option<usize>,
-        /// The message of the template engine or of our own check.
-        why: String,
-    },
+    #[error("{0}")]
+    Template(String),
     /// A folder or file is missing, or it cannot be read, for example because it is not UTF-8 text.
     #[error("{path} cannot be read")]
     Unreadable {
@@ -184,19 +178,16 @@ pub enum Error {
     /// The name or look of the site is invalid.
     #[error(transparent)]
     Site(#[from] crate::domain::name::Invalid),
-    /// The email is too long even without items.
-    #[error(
-        "{file} makes {bytes} bytes of an email without items; email programs cut off at 102,000"
-    )]
-    TooLong {
-        /// The path of the longer template, HTML or text, or a description of the built-in one.
-        file: String,
-        /// The length of its output, in bytes.
-        bytes: usize,
-    },
 }
 
 impl Error {
+    /// Returns the error for an invalid template or catalog. `file` is the path, or a description
+    /// of the built-in template.
+    pub(super) fn invalid(file: impl Display, line: Option<usize>, why: impl Display) -> Self {
+        let line = line.map_or_else(String::new, |line| format!(", line {line}"));
+        Self::Template(format!("{file}{line}: {why}"))
+    }
+
     pub(super) fn unreadable(path: &Path, cause: std::io::Error) -> Self {
         let path = path.to_owned();
         Self::Unreadable { path, cause }

@@ -170,11 +170,7 @@ impl Templates {
     }
 
     fn wrong(&self, name: &str, line: Option<usize>, why: String) -> Error {
-        Error::Template {
-            file: self.file(name),
-            line,
-            why,
-        }
+        Error::invalid(self.file(name), line, why)
     }
 }
 

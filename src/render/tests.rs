@@ -34,10 +34,7 @@ pub(super) fn at() -> DateTime<Utc> {
 }
 
 fn of_cadence(cadence: Cadence) -> Occasion {
-    Occasion::Digest {
-        cadence,
-        period: "2014-W17".into(),
-    }
+    Occasion::Digest(cadence, "2014-W17".into())
 }
 
 static WEEKLY: LazyLock<Occasion> = LazyLock::new(|| of_cadence(Cadence::Weekly));

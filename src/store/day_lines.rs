@@ -94,7 +94,7 @@ pub(super) fn merge(
         }
         _ => {
             let what = format!("the stack of {} on {day}", user());
-            Err(Error::Conflict { what })
+            Err(Error::Conflict(what))
         }
     }
 }

@@ -125,11 +125,7 @@ pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
         document,
     };
     match marker {
-        NewMarker::Flushed {
-            user,
-            marker,
-            watermarks,
-        } => {
+        NewMarker::Flushed(user, marker, watermarks) => {
             // A user who cannot have such an id has no such stack.
             let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
             let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
@@ -138,7 +134,7 @@ pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
                 .map(|(stack, n)| entry(user, *stack, flushed(*n)))
                 .collect()
         }
-        NewMarker::Mailed { user, day, mailed } => {
+        NewMarker::Mailed(user, day, mailed) => {
             vec![entry(user, StackId::of(*day), mailed_document(mailed))]
         }
     }

@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use serde::ser::{Error as _, SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
@@ -27,7 +26,7 @@ pub(super) fn to_line(document: &RawDocument) -> String {
     let line = serde_json::to_string(&Canonical(RawBsonRef::Document(document)));
     match line {
         Ok(line) if from_line(&line).is_ok_and(|read| read.as_bytes() == bytes) => line,
-        _ => format!("{}{}{}", EXACT.0, STANDARD.encode(bytes), EXACT.1),
+        _ => format!("{}{}{}", EXACT.0, BASE64_STANDARD.encode(bytes), EXACT.1),
     }
 }
 
@@ -35,7 +34,7 @@ pub(super) fn to_line(document: &RawDocument) -> String {
 pub(super) fn from_line(line: &str) -> Result<RawDocumentBuf> {
     let exact = line.strip_prefix(EXACT.0);
     if let Some(base64) = exact.and_then(|rest| rest.strip_suffix(EXACT.1)) {
-        return Ok(RawDocumentBuf::from_bytes(STANDARD.decode(base64)?)?);
+        return Ok(RawDocumentBuf::from_bytes(BASE64_STANDARD.decode(base64)?)?);
     }
     let document: Document = serde_json::from_str(line)?;
     Ok(RawDocumentBuf::try_from(&document)?)
@@ -76,7 +75,7 @@ impl Serialize for Canonical<'_> {
             }
             RawBsonRef::Binary(binary) => {
                 let subtype = format!("{:02x}", u8::from(binary.subtype));
-                let base64 = STANDARD.encode(binary.bytes);
+                let base64 = BASE64_STANDARD.encode(binary.bytes);
                 let body = BTreeMap::from([("base64", base64), ("subType", subtype)]);
                 to.collect_map([("$binary", body)])
             }

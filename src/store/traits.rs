@@ -420,8 +420,8 @@ contract! {
         /// Returns these filed batches, in the order of the request.
         fn filed(ids: &[Id]) -> Vec<Option<Batch>>;
 
-        /// Returns open and filed batches, newest first; with `before`, only those with lower ids.
-        fn find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;
+        /// Returns open and filed batches, newest first.
+        fn find_batches(filter: &BatchFilter, limit: usize) -> Vec<Batch>;
     }
 
     /// The ledger of all emails.

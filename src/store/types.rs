@@ -2,6 +2,7 @@
 //!
 //! Long because it describes each of them.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -32,19 +33,11 @@ pub enum Error {
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A record is not one that tidings or an older writer could have written.
-    #[error("{what} in the store cannot be read: {why}")]
-    Corrupt {
-        /// The unreadable record or field, with its id if it has one.
-        what: String,
-        /// The defect.
-        why: String,
-    },
-    /// A different record is stored in the same place.
-    #[error("{what} exists already and differs")]
-    Conflict {
-        /// The existing record, such as a document of a day.
-        what: String,
-    },
+    #[error("{0}")]
+    Corrupt(String),
+    /// A different record is stored in the place of this one, such as a document of a day.
+    #[error("{0} exists already and differs")]
+    Conflict(String),
     /// The stack holds pending events of another writer, which an exported marker would cover.
     #[error(
         "the stack of {user} on {day} has pending events, which exported markers would cover; \
@@ -90,12 +83,10 @@ impl Error {
             .any(|full| text.contains(full))
     }
 
-    /// Returns the error for a record that cannot be read.
-    pub fn corrupt(what: impl Into<String>, why: impl ToString) -> Self {
-        Self::Corrupt {
-            what: what.into(),
-            why: why.to_string(),
-        }
+    /// Returns the error for a record or field that cannot be read. `what` has its id, if it has
+    /// one, and `why` the defect.
+    pub fn corrupt(what: impl Display, why: impl Display) -> Self {
+        Self::Corrupt(format!("{what} in the store cannot be read: {why}"))
     }
 }
 
@@ -122,25 +113,13 @@ pub struct Pushed {
 /// A marker to append to a user's stacks. One call names each stack at most once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewMarker {
-    /// Markers `{flushed, n}`, one for each stack.
-    Flushed {
-        /// Owner of the stacks.
-        user: UserId,
-        /// Id of the marker. A stored marker with the same id and `n` is not written again.
-        marker: Id,
-        /// The stacks, and how many entries of each are covered.
-        watermarks: Watermarks,
-    },
-    /// A marker `{mailed, i}` for events that were emailed in a batch. It goes to the stack with
-    /// the text `_id`, which tidings itself writes.
-    Mailed {
-        /// Owner of the stack.
-        user: UserId,
-        /// Day of the events.
-        day: Day,
-        /// The marker. It is not written again if it is already stored.
-        mailed: Mailed,
-    },
+    /// Markers `{flushed, n}` with this id, one for each of these stacks of a user. A stored marker
+    /// with the same id and `n` is not written again.
+    Flushed(UserId, Id, Watermarks),
+    /// A marker `{mailed, i}` for a user's events of one day that were emailed in a batch. It goes
+    /// to the stack with the text `_id`, which tidings itself writes. A stored marker is not
+    /// written again.
+    Mailed(UserId, Day, Mailed),
 }
 
 /// A change of follows.
@@ -159,13 +138,8 @@ pub enum PeopleFilter<'a> {
     All,
     /// The followers of this key.
     Follow(&'a FollowKey),
-    /// The users within `km` of the point.
-    Near {
-        /// Center of the circle.
-        point: Point,
-        /// Radius in kilometers.
-        km: f64,
-    },
+    /// The users within this number of kilometers of the point.
+    Near(Point, f64),
     /// The users whose record matches these choices.
     Chose(&'a DueChoices),
     /// The users with this address, ignoring case.
@@ -238,6 +212,18 @@ pub struct BatchFilter {
     pub key: Option<BatchKey>,
     /// State; `None` for any state.
     pub state: Option<BatchState>,
+    /// Only batches with lower ids than this.
+    pub before: Option<Id>,
+}
+
+impl BatchFilter {
+    /// Selects all batches of this user.
+    pub fn of(user: &UserId) -> Self {
+        Self {
+            user: Some(user.clone()),
+            ..Self::default()
+        }
+    }
 }
 
 /// Returns a page of batches from accumulators and filed batches: each once, newest first.
@@ -258,29 +244,18 @@ pub enum AccumulatorFilter<'a> {
     Due(DateTime<Utc>),
     /// The accumulator whose open batch, or unfiled ended batch, has this id.
     Of(Id),
-    /// Accumulators whose open batch keeps an event of this type about one of these objects,
-    /// ordered by id.
-    Holding {
-        /// Event type.
-        kind: &'a EventType,
-        /// Object ids.
-        objects: &'a [ObjectId],
-        /// Only accumulators after this one.
-        after: Option<&'a AccumulatorId>,
-    },
+    /// Accumulators after this one, ordered by id, whose open batch keeps an event of this type
+    /// about one of these objects.
+    Holding(&'a EventType, &'a [ObjectId], Option<&'a AccumulatorId>),
 }
 
 /// Which open rows to lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim<'a> {
-    /// Rows that no owner has leased and that are not deferred. A lease or a wait is ignored once
-    /// it has expired, or if it ends later than any valid one can.
-    Free {
-        /// Current time.
-        now: DateTime<Utc>,
-        /// Maximum number of rows.
-        limit: usize,
-    },
+    /// Rows that at this time no owner has leased and that are not deferred, at most this number.
+    /// A lease or a wait is ignored once it has expired, or if it ends later than any valid one
+    /// can.
+    Free(DateTime<Utc>, usize),
     /// All rows of this provider call that are `sending`, including rows that are leased. The
     /// caller must hold the lease named after the call: only then can it rebuild the whole call.
     Call(&'a str),
@@ -426,20 +401,11 @@ pub enum Forgettable {
 /// The database engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Engine {
-    /// One or more MongoDB servers.
-    Mongo {
-        /// Version, such as 6.0.5.
-        version: String,
-        /// Deployment type.
-        topology: Topology,
-    },
-    /// A SQLite file.
-    Sqlite {
-        /// Version of the library that is compiled in, such as 3.45.0.
-        version: String,
-        /// Journal mode. `wal` lets readers and a writer work at the same time.
-        journal: String,
-    },
+    /// One or more MongoDB servers: their version, such as 6.0.5, and deployment type.
+    Mongo(String, Topology),
+    /// A SQLite file: the version of the library that is compiled in, such as 3.45.0, and the
+    /// journal mode. `wal` lets readers and a writer work at the same time.
+    Sqlite(String, String),
 }
 
 /// The deployment type of MongoDB.
@@ -447,11 +413,9 @@ pub enum Engine {
 pub enum Topology {
     /// One server without replication.
     Standalone,
-    /// A replica set.
-    ReplicaSet {
-        /// Number of members with data, which a server lists as `hosts`; 1 if it lists none.
-        members: usize,
-    },
+    /// A replica set of this number of members with data, which a server lists as `hosts`; 1 if it
+    /// lists none.
+    ReplicaSet(usize),
     /// A sharded cluster behind routers.
     Sharded,
 }

@@ -144,13 +144,12 @@ impl ChoiceView {
         let policy = policies.of(kind);
         let chosen = user.types.get(kind);
         let chosen = chosen.filter(|_| policy.mandatory.is_none());
+        let window = chosen.and_then(|chosen| chosen.window);
         Self {
             heading: policies.heading(kind).to_owned(),
             category: policy.category.clone(),
             route: chosen.map_or(policy.route, |chosen| chosen.route),
-            window: chosen
-                .and_then(|chosen| chosen.window)
-                .map(time::show_duration),
+            window: window.map(time::show_duration),
             chosen: chosen.is_some(),
             mandatory: policy.mandatory.clone(),
             feed: policy.feed,

@@ -75,7 +75,7 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
         reply_to: None,
     };
     let clock = Arc::new(ManualClock::at(noon()));
-    let mailer = Arc::new(Outbox::new(folder.path(), sender));
+    let mailer = Arc::new(Outbox::new(folder.path(), sender, false));
     let app = App::assemble(
         Config::standard(),
         store.clone(),
@@ -138,10 +138,12 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     // All users' stacks are marked. The primary dies after a third of them.
     let marks: Vec<NewMarker> = crowd
         .iter()
-        .map(|user| NewMarker::Flushed {
-            user: user.clone(),
-            marker: id(7),
-            watermarks: vec![(tidings::domain::StackId::of(day), 2)],
+        .map(|user| {
+            NewMarker::Flushed(
+                user.clone(),
+                id(7),
+                vec![(tidings::domain::StackId::of(day), 2)],
+            )
         })
         .collect();
     let killer = tokio::spawn(kill_when(

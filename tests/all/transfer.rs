@@ -114,7 +114,7 @@ const OLD: [&str; 3] = [
 ];
 
 async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fresh) {
-    let safe = Certainty::Repeat { within: None };
+    let safe = Certainty::Repeat(None);
     let mut town = Town::with(&source, safe, CONFIG).await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
     let friday = Day::of(saturday()).back(1);
@@ -340,7 +340,7 @@ async fn a_damaged_file_is_refused_and_nothing_changes(source: Fresh, target: Fr
             let refused = import(&target, folder.path(), &Silent).await;
 
             match refused.unwrap_err() {
-                Error::Damaged { file, .. } => assert!(file.contains(name), "{file}"),
+                Error::Damaged(what) => assert!(what.contains(name), "{what}"),
                 other => panic!("{other:?}"),
             }
             assert_eq!(target.lines().await, [""; 0]);
@@ -348,7 +348,7 @@ async fn a_damaged_file_is_refused_and_nothing_changes(source: Fresh, target: Fr
         }
         std::fs::remove_file(file(&folder, name)).unwrap();
         let refused = import(&target, folder.path(), &Silent).await;
-        assert!(matches!(refused.unwrap_err(), Error::File { .. }));
+        assert!(matches!(refused.unwrap_err(), Error::File(..)));
     }
 }
 

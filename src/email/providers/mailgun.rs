@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::domain::{DeliveryId, ReportKind};
-use crate::email::api_calls::{Letter, post, share};
+use crate::email::api_calls::{Letter, Proof, post, share};
 use crate::email::hooks::{
     Once, Posted, Refused, Report, Verified, detail, failed, json as parse, text_in,
     wrong_signature,
@@ -24,7 +24,6 @@ use crate::email::http::{
     Account, Answer, Api, Body, MOST_WAIT, accepted, all, invalid, status_and_body, usual, words,
 };
 use crate::email::placeholders::{in_html, in_text};
-use crate::email::request_auth::Proof;
 use crate::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, Personal, Place, QueryAnswer, Silence,
 };
@@ -180,9 +179,7 @@ impl Mailer for Mailgun {
         let message_id = self.message_id(reference);
         // Mailgun accepts a call as a whole, so one event is enough.
         let answer = match self.accepted(&message_id).await {
-            Ok(true) => QueryAnswer::Accepted {
-                provider_id: message_id,
-            },
+            Ok(true) => QueryAnswer::Accepted(message_id),
             Ok(false) => QueryAnswer::NotAccepted,
             Err(silence) => QueryAnswer::Silent(silence),
         };
@@ -194,10 +191,10 @@ impl Mailer for Mailgun {
         let answer = self.api.get(&format!("/v4/domains/{domain}")).await;
         let (status, found) = status_and_body(&answer);
         match (status, found["domain"]["state"].as_str()) {
-            (200, Some("active")) => Checked::Ready {
-                found: format!("Mailgun knows the key, and {domain} is active"),
-                dkim: dkim_names(&found),
-            },
+            (200, Some("active")) => Checked::Ready(
+                format!("Mailgun knows the key, and {domain} is active"),
+                dkim_names(&found),
+            ),
             (200, Some(state)) => Checked::wrong(
                 format!("Mailgun knows the key, but {domain} is {}", words(state)),
                 "finish its DNS records at Mailgun",
@@ -242,11 +239,8 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
     let outcome = match answer.status {
         // Reports name the id without brackets.
         200..300 => accepted("Mailgun", answer, answer.value()["id"].as_str()),
-        429 | 500 | 502..=504 => Outcome::TryLater { reason, after },
-        402 => Outcome::TryLater {
-            reason,
-            after: after.max(Some(UNPAID)),
-        },
+        429 | 500 | 502..=504 => Outcome::TryLater(reason, after),
+        402 => Outcome::TryLater(reason, after.max(Some(UNPAID))),
         _ => usual(answer, reason),
     };
     all(outcome, mails)
@@ -367,10 +361,8 @@ fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> 
     let known_as = known_as.map(|id| id.trim_matches(['<', '>']));
     let code = status["code"].as_i64().map(|code| code.to_string());
     let at = DateTime::from_timestamp_millis((seconds * 1000.0) as i64);
-    let (tag, recipient) = (
-        event["user-variables"]["delivery"].as_str(),
-        text_in(&event["recipient"])?,
-    );
+    let tag = event["user-variables"]["delivery"].as_str();
+    let recipient = text_in(&event["recipient"])?;
     Ok(Some(Report {
         // With the brackets that the header has, and without.
         provider_ids: known_as.map_or_else(Vec::new, |id| vec![format!("<{id}>"), id.to_owned()]),

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use crate::domain::{DeliveryId, ReportKind};
-use crate::email::api_calls::{Letter, cut, post, set_text};
+use crate::email::api_calls::{Letter, Proof, cut, post, set_text};
 use crate::email::hooks::{
     Posted, Refused, Report, Verified, detail, failed, json as parse, status_in, time_in,
 };
@@ -20,7 +20,6 @@ use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
 use crate::email::mime::tag;
-use crate::email::request_auth::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit, QueryAnswer, Silence};
 
 /// The option that names the message stream.
@@ -150,9 +149,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
 /// Returns the outcome of one email, from its item in the answer.
 fn one(answer: &Answer, item: &Value) -> Outcome {
     match (item["ErrorCode"].as_i64(), item["MessageID"].as_str()) {
-        (Some(0), Some(id)) => Outcome::Accepted {
-            provider_id: id.to_owned(),
-        },
+        (Some(0), Some(id)) => Outcome::Accepted(id.to_owned()),
         (None | Some(0), _) => without_id("Postmark", answer),
         (Some(code), _) => meaning(code, said(answer, item)),
     }
@@ -174,14 +171,11 @@ fn said(answer: &Answer, item: &Value) -> String {
 fn meaning(code: i64, reason: String) -> Outcome {
     match code {
         // Maintenance, and too many requests.
-        100 | 429 => Outcome::TryLater {
-            reason,
-            after: None,
-        },
-        406 => Outcome::Undeliverable { reason },
+        100 | 429 => Outcome::TryLater(reason, None),
+        406 => Outcome::Undeliverable(reason),
         // Token, sender signature, credits, or an account that is not approved or may not send.
-        10 | 400 | 401 | 405 | 412 | 413 => Outcome::Stop { reason },
-        _ => Outcome::Refused { reason },
+        10 | 400 | 401 | 405 | 412 | 413 => Outcome::Stop(reason),
+        _ => Outcome::Refused(reason),
     }
 }
 
@@ -212,9 +206,7 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Que
     };
     let is_complete = total == mails.len() as u64;
     let answer = |delivery: &DeliveryId| match ids.get(tag(delivery).as_str()) {
-        Some(id) => QueryAnswer::Accepted {
-            provider_id: (*id).to_owned(),
-        },
+        Some(id) => QueryAnswer::Accepted((*id).to_owned()),
         None if is_complete => QueryAnswer::NotAccepted,
         None => QueryAnswer::Silent("Postmark listed only a part of the sent emails".into()),
     };

@@ -118,10 +118,7 @@ fn the_list_shows_for_each_email_whether_it_was_accepted() {
     let provider_id = "id-ben".to_owned();
     assert_eq!(
         lookup(&body),
-        [
-            QueryAnswer::NotAccepted,
-            QueryAnswer::Accepted { provider_id }
-        ]
+        [QueryAnswer::NotAccepted, QueryAnswer::Accepted(provider_id)]
     );
 }
 

@@ -7,15 +7,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::hmac;
 use serde_json::{Value, json};
 
 use super::ses_hook::by_type;
 use crate::domain::ReportKind;
-use crate::email::api_calls::{Letter, cut, post, set_text};
+use crate::email::api_calls::{Letter, Proof, cut, post, set_text};
 use crate::email::hooks::{
     Posted, Refused, Report, Verified, detail, failed, json as parse, only_text, status_in,
     time_in, wrong_signature,
@@ -23,7 +22,6 @@ use crate::email::hooks::{
 use crate::email::http::{
     Account, Answer, Api, Body, all, invalid, status_and_body, usual, without_id, words,
 };
-use crate::email::request_auth::Proof;
 use crate::email::{Certainty, Checked, Mailer, Message, Outcome, Permit};
 
 /// The maximum number of emails in a call.
@@ -68,10 +66,10 @@ impl Resend {
         // The list does not include the records.
         let path = format!("/domains/{}", domain["id"].as_str().unwrap_or_default());
         let whole = self.0.get(&path).await.ok();
-        Checked::Ready {
-            found: format!("Resend knows the key, and {from} is verified"),
-            dkim: whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
-        }
+        Checked::Ready(
+            format!("Resend knows the key, and {from} is verified"),
+            whole.map_or_else(Vec::new, |answer| dkim_names(&answer.value())),
+        )
     }
 
     fn body(&self, letters: &[Letter<'_>]) -> Value {
@@ -115,7 +113,7 @@ impl Mailer for Resend {
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat { within: Some(KEPT) }
+        Certainty::Repeat(Some(KEPT))
     }
 
     async fn check(&self) -> Checked {
@@ -167,26 +165,19 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
         let ids = ids.map(|item| Some(item["id"].as_str()?.to_owned()));
         let ids: Option<Vec<String>> = ids.collect();
         return match ids.filter(|ids| ids.len() == mails) {
-            Some(ids) => {
-                let accepted = |provider_id| Outcome::Accepted { provider_id };
-                ids.into_iter().map(accepted).collect()
-            }
+            Some(ids) => ids.into_iter().map(Outcome::Accepted).collect(),
             None => all(without_id("Resend", answer), mails),
         };
     }
     let reason = format!("Resend: {}", said(answer));
-    let later = |least: Option<Duration>| Outcome::TryLater {
-        reason: reason.clone(),
-        after: answer.wait().max(least),
-    };
+    let later =
+        |least: Option<Duration>| Outcome::TryLater(reason.clone(), answer.wait().max(least));
     let outcome = match (answer.status, value["name"].as_str().unwrap_or_default()) {
         (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
         // An earlier attempt used this key with another body, so Resend has accepted the call. It
         // does not return the ids, so the key replaces them. A reference belongs to fixed
         // deliveries, so the recipients are the same.
-        (409, "invalid_idempotent_request") => Outcome::Accepted {
-            provider_id: reference.to_owned(),
-        },
+        (409, "invalid_idempotent_request") => Outcome::Accepted(reference.to_owned()),
         (409, _) => later(None),
         // The call can be repeated under its key, also if the outcome is unknown.
         _ => usual(answer, reason),
@@ -201,7 +192,8 @@ const MOST_SIGNATURES: usize = 8;
 
 /// Decodes the part after `whsec_`.
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
-    let key = STANDARD.decode(text.trim_start_matches("whsec_")).ok();
+    let text = text.trim_start_matches("whsec_");
+    let key = BASE64_STANDARD.decode(text).ok();
     key.filter(|key| !key.is_empty())
         .ok_or("is not a signing secret: whsec_ and Base64")
 }
@@ -217,7 +209,7 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let signed = [format!("{id}.{timestamp}.").as_bytes(), posted.body].concat();
     let signatures = signatures.split_ascii_whitespace().take(MOST_SIGNATURES);
     let ours = signatures
-        .filter_map(|signature| STANDARD.decode(signature.strip_prefix("v1,")?).ok())
+        .filter_map(|signature| BASE64_STANDARD.decode(signature.strip_prefix("v1,")?).ok())
         .any(|signature| hmac::verify(&key, &signed, &signature).is_ok());
     if !ours {
         return Err(wrong_signature());

@@ -141,7 +141,7 @@ fn an_idempotency_conflict_means_that_an_earlier_call_was_accepted() {
 fn reasons_contain_no_address() {
     let body = r#"{"name":"validation_error","message":"Invalid `to`: ada@example.org"}"#;
     let outcome = &judge(&answer(422, &[], body), "ref-1", 1)[0];
-    let Outcome::Refused { reason } = outcome else {
+    let Outcome::Refused(reason) = outcome else {
         panic!("{outcome:?}")
     };
     assert_eq!(

@@ -8,14 +8,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use crate::domain::ReportKind;
-use crate::email::api_calls::{Letter, post, set_text, share};
+use crate::email::api_calls::{Letter, Proof, post, set_text, share};
 use crate::email::hooks::{
     Posted, Refused, Report, Verified, detail, failed, json as parse, text_in, wrong_signature,
 };
@@ -24,7 +23,6 @@ use crate::email::http::{
 };
 use crate::email::mime::one_line;
 use crate::email::placeholders::{in_html, in_text};
-use crate::email::request_auth::Proof;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit, Place, Placeholders};
 
 /// The maximum number of recipients in a call.
@@ -167,12 +165,9 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
         202 => accepted("SendGrid", answer, answer.header("x-message-id")),
         200..300 => without_id("SendGrid", answer),
         // SendGrid's own error: it tried and did not accept the call.
-        501.. if errors(answer).is_some() => Outcome::TryLater { reason, after },
-        401 | 403 if for_a_while(&reason) => Outcome::TryLater {
-            reason,
-            after: after.max(Some(BLOCKED)),
-        },
-        451 => Outcome::Stop { reason },
+        501.. if errors(answer).is_some() => Outcome::TryLater(reason, after),
+        401 | 403 if for_a_while(&reason) => Outcome::TryLater(reason, after.max(Some(BLOCKED))),
+        451 => Outcome::Stop(reason),
         _ => usual(answer, reason),
     };
     all(outcome, mails)
@@ -199,7 +194,7 @@ const P256: [u8; 27] = [
 
 /// Returns the key as an uncompressed point. The text is the DER key in Base64.
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
-    match STANDARD.decode(text) {
+    match BASE64_STANDARD.decode(text) {
         Ok(der) if der.len() == P256.len() + 64 && der.starts_with(&P256) => {
             Ok(der[P256.len() - 1..].to_vec())
         }
@@ -216,7 +211,8 @@ pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
 pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     let timestamp = posted.needs("x-twilio-email-event-webhook-timestamp")?;
     let signature = posted.needs("x-twilio-email-event-webhook-signature")?;
-    let signature = STANDARD.decode(signature).map_err(|_| wrong_signature())?;
+    let signature = BASE64_STANDARD.decode(signature);
+    let signature = signature.map_err(|_| wrong_signature())?;
     let signed = [timestamp.as_bytes(), posted.body].concat();
     UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, posted.key)
         .verify(&signed, &signature)

@@ -11,14 +11,13 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::domain::Address;
-use crate::email::api_calls::{Letter, post, set_text};
+use crate::email::api_calls::{Aws, Letter, post, set_text};
 use crate::email::http::{
     Account, Answer, Api, Body, NoAnswer, accepted, all, invalid, key_rejected, status_and_body,
     usual,
 };
 use crate::email::mime::mailbox_in_ascii;
 use crate::email::placeholders::in_text;
-use crate::email::request_auth::Aws;
 use crate::email::{Checked, Mailer, Message, Outcome, Permit};
 
 /// The option that names the access key whose secret is `mail.key`.
@@ -127,7 +126,7 @@ impl Ses {
     async fn one(&self, message: &Message, permit: &Permit) -> Vec<Outcome> {
         let to = match Self::to(message) {
             Ok(to) => to,
-            Err(reason) => return vec![Outcome::Unsendable { reason }],
+            Err(reason) => return vec![Outcome::Unsendable(reason)],
         };
         let api = (&self.api, "/v2/email/outbound-emails");
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(&ready[0], &to));
@@ -190,12 +189,12 @@ fn check_identity(identity: &str, answer: Result<Answer, NoAnswer>, rate: &str) 
             let tokens = dkim["Tokens"].as_array().into_iter().flatten();
             let tokens = tokens.filter(|_| dkim["SigningEnabled"] == true);
             let tokens = tokens.filter_map(Value::as_str);
-            Checked::Ready {
-                found: format!("Amazon SES knows the key, and {shown} is verified{rate}"),
-                dkim: tokens
+            Checked::Ready(
+                format!("Amazon SES knows the key, and {shown} is verified{rate}"),
+                tokens
                     .map(|token| format!("{token}._domainkey.{shown}"))
                     .collect(),
-            }
+            )
         }
         _ if status == 200 && found.is_object() => Checked::wrong(
             format!("Amazon SES knows the key, but {shown} is not verified"),
@@ -284,10 +283,8 @@ fn judge(answer: &Answer, from: &Address) -> Outcome {
     }
     let (name, message) = fault(answer);
     let reason = format!("Amazon SES: {}", said(answer));
-    let later = |least: Option<Duration>| Outcome::TryLater {
-        reason: reason.clone(),
-        after: answer.wait().max(least),
-    };
+    let later =
+        |least: Option<Duration>| Outcome::TryLater(reason.clone(), answer.wait().max(least));
     let quota = message.to_lowercase().contains("quota").then_some(QUOTA);
     match (answer.status, name.as_str()) {
         (429, _) | (_, "TooManyRequestsException" | "ThrottlingException" | "Throttling") => {
@@ -296,11 +293,11 @@ fn judge(answer: &Answer, from: &Address) -> Outcome {
         (_, "LimitExceededException") => later(Some(QUOTA)),
         // The request was aborted, so its effect is unknown.
         (408, _) | (_, "RequestAbortedException" | "RequestTimeoutException") => {
-            Outcome::Unknown { reason }
+            Outcome::Unknown(reason)
         }
         (500.., _) => usual(answer, reason),
-        (_, name) if STOPPING.contains(&name) => Outcome::Stop { reason },
-        (_, "MessageRejected") if is_ours_unverified(&message, from) => Outcome::Stop { reason },
+        (_, name) if STOPPING.contains(&name) => Outcome::Stop(reason),
+        (_, "MessageRejected") if is_ours_unverified(&message, from) => Outcome::Stop(reason),
         _ => usual(answer, reason),
     }
 }

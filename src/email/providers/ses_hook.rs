@@ -7,8 +7,7 @@
 
 use std::fmt::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::signature::{
     RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
@@ -173,7 +172,7 @@ impl Envelope {
             _ => return Err(Refused::unverified("the signature has an unknown version")),
         };
         let key = &x509.public_key().subject_public_key.data;
-        let signature = STANDARD.decode(&self.signature);
+        let signature = BASE64_STANDARD.decode(&self.signature);
         let signature = signature.map_err(|_| wrong_signature())?;
         UnparsedPublicKey::new(hash, key)
             .verify(self.signed().as_bytes(), &signature)
@@ -262,10 +261,8 @@ fn report(event: &Value, id: &str, now: DateTime<Utc>) -> Result<Option<Report>,
     // A list with a configuration set.
     let tag = &mail["tags"]["delivery"];
     let tag = tag.get(0).unwrap_or(tag).as_str();
-    let (recipient, at) = (
-        only_text(&mail["destination"])?,
-        time_in(&details["timestamp"])?,
-    );
+    let recipient = only_text(&mail["destination"])?;
+    let at = time_in(&details["timestamp"])?;
     let first = |names: &[&str]| names.iter().find_map(|name| details[*name].as_str());
     let kind = first(&["bounceType", "complaintFeedbackType", "delayType"]);
     let sub_kind = first(&["bounceSubType", "complaintSubType"]);

@@ -179,7 +179,7 @@ fn reasons_contain_no_address() {
         &answer(400, &[("x-amzn-errortype", "BadRequestException")], body),
         &from,
     );
-    let Outcome::Refused { reason } = outcome else {
+    let Outcome::Refused(reason) = outcome else {
         panic!("{outcome:?}")
     };
     assert_eq!(

@@ -123,18 +123,17 @@ impl Reply {
 
     /// Returns the outcome that a reply to RCPT, to DATA, or to the content means for the email.
     pub(super) fn outcome(&self, reason: String) -> Outcome {
-        let later = |reason, after| Outcome::TryLater { reason, after };
         match self.code {
             // The server closes the session.
-            421 => later(reason, None),
-            530 | 535 | 538 => Outcome::Stop { reason },
-            _ if self.names_sending_limit() => later(reason, Some(self.limit_wait())),
-            _ if self.is_temporary() => Outcome::Deferred { reason },
-            _ if self.has_status(&SENDER) => Outcome::Stop { reason },
+            421 => Outcome::TryLater(reason, None),
+            530 | 535 | 538 => Outcome::Stop(reason),
+            _ if self.names_sending_limit() => Outcome::TryLater(reason, Some(self.limit_wait())),
+            _ if self.is_temporary() => Outcome::Deferred(reason),
+            _ if self.has_status(&SENDER) => Outcome::Stop(reason),
             _ => match self.failure() {
-                Some(FailureKind::Soft) => Outcome::Deferred { reason },
-                Some(FailureKind::BadAddress) => Outcome::Undeliverable { reason },
-                Some(FailureKind::Refused) | None => Outcome::Refused { reason },
+                Some(FailureKind::Soft) => Outcome::Deferred(reason),
+                Some(FailureKind::BadAddress) => Outcome::Undeliverable(reason),
+                Some(FailureKind::Refused) | None => Outcome::Refused(reason),
             },
         }
     }
@@ -158,12 +157,12 @@ mod tests {
 
     fn name(outcome: &Outcome) -> &'static str {
         match outcome {
-            Outcome::TryLater { after: None, .. } => "try later",
-            Outcome::TryLater { .. } => "limit",
-            Outcome::Stop { .. } => "stop",
-            Outcome::Deferred { .. } => "deferred",
-            Outcome::Undeliverable { .. } => "undeliverable",
-            Outcome::Refused { .. } => "refused",
+            Outcome::TryLater(_, None) => "try later",
+            Outcome::TryLater(..) => "limit",
+            Outcome::Stop(..) => "stop",
+            Outcome::Deferred(..) => "deferred",
+            Outcome::Undeliverable(..) => "undeliverable",
+            Outcome::Refused(..) => "refused",
             _ => "another",
         }
     }

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -37,7 +36,7 @@ impl ServerKeys {
     ///
     /// [`Invalid`] if a key with this name exists.
     pub async fn create(&self, name: &KeyName, scope: Scope) -> Result<Secret> {
-        let random = URL_SAFE_NO_PAD.encode(random("making up a server key")?);
+        let random = BASE64_URL_SAFE_NO_PAD.encode(random("making up a server key")?);
         let key = Secret::new(format!("{PREFIX}{scope}_{random}"));
         let record = KeyRecord {
             hash: hex::encode(hash(key.expose().as_bytes())),

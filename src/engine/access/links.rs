@@ -7,8 +7,7 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::hmac;
 use subtle::ConstantTimeEq;
@@ -247,7 +246,7 @@ impl LinkKeys {
         let mut bytes = pair.proof(&content).to_vec();
         pair.mask(&bytes, &mut content);
         bytes.extend_from_slice(&content);
-        format!("{version}{}", URL_SAFE_NO_PAD.encode(bytes))
+        format!("{version}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))
     }
 
     /// Verifies a token and returns its content.
@@ -268,7 +267,7 @@ impl LinkKeys {
         if rest.len() > MAX_CHARS {
             return None;
         }
-        let bytes = URL_SAFE_NO_PAD.decode(rest).ok()?;
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(rest).ok()?;
         let (proof, masked) = bytes.split_at_checked(PROOF)?;
         let mut content = masked.to_vec();
         let pair = self.pair(version);
@@ -331,10 +330,8 @@ impl Link {
             put(&mut bytes, address.reveal());
         }
         if version >= BRANDED {
-            put(
-                &mut bytes,
-                self.brand.as_ref().map_or("", BrandName::as_str),
-            );
+            let brand = self.brand.as_ref().map_or("", BrandName::as_str);
+            put(&mut bytes, brand);
         }
         if version >= NAMED {
             put_stop(&mut bytes, &self.stop);

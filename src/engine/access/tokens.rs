@@ -7,8 +7,7 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
 use ring::hmac;
 use ring::signature::{ED25519, UnparsedPublicKey};
@@ -194,20 +193,20 @@ impl Tokens {
         let Some((id, key)) = self.keys.iter().find_map(secret) else {
             return Ok(None);
         };
-        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let part = |value: Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let header = part(json!({"alg": "HS256", "kid": id, "typ": "JWT"}));
         let (issued, until) = (now.timestamp(), (now + lasts).timestamp());
         let claims = part(json!({
             "sub": user.as_str(), "aud": self.audience, "iat": issued, "exp": until
         }));
         let message = format!("{header}.{claims}");
-        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&key, message.as_bytes()));
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&key, message.as_bytes()));
         Ok(Some(Secret::new(format!("{message}.{signature}"))))
     }
 }
 
 fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
-    let decoded = URL_SAFE_NO_PAD.decode(part);
+    let decoded = BASE64_URL_SAFE_NO_PAD.decode(part);
     decoded.map_err(|_| TokenError::Unreadable)
 }
 
@@ -247,11 +246,8 @@ fn verify(
 /// Returns the expiry time of a token that is valid now.
 fn until(claims: &Claims, now: DateTime<Utc>) -> Result<DateTime<Utc>, TokenError> {
     let seconds = |time: TimeDelta| time.as_seconds_f64();
-    let (now, leeway, longest) = (
-        now.timestamp_millis() as f64 / 1_000.0,
-        seconds(LEEWAY),
-        seconds(LONGEST),
-    );
+    let now = now.timestamp_millis() as f64 / 1_000.0;
+    let (leeway, longest) = (seconds(LEEWAY), seconds(LONGEST));
     let is_ahead = |time: Option<f64>| time.is_some_and(|time| time > now + leeway);
     let exp = claims.exp.ok_or_else(|| TokenError::Lacks("exp".into()))?;
     if exp + leeway <= now {

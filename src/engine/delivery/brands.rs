@@ -226,7 +226,7 @@ fn account_key(config: &Config, mailer: &dyn Mailer) -> String {
 /// Returns the mailer that writes `.eml` files.
 pub fn outbox(config: &Config) -> Outbox {
     let mail = &config.mail;
-    Outbox::new(&mail.outbox, mail.sender.clone()).with_pages(mail.outbox_pages)
+    Outbox::new(&mail.outbox, mail.sender.clone(), mail.outbox_pages)
 }
 
 /// Builds the configured mailer.

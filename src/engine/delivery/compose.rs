@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use self::renderings::{Contents, Reasons};
+use self::message::{Contents, Reasons};
 use super::brands::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::Item;
@@ -31,7 +31,6 @@ use crate::engine::feedback::suppressions::Suppressed;
 mod batch_events;
 mod message;
 mod preview;
-mod renderings;
 
 pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
@@ -120,14 +119,6 @@ fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> Result<(), String> {
     }
 }
 
-/// Returns the batch of a row; `None` for a digest.
-fn batch_of(row: &Delivery) -> Option<Id> {
-    match row.occasion {
-        Occasion::Digest { .. } => None,
-        Occasion::Batch { batch, .. } => Some(batch),
-    }
-}
-
 impl Compose {
     /// Builds the emails of these rows from current data. `at` is their date. Stops when the
     /// contents are full, so that memory does not grow with the number of rows.
@@ -165,7 +156,7 @@ impl Compose {
                 break;
             }
             built.rows += 1;
-            let batch = batch_of(row);
+            let batch = row.occasion.batch();
             let events = batch.and_then(|batch| chosen.batches.get(&batch));
             let has_markers = match batch {
                 None => stacks.hold_marker(row.marker),
@@ -272,7 +263,7 @@ impl Compose {
         let shown = rows
             .iter()
             .zip(&digests)
-            .map(|(row, wanted)| match batch_of(row) {
+            .map(|(row, wanted)| match row.occasion.batch() {
                 None => (&row.user, showable(wanted, self.caps(), applies)),
                 Some(batch) => {
                     let events = newest.get(&batch).into_iter().flatten();
@@ -335,7 +326,7 @@ impl Compose {
         place: usize,
         catalog: &Catalog,
     ) -> Option<Content> {
-        let content = match batch_of(row) {
+        let content = match row.occasion.batch() {
             None => {
                 let applies = |event: &Event| catalog.event_data(event);
                 let wanted = &chosen.digests[place];
@@ -389,7 +380,7 @@ impl Compose {
         if let (Err(_), Some(why)) = (suppressed.scope(user), &barred) {
             return Err(why.clone());
         }
-        if matches!(row.occasion, Occasion::Digest { .. }) {
+        if matches!(row.occasion, Occasion::Digest(..)) {
             let (schedule, scope) = user.digests(&self.context.config.digest.schedule);
             if scope == EmailScope::MandatoryOnly {
                 barred.get_or_insert_with(|| "the person wants no digest any more".into());
@@ -427,11 +418,11 @@ impl Compose {
     pub(super) async fn brands_of(&self, rows: &[Delivery]) -> Result<Vec<Option<BrandName>>> {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let people = self.context.store.users(&users).await?;
-        let ids: Vec<Id> = rows.iter().filter_map(batch_of).collect();
+        let ids: Vec<Id> = rows.iter().filter_map(|row| row.occasion.batch()).collect();
         let filed = self.context.store.filed(&ids).await?.into_iter().flatten();
         let keys: HashMap<Id, BatchKey> = filed.map(|batch| (batch.id, batch.key)).collect();
         let of = |(row, user): (&Delivery, Option<User>)| {
-            let key = batch_of(row).and_then(|id| keys.get(&id));
+            let key = row.occasion.batch().and_then(|id| keys.get(&id));
             Self::brand_of(user.as_ref(), key)
         };
         Ok(rows.iter().zip(people).map(of).collect())

@@ -115,11 +115,7 @@ impl DeliveryService {
             OperatorDecision::Sent => "settled by hand: it was mailed",
             OperatorDecision::NotSent => "settled by hand: it was not mailed",
         };
-        let judge = |row: &Delivery| Correction::Judge {
-            id: row.id.clone(),
-            decision,
-            reason: reason.to_owned(),
-        };
+        let judge = |row: &Delivery| Correction::Judge(row.id.clone(), decision, reason.to_owned());
         for rows in rows.chunks(AT_ONCE) {
             let judged: Vec<Correction> = rows.iter().map(judge).collect();
             for judged in self.context.store.correct(now, &judged).await? {
@@ -293,10 +289,7 @@ mod tests {
         let later = |minutes| now + chrono::TimeDelta::minutes(minutes);
         let row = |user: &str| {
             let user = UserId::stored(user);
-            let occasion = Occasion::Digest {
-                cadence: Cadence::Daily,
-                period: "2014-04-21".into(),
-            };
+            let occasion = Occasion::Digest(Cadence::Daily, "2014-04-21".into());
             let id = DeliveryId::stored("digest:x");
             Delivery::new(id, user, occasion, Id::at(now, [0; 8]), now)
         };

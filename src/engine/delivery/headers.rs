@@ -50,8 +50,8 @@ impl Headers {
         let feedback = self.feedback(row, content);
         let mut headers: Vec<Header> = [list].into_iter().chain(feedback).collect();
         let thread = match row.occasion {
-            Occasion::Digest { .. } => None,
-            Occasion::Batch { .. } => content.thread(),
+            Occasion::Digest(..) => None,
+            Occasion::Batch(..) => content.thread(),
         };
         if let Some(thread) = thread {
             // No email has this id. It only groups the emails of the thread.
@@ -87,8 +87,8 @@ impl Headers {
     fn feedback(&self, row: &Delivery, content: &Content) -> Option<Header> {
         let sender = self.feedback_id.as_ref()?;
         let of = match &row.occasion {
-            Occasion::Digest { cadence, period } => format!("{period}:{cadence}:digest"),
-            Occasion::Batch { .. } => {
+            Occasion::Digest(cadence, period) => format!("{period}:{cadence}:digest"),
+            Occasion::Batch(..) => {
                 let kind = content.only().map(EventType::as_str);
                 // A colon separates the fields, and header values are ASCII.
                 let plain =
@@ -104,7 +104,7 @@ impl Headers {
 /// Returns the name of the email's list. A batch belongs to the category that all its types share,
 /// or else to its only type.
 fn list_of(occasion: &Occasion, content: &Content, policies: &Policies) -> String {
-    if let Occasion::Digest { .. } = occasion {
+    if let Occasion::Digest(..) = occasion {
         return DIGEST.to_owned();
     }
     let kinds = content.sections.iter().map(|section| &section.kind);

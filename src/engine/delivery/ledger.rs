@@ -160,7 +160,7 @@ impl Ledger {
         ends: impl Iterator<Item = (&'a Delivery, &'a Settlement)>,
     ) -> Result<HashSet<DeliveryId>> {
         let accepted = ends.filter(|(row, end)| {
-            end.state == DeliveryState::Sent && matches!(row.occasion, Occasion::Digest { .. })
+            end.state == DeliveryState::Sent && matches!(row.occasion, Occasion::Digest(..))
         });
         let rows: Vec<&Delivery> = accepted.map(|(row, _)| row).collect();
         let bad = self.mark(&rows).await?;
@@ -172,10 +172,8 @@ impl Ledger {
     /// Writes the markers of these digests, which cover the entries that were read. Returns the
     /// stacks that could not take one.
     async fn mark(&self, rows: &[&Delivery]) -> Result<Vec<BadStack>> {
-        let marker = |row: &&Delivery| NewMarker::Flushed {
-            user: row.user.clone(),
-            marker: row.marker,
-            watermarks: row.watermarks.clone(),
+        let marker = |row: &&Delivery| {
+            NewMarker::Flushed(row.user.clone(), row.marker, row.watermarks.clone())
         };
         self.write_markers(rows.iter().map(marker).collect()).await
     }
@@ -203,9 +201,9 @@ impl Ledger {
         for (row, state) in settled {
             rows.push(row);
             match row.occasion {
-                Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
-                Occasion::Digest { .. } if state.flushes() => digests.push(row),
-                Occasion::Digest { .. } => {}
+                Occasion::Batch(batch, _) => batches.push((batch, row, state)),
+                Occasion::Digest(..) if state.flushes() => digests.push(row),
+                Occasion::Digest(..) => {}
             }
         }
         let mut bad = self.mark(&digests).await?;
@@ -249,13 +247,9 @@ impl Ledger {
             for fanout in listed(&batch, stacks) {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
-            markers.extend(days.into_iter().map(|(day, fanouts)| NewMarker::Mailed {
-                user: row.user.clone(),
-                day,
-                mailed: Mailed {
-                    id: row.marker,
-                    fanouts,
-                },
+            let id = row.marker;
+            markers.extend(days.into_iter().map(|(day, fanouts)| {
+                NewMarker::Mailed(row.user.clone(), day, Mailed { id, fanouts })
             }));
         }
         let bad = self.write_markers(markers).await?;

@@ -108,9 +108,8 @@ impl Retry {
             ..Decisions::default()
         };
         // A missing outcome is an unknown one.
-        let unanswered = std::iter::repeat_with(|| Outcome::Unknown {
-            reason: "the mailer did not answer for it".into(),
-        });
+        let unanswered =
+            std::iter::repeat_with(|| Outcome::Unknown("the mailer did not answer for it".into()));
         let outcomes = outcomes.into_iter().chain(unanswered);
         for (place, (mail, outcome)) in mails.iter().zip(outcomes).enumerate() {
             let (row, items) = (&mail.row, mail.items);
@@ -121,20 +120,20 @@ impl Retry {
                 Attempt::Repeated => DeliveryState::Sending,
             };
             match (outcome, attempt) {
-                (Outcome::Accepted { provider_id }, _) => decisions.sent(row, items, provider_id),
-                (Outcome::RefusedTogether { .. }, Attempt::First) if mails.len() > 1 => {
+                (Outcome::Accepted(provider_id), _) => decisions.sent(row, items, provider_id),
+                (Outcome::RefusedTogether(..), Attempt::First) if mails.len() > 1 => {
                     decisions.alone.push(place);
                 }
-                (Outcome::RefusedTogether { reason }, Attempt::Repeated) if mails.len() > 1 => {
+                (Outcome::RefusedTogether(reason), Attempt::Repeated) if mails.len() > 1 => {
                     // The earlier call was certainly not accepted either, so the email gets a new
                     // attempt.
                     decisions.defer(row, DeliveryState::Pending, now, &reason);
                 }
-                (Outcome::Refused { reason } | Outcome::RefusedTogether { reason }, _)
-                | (Outcome::Unsendable { reason }, Attempt::First) => {
+                (Outcome::Refused(reason) | Outcome::RefusedTogether(reason), _)
+                | (Outcome::Unsendable(reason), Attempt::First) => {
                     decisions.settle(row, not_accepted, items, &reason);
                 }
-                (Outcome::Undeliverable { reason }, _) => {
+                (Outcome::Undeliverable(reason), _) => {
                     let to = &mail.message.to;
                     let hard = Suppression::new(to, Reason::HardBounce, now, provider);
                     let hard = hard.detailed(Some(&reason));
@@ -144,34 +143,34 @@ impl Retry {
                 }
                 // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
                 // expects retries for days after a deferral.
-                (Outcome::Unreachable { reason } | Outcome::Deferred { reason }, Attempt::First) => {
+                (Outcome::Unreachable(reason) | Outcome::Deferred(reason), Attempt::First) => {
                     self.wait_or_fail(mail, &reason, None, false, now, &mut decisions);
                 }
                 // A provider that names a wait will accept the email later, so attempts do not
                 // count.
-                (Outcome::TryLater { reason, after }, Attempt::First) => {
+                (Outcome::TryLater(reason, after), Attempt::First) => {
                     let counts = after.is_none();
                     self.wait_or_fail(mail, &reason, after, counts, now, &mut decisions);
                 }
-                (Outcome::TryLater { reason, after }, Attempt::Repeated) => {
+                (Outcome::TryLater(reason, after), Attempt::Repeated) => {
                     self.doubt(mail, &reason, after, now, &mut decisions);
                 }
-                (Outcome::Withheld { reason }, _) => {
+                (Outcome::Withheld(reason), _) => {
                     // The reason for an unknown outcome still applies.
                     let known = row.outcome.reason.as_ref();
                     let known = known.filter(|_| attempt == Attempt::Repeated);
                     decisions.defer(row, unsent, now, known.unwrap_or(&reason));
                 }
-                (Outcome::Stop { reason }, _) => {
+                (Outcome::Stop(reason), _) => {
                     decisions.defer(row, unsent, now, &reason);
                     decisions.stop = Some(reason);
                 }
-                (Outcome::Unknown { reason }, _)
+                (Outcome::Unknown(reason), _)
                 // The earlier call may have contained it.
                 | (
-                    Outcome::Unsendable { reason }
-                    | Outcome::Unreachable { reason }
-                    | Outcome::Deferred { reason },
+                    Outcome::Unsendable(reason)
+                    | Outcome::Unreachable(reason)
+                    | Outcome::Deferred(reason),
                     Attempt::Repeated,
                 ) => self.doubt(mail, &reason, None, now, &mut decisions),
             }
@@ -186,20 +185,20 @@ impl Retry {
         let is_no_answer = |outcome: &Outcome| {
             matches!(
                 outcome,
-                Outcome::Unknown { .. } | Outcome::TryLater { .. } | Outcome::Unreachable { .. }
+                Outcome::Unknown(..) | Outcome::TryLater(..) | Outcome::Unreachable(..)
             )
         };
         let wait = |outcome: &Outcome| match outcome {
-            Outcome::TryLater { after, .. } => *after,
+            Outcome::TryLater(_, after) => *after,
             _ => None,
         };
         let is_lost = self.certainty == Certainty::Never
             && shown
                 .clone()
-                .all(|outcome| matches!(outcome, Outcome::Unknown { .. }));
+                .all(|outcome| matches!(outcome, Outcome::Unknown(..)));
         Some(CallSummary {
             lost: match first {
-                Outcome::Unknown { reason } if is_lost => Some(reason.clone()),
+                Outcome::Unknown(reason) if is_lost => Some(reason.clone()),
                 _ => None,
             },
             after: shown.clone().filter_map(wait).max(),
@@ -257,10 +256,10 @@ impl Retry {
     pub(super) fn hope(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
         let ours = self.settings.resolve_within;
         let within = match self.certainty {
-            Certainty::Repeat {
-                within: Some(within),
-            } => TimeDelta::from_std(within).map_or(ours, |within| within.min(ours)),
-            Certainty::Repeat { within: None } => ours,
+            Certainty::Repeat(Some(within)) => {
+                TimeDelta::from_std(within).map_or(ours, |within| within.min(ours))
+            }
+            Certainty::Repeat(None) => ours,
             Certainty::Ask => ours.max(self.believed(tried) - tried),
             Certainty::Never => TimeDelta::zero(),
         };
@@ -278,7 +277,7 @@ impl Retry {
     pub(super) fn next_check(&self, tried: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
         let least = match self.certainty {
             Certainty::Ask => self.settings.ask_after,
-            Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
+            Certainty::Repeat(..) | Certainty::Never => REPEAT_AFTER,
         };
         let next = (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried));
         // Check as soon as "not accepted" counts, because that answer is definite.

@@ -37,10 +37,7 @@ fn retry() -> Retry {
 /// Returns an email after this many attempts.
 fn email(attempts: u32) -> Mail {
     let id = DeliveryId::stored("digest:ada:daily:2014-04-21");
-    let occasion = Occasion::Digest {
-        cadence: Cadence::Daily,
-        period: "2014-04-21".into(),
-    };
+    let occasion = Occasion::Digest(Cadence::Daily, "2014-04-21".into());
     let marker = Id::at(now(), [0; 8]);
     let mut row = Delivery::new(id.clone(), UserId::stored("ada"), occasion, marker, now());
     row.attempts.made = attempts;
@@ -65,16 +62,14 @@ fn email(attempts: u32) -> Mail {
 }
 
 fn later(after: Option<u64>) -> Outcome {
-    Outcome::TryLater {
-        reason: "554 message rate exceeded".into(),
-        after: after.map(Duration::from_secs),
-    }
+    Outcome::TryLater(
+        "554 message rate exceeded".into(),
+        after.map(Duration::from_secs),
+    )
 }
 
 fn deferred() -> Outcome {
-    Outcome::Deferred {
-        reason: "450 greylisted".into(),
-    }
+    Outcome::Deferred("450 greylisted".into())
 }
 
 fn decide(mails: &[Mail], outcomes: Vec<Outcome>) -> Decisions {
@@ -111,9 +106,7 @@ fn a_rate_limited_email_waits_longer_after_each_attempt() {
 
 #[test]
 fn a_deferral_is_a_definite_answer_and_a_retry_delay_is_none() {
-    let accepted = Outcome::Accepted {
-        provider_id: "1".into(),
-    };
+    let accepted = Outcome::Accepted("1".into());
     for (outcomes, answered) in [
         (vec![deferred()], true),
         (vec![accepted], true),

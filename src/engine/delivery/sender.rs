@@ -17,7 +17,6 @@ use super::ledger::{Ledger, RunTally};
 use super::retry::Retry;
 use super::throttle::{Throttle, ThrottleState};
 use crate::context::Context;
-use crate::domain::delivery::Channel;
 use crate::domain::{BrandName, Delivery, DeliveryId, DeliveryState};
 use crate::email::Mailer;
 use crate::engine::{Result, Watcher};
@@ -82,9 +81,8 @@ impl Sender {
         Self::new(self.compose.clone())
     }
 
-    /// Returns the sender for this channel and brand; `None` if the brand is not configured.
-    fn sender_for(&self, channel: Channel, brand: Option<&BrandName>) -> Option<Self> {
-        let Channel::Email = channel;
+    /// Returns the sender for this brand; `None` if the brand is not configured.
+    fn sender_for(&self, brand: Option<&BrandName>) -> Option<Self> {
         if brand == self.compose.brand.as_ref() {
             return Some(self.clone());
         }
@@ -97,7 +95,7 @@ impl Sender {
         let mut state = self.throttle.before_call().await?;
         for brand in self.compose.identities.brands.keys() {
             let (ThrottleState::ClosedUntil(until), Some(sender)) =
-                (&state, self.sender_for(Channel::Email, Some(brand)))
+                (&state, self.sender_for(Some(brand)))
             else {
                 break;
             };
@@ -120,7 +118,7 @@ impl Sender {
                 return Ok(state);
             }
             let (now, limit) = (self.context.clock.now(), self.throttle.settings().chunk);
-            let rows = self.ledger.claim(&Claim::Free { now, limit }, now).await?;
+            let rows = self.ledger.claim(&Claim::Free(now, limit), now).await?;
             if rows.is_empty() {
                 return Ok(state);
             }
@@ -157,16 +155,16 @@ impl Sender {
             true => vec![None; rows.len()],
             false => self.compose.brands_of(&rows).await?,
         };
-        let mut groups: BTreeMap<(Channel, Option<BrandName>), Vec<Delivery>> = BTreeMap::new();
+        let mut groups: BTreeMap<Option<BrandName>, Vec<Delivery>> = BTreeMap::new();
         for (row, brand) in rows.into_iter().zip(brands) {
-            groups.entry((row.channel, brand)).or_default().push(row);
+            groups.entry(brand).or_default().push(row);
         }
         if groups.is_empty() {
             return self.throttle.share(None).await;
         }
-        let sends = groups.into_iter().map(|((channel, brand), rows)| {
+        let sends = groups.into_iter().map(|(brand, rows)| {
             // For an unknown brand, this sender defers the rows.
-            let sender = self.sender_for(channel, brand.as_ref());
+            let sender = self.sender_for(brand.as_ref());
             let sender = sender.unwrap_or_else(|| self.clone());
             async move { sender.send(rows).await }.boxed()
         });
@@ -177,14 +175,14 @@ impl Sender {
     /// Resolves calls with unknown outcomes, each through the sender that made it. Another task of
     /// this process may still make these calls, so this waits for the account's calls to end.
     async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
-        let mut groups: BTreeMap<(Channel, Option<&BrandName>), Vec<Delivery>> = BTreeMap::new();
+        let mut groups: BTreeMap<Option<&BrandName>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
             let call = row.attempts.call.as_deref().unwrap_or_default();
             let brand = self.compose.identities.brand_of_call(call);
-            groups.entry((row.channel, brand)).or_default().push(row);
+            groups.entry(brand).or_default().push(row);
         }
-        for ((channel, brand), rows) in groups {
-            if let Some(sender) = self.sender_for(channel, brand) {
+        for (brand, rows) in groups {
+            if let Some(sender) = self.sender_for(brand) {
                 let _slot = sender.throttle.account.slot(true).await;
                 sender.resolve(rows).boxed().await?;
             }

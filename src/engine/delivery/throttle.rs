@@ -403,8 +403,8 @@ impl Throttle {
             let (sent, failed) = (recent.sent + outcomes.sent, recent.failed + outcomes.failed);
             let before = if outcomes.answered { 0 } else { recent.lost };
             let lost = before.saturating_add(outcomes.lost);
-            let (all, option) = (sent + failed, "delivery.stop_share");
-            stop = self.excess(failed, all, settings.stop_share, "failed", option);
+            let (all, share) = (sent + failed, settings.stop_share);
+            stop = self.excess(failed, all, share, "failed", "stop_share");
             if lost >= LOST_CALLS {
                 let why = why.unwrap_or("no answer");
                 stop = Some(format!(
@@ -429,7 +429,8 @@ impl Throttle {
         }
     }
 
-    /// Returns the reason to pause sending if this part of the last emails exceeds the share.
+    /// Returns the reason to pause sending if this part of the last emails exceeds the share, which
+    /// an option of the section `[delivery]` sets.
     fn excess(
         &self,
         part: u64,
@@ -440,7 +441,7 @@ impl Throttle {
     ) -> Option<String> {
         let enough = all >= u64::from(self.settings().stop_after);
         (enough && share.is_passed_by(part, all)).then(|| {
-            format!("{part} of the last {all} mails {what}, more than {option} of {share}")
+            format!("{part} of the last {all} mails {what}, more than delivery.{option} of {share}")
         })
     }
 
@@ -483,13 +484,8 @@ impl Throttle {
         let (complaints, bounces) = (settings.stop_complaints, settings.stop_bounces);
         let complained = "were complained of";
         for (part, share, what, option) in [
-            (
-                counts.complained,
-                complaints,
-                complained,
-                "delivery.stop_complaints",
-            ),
-            (bounced, bounces, words, "delivery.stop_bounces"),
+            (counts.complained, complaints, complained, "stop_complaints"),
+            (bounced, bounces, words, "stop_bounces"),
         ] {
             let excess = self.excess(part, counts.sent, share, what, option);
             if let Some(reason) = excess.filter(|_| part >= FEW) {

@@ -130,10 +130,8 @@ impl BacklogDays {
             let note = read.as_deref().and_then(DayNote::read);
             let is = |holds: fn(&DayNote) -> bool| note.as_ref().is_some_and(holds);
             let (clear, blocked) = (is(DayNote::is_clear), is(DayNote::is_blocked));
-            let (settled, expired) = (
-                is(DayNote::is_settled),
-                is(|note| !note.expired.is_nothing()),
-            );
+            let settled = is(DayNote::is_settled);
+            let expired = is(|note| !note.expired.is_nothing());
             let old = OldDay { day, read, note };
             if days.is_older(day) && !clear {
                 found.older.push(old);
@@ -220,21 +218,18 @@ impl BacklogDays {
     pub async fn count(&self, day: Day) -> Result<Count> {
         let mut catalog = Catalog::of_mails(&self.context);
         let mut count = Count::default();
-        let mut chunks = self
-            .context
-            .store
-            .scan(Window::ending(day, 0), None, SCAN_CHUNK);
+        let store = &*self.context.store;
+        let mut chunks = store.scan(Window::ending(day, 0), None, SCAN_CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
             let users = eligibility::exclude_ineligible(&mut chunk, &mut catalog).await?;
-            let suppressed =
-                Suppressed::among(&*self.context.store, users.iter().flatten()).await?;
+            let suppressed = Suppressed::among(store, users.iter().flatten()).await?;
             let found = self
                 .backlogs(&chunk, &users, &suppressed, &mut catalog, |_| true)
                 .await?;
             let ids: Vec<UserId> = found.iter().map(|of| of.user.clone()).collect();
             let open = DeliveryFilter::OpenDigests(&ids);
-            let open = self.context.store.find_deliveries(&open, ids.len()).await?;
+            let open = store.find_deliveries(&open, ids.len()).await?;
             let covers = |row: &&Delivery| row.watermarks.iter().any(|(id, _)| id.day == day);
             let covering = open.iter().filter(covers);
             let covered: HashSet<&UserId> = covering.map(|row| &row.user).collect();
@@ -321,11 +316,7 @@ impl BacklogDays {
         eligibility::exclude_ineligible(&mut found, &mut catalog).await?;
         let pending = found.iter().map(|person| person.pending().len() as u64);
         let flushed = pending.sum();
-        let marker = NewMarker::Flushed {
-            user: user.clone(),
-            marker: self.context.ids.next(now),
-            watermarks,
-        };
+        let marker = NewMarker::Flushed(user.clone(), self.context.ids.next(now), watermarks);
         let bad = self.context.store.write_markers(&[marker]).await?;
         match bad.first() {
             None => Ok(flushed),

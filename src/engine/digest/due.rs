@@ -131,7 +131,7 @@ impl Digests {
         }
         let is_due = |at: DateTime<Utc>| after < at && at <= until;
         let again = failed.into_iter().filter(|row| {
-            matches!(row.occasion, Occasion::Digest { .. }) && tried_again(row).is_some_and(is_due)
+            matches!(row.occasion, Occasion::Digest(..)) && tried_again(row).is_some_and(is_due)
         });
         Ok(Some(again.map(|row| row.user).collect()))
     }

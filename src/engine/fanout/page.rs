@@ -158,11 +158,8 @@ impl Page {
             scan.unsaved += counts;
             scan.fanout.progress.counts += counts;
             // Without a merge bound, every audience was read to its end.
-            if let Some(bound) = self
-                .bound
-                .as_ref()
-                .filter(|bound| scan.cursor.as_ref() < Some(bound))
-            {
+            let bound = self.bound.as_ref();
+            if let Some(bound) = bound.filter(|bound| scan.cursor.as_ref() < Some(bound)) {
                 scan.cursor = Some(bound.clone());
             }
         }
@@ -189,7 +186,7 @@ async fn read_audience(
         Selector::FollowersOf(keys) => followers(directory, keys, after, limit).await?,
         Selector::Near { point, km } => {
             let (point, km) = (*point, *km);
-            let near = PeopleFilter::Near { point, km };
+            let near = PeopleFilter::Near(point, km);
             let people = directory.find_people(&near, after, limit).await?;
             let more = people.len() == limit;
             full(people, more)

@@ -112,11 +112,7 @@ impl ObjectService {
             .iter()
             .map(|object| self.context.policies.object_id(kind, object.clone()))
             .collect();
-        let event = |o: &ObjectId| Event {
-            t: kind.clone(),
-            o: o.clone(),
-            i: None,
-        };
+        let event = |o| Event::new(kind, o, None);
         let events: Vec<Event> = objects.iter().map(event).collect();
         let mut catalog = Catalog::of_mails(&self.context);
         catalog.load(events.iter()).await?;

@@ -57,13 +57,13 @@ pub struct PreferencesChange {
 )]
 pub struct DigestChange {
     /// How often: `never`, `daily` or `weekly`.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub cadence: Change<Cadence>,
     /// For weekly digests, such as `mon`.
     #[serde(deserialize_with = "weekday")]
     pub weekday: Change<Weekday>,
     /// The local hour, 0 to 23.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub hour: Change<u8>,
 }
 
@@ -77,11 +77,6 @@ pub struct TypeChange {
     /// own window. An omitted window stays, unless a record replaces all types.
     #[serde(default, deserialize_with = "own_window")]
     pub window: Change<TimeDelta>,
-}
-
-/// Reads a field that may be `null`.
-fn change<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Change<T>, D::Error> {
-    Option::deserialize(from).map(Some)
 }
 
 /// Parses a name or `null`. The error quotes the name and describes the `wanted` form.
@@ -218,28 +213,28 @@ pub struct UserInput {
     pub id: Option<UserId>,
     /// Users without an address get no email. In a patch, a new address is unconfirmed unless the
     /// patch sets `confirmed`.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub email: Change<Address>,
     /// At most 1,000 bytes. A blank name counts as none.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub name: Change<String>,
     /// Whether the address is confirmed; others get no email. `null` is `false`.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub confirmed: Change<bool>,
     /// A language tag such as `pt-BR`, at most 100 bytes.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub locale: Change<String>,
     /// A configured brand; `null` for the default.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub brand: Change<BrandName>,
     /// The location, for events near a point.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub loc: Change<Point>,
     /// Suppresses the user, or lifts it. `null` is `false` in a patch, and omitted in a record.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub suppressed: Change<bool>,
     /// `true` unsubscribes the user from everything. It cannot resubscribe anyone.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub unsubscribed: Change<bool>,
     /// As in [`PreferencesChange`]; `null` counts as omitted in a record.
     #[serde(deserialize_with = "json_fields::named_or_null")]
@@ -251,7 +246,7 @@ pub struct UserInput {
     #[serde(deserialize_with = "json_fields::named_or_null")]
     pub quiet: Change<Quiet>,
     /// As in [`PreferencesChange`]; `null` counts as omitted in a record.
-    #[serde(deserialize_with = "change")]
+    #[serde(deserialize_with = "json_fields::given")]
     pub types: Change<TypeChanges>,
 }
 

@@ -26,8 +26,8 @@ pub(crate) fn named_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(Some(object.map(|Named(object)| object)))
 }
 
-/// Reads a value that may be omitted but not `null`: a value lost by its sender would otherwise
-/// change the meaning.
+/// Reads a value that may be omitted. Unless its type has a `null`, it cannot be `null`: a value
+/// lost by its sender would otherwise change the meaning.
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -69,7 +69,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     }
 }
 
-struct Fields<T>(PhantomData<T>);
+/// Reads an object.
+pub(crate) struct Fields<T>(pub(crate) PhantomData<T>);
 
 /// Passes values that are neither arrays nor objects to the derived code, whose errors describe the
 /// expected value.

@@ -12,8 +12,8 @@ use super::records::PeopleService;
 use crate::domain::delivery::Correction;
 use crate::domain::user_id_reuse::{self, Erasure};
 use crate::domain::{
-    Address, Batch, BatchState, Day, Delivery, DeliveryState, FollowKey, Id, Inbox, Invalid,
-    Occasion, PersonStacks, Stack, Start, User, UserId, Window,
+    Address, BatchState, Day, Delivery, DeliveryState, Id, Inbox, Invalid, PersonStacks, Stack,
+    Start, User, UserId, Window,
 };
 use crate::engine::batches::End;
 use crate::engine::feed::cache::FeedCache;
@@ -21,7 +21,7 @@ use crate::engine::{Error, Result};
 use crate::store::{self, BatchFilter, DeliveryFilter, NoteFilter, Store};
 use crate::wire::user::{ExportedEvent, MuteView, UserExport, UserView};
 
-/// The number of batches or follows in one read.
+/// The number of batches that are canceled after one read.
 const AT_ONCE: usize = 1_000;
 /// The reason in canceled deliveries.
 const REASON: &str = "the user was deleted";
@@ -159,10 +159,10 @@ impl PeopleService {
     async fn cancel_batches(&self, user: &UserId) -> Result<()> {
         let open = BatchFilter {
             state: Some(BatchState::Open),
-            ..theirs(user)
+            ..BatchFilter::of(user)
         };
         loop {
-            let found = self.batches.list(&open, None, AT_ONCE).await?;
+            let found = self.batches.list(&open, AT_ONCE).await?;
             if found.is_empty() {
                 return Ok(());
             }
@@ -180,19 +180,14 @@ impl PeopleService {
     async fn cancel_deliveries(&self, user: &UserId) -> Result<()> {
         let now = self.context.clock.now();
         let rows = self.deliveries(user, DeliveryState::Pending).await?;
-        let cancel = |row: Delivery| Correction::Cancel {
-            id: row.id,
-            reason: REASON.to_owned(),
-        };
+        let cancel = |row: Delivery| Correction::Cancel(row.id, REASON.to_owned());
         let cancel: Vec<Correction> = rows.into_iter().map(cancel).collect();
         self.context.store.correct(now, &cancel).await?;
         // Emails that are being sent are finished, and the sender settles their batches. An earlier
         // or concurrent erasure may have canceled deliveries without settling their batches.
         let rows = self.deliveries(user, DeliveryState::Canceled).await?;
-        let batches = rows.iter().filter_map(|row| match row.occasion {
-            Occasion::Batch { batch, .. } => Some((batch, BatchState::Canceled)),
-            Occasion::Digest { .. } => None,
-        });
+        let batches = rows.iter().filter_map(|row| row.occasion.batch());
+        let batches = batches.map(|batch| (batch, BatchState::Canceled));
         let batches: Vec<(Id, BatchState)> = batches.collect();
         self.context.store.settle_batches(&batches, now).await?;
         Ok(())
@@ -232,9 +227,10 @@ impl PeopleService {
         let rows = DeliveryFilter::User(user);
         let mut deliveries = store.find_deliveries(&rows, usize::MAX).await?;
         deliveries.retain(|row| is_theirs(row.marker));
-        let mut batches = self.all_batches(user).await?;
+        let theirs = BatchFilter::of(user);
+        let mut batches = self.batches.list(&theirs, usize::MAX).await?;
         batches.retain(|batch| is_theirs(batch.id));
-        let follows = self.all_follows(user).await?;
+        let follows = store.follows(user, None, usize::MAX).await?;
         let is_known = parts.user.is_some()
             || !(events.is_empty()
                 && follows.is_empty()
@@ -261,40 +257,5 @@ impl PeopleService {
             deliveries: deliveries.into_iter().map(Into::into).collect(),
             suppression: suppressed.map(Into::into),
         }))
-    }
-
-    /// Reads all follows of a user, page by page.
-    async fn all_follows(&self, user: &UserId) -> Result<Vec<FollowKey>> {
-        let mut all = Vec::new();
-        loop {
-            let page = self.context.store.follows(user, all.last(), AT_ONCE);
-            let page = page.await?;
-            let is_last = page.len() < AT_ONCE;
-            all.extend(page);
-            if is_last {
-                return Ok(all);
-            }
-        }
-    }
-
-    /// Reads all batches of a user, page by page.
-    async fn all_batches(&self, user: &UserId) -> Result<Vec<Batch>> {
-        let (mut all, filter) = (Vec::<Batch>::new(), theirs(user));
-        loop {
-            let before = all.last().map(|batch| batch.id);
-            let page = self.batches.list(&filter, before, AT_ONCE).await?;
-            let is_last = page.len() < AT_ONCE;
-            all.extend(page);
-            if is_last {
-                return Ok(all);
-            }
-        }
-    }
-}
-
-fn theirs(user: &UserId) -> BatchFilter {
-    BatchFilter {
-        user: Some(user.clone()),
-        ..BatchFilter::default()
     }
 }

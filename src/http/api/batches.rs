@@ -43,11 +43,11 @@ async fn page(call: Call) -> ApiResult {
         user: call.parameter("user")?,
         key: call.parameter("key")?,
         state: call.parameter("state")?,
+        before: call.parameter("before")?,
     };
-    let before: Option<Id> = call.parameter("before")?;
     let limit = call.page_limit(20, 200)?;
     let book = call.app.batches();
-    let page = book.list(&filter, before, limit).await?;
+    let page = book.list(&filter, limit).await?;
     let next = page.last().filter(|_| page.len() == limit);
     let next = next.map(|last| last.id);
     let batches = book.views(page).await?;

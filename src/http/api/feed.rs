@@ -150,14 +150,10 @@ async fn polled(
         return Ok(respond(HttpResponse::NotModified(), &tag, "known").finish());
     }
     let before = cache.version_of_user(user);
-    let Answer {
-        answer: body,
-        about,
-        as_of,
-    } = make.await?;
-    let tag = hash(&body);
+    let made = make.await?;
+    let (tag, body) = (hash(&made.answer), made.answer);
     if let Some(before) = before {
-        cache.put_tag(user, question, tag, before, &about, as_of);
+        cache.put_tag(user, question, tag, before, &made.about, made.as_of);
     }
     if is_known(&call.req, &tag) {
         return Ok(respond(HttpResponse::NotModified(), &tag, "unchanged").finish());

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::watch;
 
+use crate::operate::machine;
+
 /// How long the head of a request may take to arrive.
 pub(super) const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection is kept open for a next request.
@@ -20,11 +22,11 @@ const UNREAD_PATIENCE: Duration = Duration::from_secs(30);
 /// The number of connections that can wait to be accepted.
 const BACKLOG: u32 = 1_024;
 /// The minimum number of descriptors for other uses: the store, the log and outgoing emails.
-const OTHER_DESCRIPTORS: usize = 64;
+const OTHER_DESCRIPTORS: u64 = 64;
 /// The maximum number of connections, for any number of descriptors.
-const MAX_CONNECTIONS: usize = 25_000;
+const MAX_CONNECTIONS: u64 = 25_000;
 /// The minimum number of connections.
-const MIN_CONNECTIONS: usize = 16;
+const MIN_CONNECTIONS: u64 = 16;
 
 /// A bound address. Connections wait until a server accepts them.
 pub struct Listening {
@@ -73,7 +75,7 @@ pub(super) async fn stopped(mut stop: watch::Receiver<bool>) {
 }
 
 /// Returns the number of connections for a process with this many descriptors.
-fn connections(descriptors: Option<usize>) -> usize {
+fn connections(descriptors: Option<u64>) -> u64 {
     let left = descriptors.map(|all| (all - all / 4).saturating_sub(OTHER_DESCRIPTORS));
     left.unwrap_or(MAX_CONNECTIONS)
         .clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
@@ -81,19 +83,8 @@ fn connections(descriptors: Option<usize>) -> usize {
 
 /// Returns the number of connections for each of these threads.
 pub(super) fn connections_per_thread(threads: usize) -> usize {
-    (connections(descriptors()) / threads.max(1)).max(1)
-}
-
-/// Returns the limit of open files. `None` on systems other than Linux, or if there is none.
-fn descriptors() -> Option<usize> {
-    limit_in(&std::fs::read_to_string("/proc/self/limits").ok()?)
-}
-
-/// Parses the soft limit in `/proc/self/limits`; `None` if it is unlimited.
-fn limit_in(limits: &str) -> Option<usize> {
-    let mut lines = limits.lines();
-    let line = lines.find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
+    let (descriptors, _) = machine::open_files();
+    (connections(descriptors) / threads.max(1) as u64).max(1) as usize
 }
 
 #[cfg(test)]
@@ -110,19 +101,6 @@ mod tests {
             [Some(1 << 20), None].map(connections),
             [MAX_CONNECTIONS, MAX_CONNECTIONS]
         );
-    }
-
-    #[test]
-    fn the_limit_is_read_from_the_linux_limits_file() {
-        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
-                      Max processes             63431                63431                processes \n\
-                      Max open files            256                  524288               files     \n";
-        assert_eq!(limit_in(limits), Some(256));
-        assert_eq!(
-            limit_in("Max open files            unlimited            unlimited            files"),
-            None
-        );
-        assert_eq!(limit_in(""), None);
     }
 
     #[cfg(target_os = "linux")]

@@ -16,7 +16,6 @@ use actix_web::http::header;
 use actix_web::web::{self, Bytes, Data, Payload};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
     Visitor,
@@ -28,6 +27,7 @@ use super::route::{decode, matched, segment};
 use crate::app::App;
 use crate::domain::{Invalid, Kind};
 use crate::engine::ingest::MAX_REQUESTS;
+use crate::engine::users::json_fields::Fields;
 
 /// The maximum number of records in one request.
 const MAX_RECORDS: usize = MAX_REQUESTS;
@@ -338,19 +338,7 @@ struct Record<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Record<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
-            type Value = Record<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Record<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(Record)
-            }
-        }
-        deserializer.deserialize_map(Fields(PhantomData))
+        deserializer.deserialize_map(Fields(PhantomData)).map(Self)
     }
 }
 

@@ -11,8 +11,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, ACCEPT_LANGUAGE, HeaderValue};
 use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{HttpMessage, HttpRequest, HttpResponse};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
@@ -121,10 +120,8 @@ impl Visit {
     /// Verifies the token of a link. Returns its content, and the record of its user. A link from
     /// before the start of the record has none.
     pub(super) async fn open(&mut self, token: &str) -> Result<(Link, Option<User>), Failure> {
-        let (links, now) = (
-            &self.app.identities.default.links,
-            self.app.context.clock.now(),
-        );
+        let links = &self.app.identities.default.links;
+        let now = self.app.context.clock.now();
         let link = links.open(token, now).await??;
         self.brand.clone_from(&link.brand);
         let user = self.app.people().get(&link.user).await?;
@@ -255,7 +252,7 @@ fn policy(html: &str) -> String {
         .split_once("<style>")
         .and_then(|(_, rest)| rest.split_once("</style>"));
     let style = match style {
-        Some((style, _)) => format!("'sha256-{}'", STANDARD.encode(Sha256::digest(style))),
+        Some((style, _)) => format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(style))),
         None => "'none'".to_owned(),
     };
     format!(

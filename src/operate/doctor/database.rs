@@ -64,8 +64,8 @@ impl Doctor {
         let after = before.max(self.clock.now() - condition.age);
         let clock = match (condition.time, &condition.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
-            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(NO_TIME)),
-            (None, Engine::Sqlite { .. }) => None,
+            (None, Engine::Mongo(..)) => Some(Finding::unchecked(NO_TIME)),
+            (None, Engine::Sqlite(..)) => None,
         };
         let indexes = condition.missing_indexes.map(judge_indexes);
         let schema = condition.schema.map(|schema| Some(judge_schema(&schema)));
@@ -108,7 +108,7 @@ impl Doctor {
             state: Some(BatchState::Open),
             ..BatchFilter::default()
         };
-        for batch in store.find_batches(&open, None, BATCHES).await? {
+        for batch in store.find_batches(&open, BATCHES).await? {
             let is_missing = |brand: &&BrandName| !self.config.brands.contains_key(*brand);
             if let Some(brand) = batch.key.brand().filter(is_missing) {
                 missing.entry(brand.clone()).or_default().1 += 1;
@@ -244,18 +244,18 @@ async fn users(store: &Arc<dyn Store>) -> Judged {
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {
     match engine {
-        Engine::Sqlite { version, journal } if journal == "wal" => {
+        Engine::Sqlite(version, journal) if journal == "wal" => {
             let found = format!("SQLite {version} with a write-ahead log, for one machine");
             vec![Finding::ok(found).of(DATABASE)]
         }
-        Engine::Sqlite { version, journal } => {
+        Engine::Sqlite(version, journal) => {
             let found = format!(
                 "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
             );
             let advice = "put the file onto a disk of this machine: network file systems cannot have a write-ahead log";
             vec![Finding::error(found, advice).of(DATABASE)]
         }
-        Engine::Mongo { version, topology } => vec![
+        Engine::Mongo(version, topology) => vec![
             judge_version(version).of(DATABASE),
             judge_topology(*topology).of("replication"),
         ],
@@ -279,11 +279,11 @@ fn judge_topology(topology: Topology) -> Finding {
             "one server without a replica set: what is accepted is lost with its disk, and nothing works while it is away",
             advice,
         ),
-        Topology::ReplicaSet { members } if members < ENOUGH => Finding::warning(
+        Topology::ReplicaSet(members) if members < ENOUGH => Finding::warning(
             format!("a replica set of {members}: nothing can be written once one is lost"),
             advice,
         ),
-        Topology::ReplicaSet { members } => Finding::ok(format!("a replica set of {members}")),
+        Topology::ReplicaSet(members) => Finding::ok(format!("a replica set of {members}")),
         Topology::Sharded => Finding::ok("a sharded cluster"),
     }
 }
@@ -346,9 +346,9 @@ mod tests {
     fn fewer_than_three_members_cause_a_warning() {
         for (topology, expected) in [
             (Topology::Standalone, Severity::Warning),
-            (Topology::ReplicaSet { members: 1 }, Severity::Warning),
-            (Topology::ReplicaSet { members: 2 }, Severity::Warning),
-            (Topology::ReplicaSet { members: 3 }, Severity::Ok),
+            (Topology::ReplicaSet(1), Severity::Warning),
+            (Topology::ReplicaSet(2), Severity::Warning),
+            (Topology::ReplicaSet(3), Severity::Ok),
             (Topology::Sharded, Severity::Ok),
         ] {
             assert_eq!(judge_topology(topology).severity, expected, "{topology:?}");
@@ -382,10 +382,7 @@ mod tests {
 
     #[test]
     fn a_sqlite_file_without_wal_is_an_error() {
-        let of = |journal: &str| Engine::Sqlite {
-            version: "3.50.0".into(),
-            journal: journal.into(),
-        };
+        let of = |journal: &str| Engine::Sqlite("3.50.0".into(), journal.into());
 
         assert_eq!(judge_engine(&of("wal"))[0].severity, Severity::Ok);
         assert_eq!(judge_engine(&of("delete"))[0].severity, Severity::Error);

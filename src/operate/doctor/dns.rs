@@ -5,8 +5,7 @@
 //! check is `unchecked`. Only the presence of a DKIM key is checked, because the provider or server
 //! has the private key.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures::future::join_all;
 
 use super::{Doctor, Finding, LEFT};
@@ -175,7 +174,7 @@ fn judge_keys(name: &str, texts: &[String]) -> Finding {
     };
     let is_rsa = tag(record, "k").is_none_or(|kind| kind == "rsa");
     let key: String = key.split_whitespace().collect();
-    let bytes = STANDARD.decode(key).ok().map(|key| key.len());
+    let bytes = BASE64_STANDARD.decode(key).ok().map(|key| key.len());
     match (is_rsa, bytes) {
         (_, None) => Finding::error(format!("the key at {name} is not Base64"), publish),
         (_, Some(0)) => Finding::error(format!("the key at {name} is withdrawn"), publish),

@@ -276,7 +276,7 @@ fn in_delivery(row: &Delivery, now: DateTime<Utc>) -> InDelivery {
 
 /// Returns the digest that covers this position: the open one, or the latest if it failed.
 fn digest_of<'a>(deliveries: &'a [Delivery], stack: &StackId, index: u32) -> Option<&'a Delivery> {
-    let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
+    let is_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest(..));
     let mut digests = deliveries.iter().filter(is_digest);
     let includes = |row: &Delivery| {
         let mut reaches = row.watermarks.iter();
@@ -315,11 +315,7 @@ pub(super) struct Batches {
 
 impl Batches {
     pub(super) async fn of(book: &BatchService, user: &UserId) -> Result<Self> {
-        let theirs = BatchFilter {
-            user: Some(user.clone()),
-            ..BatchFilter::default()
-        };
-        let all = book.list(&theirs, None, BATCHES).await?;
+        let all = book.list(&BatchFilter::of(user), BATCHES).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = book.context.store.deliveries(&ids).await?;
         let mails = mails.into_iter().flatten();

@@ -120,11 +120,7 @@ impl Batches for Mongo {
                 let here = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
                 (here, Document::new())
             }
-            AccumulatorFilter::Holding {
-                kind,
-                objects,
-                after,
-            } => {
+            AccumulatorFilter::Holding(kind, objects, after) => {
                 // An accumulator that is missed keeps the retracted event, so the read must be
                 // current.
                 self.caught_up().await?;
@@ -169,12 +165,7 @@ impl Batches for Mongo {
         Ok(in_order_of(ids, found, |batch| &batch.id))
     }
 
-    async fn find_batches(
-        &self,
-        filter: &BatchFilter,
-        before: Option<Id>,
-        limit: usize,
-    ) -> Result<Vec<Batch>> {
+    async fn find_batches(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
         let (wanted, open) = (filter.state, BatchState::Open);
         let mut found = Vec::new();
         // Searches in the order in which batches move, so that none is missed.
@@ -184,7 +175,7 @@ impl Batches for Mongo {
             ("ended.id", wanted != Some(open)),
         ] {
             if is_searched {
-                let there = self.accumulators_with(field, filter, before, limit);
+                let there = self.accumulators_with(field, filter, limit);
                 for accumulator in there.await? {
                     found.extend(accumulator.open.into_iter().chain(accumulator.ended));
                 }
@@ -196,12 +187,12 @@ impl Batches for Mongo {
                 "user": filter.user.as_ref().map(UserId::as_str),
                 "key": filter.key.as_ref().map(BatchKey::to_string),
                 "state": wanted.map(BatchState::as_str),
-                "_id": before.map(|before| doc! {"$lt": oid(before)}),
+                "_id": filter.before.map(|before| doc! {"$lt": oid(before)}),
             });
             let filed = self.find(BATCHES, filed).sort(doc! {"_id": -1});
             found.extend(filed.limit(limit).records::<BatchRecord>().await?);
         }
-        Ok(page(found, before, limit))
+        Ok(page(found, filter.before, limit))
     }
 }
 
@@ -226,10 +217,9 @@ impl Mongo {
         &self,
         field: &str,
         filter: &BatchFilter,
-        before: Option<Id>,
         limit: usize,
     ) -> Result<Vec<Accumulator>> {
-        let there = match before {
+        let there = match filter.before {
             Some(before) => doc! {"$lt": oid(before)},
             None => doc! {"$exists": true},
         };

@@ -279,7 +279,7 @@ impl Mongo {
             }
         }
         let what = format!("the stack of {} on {day}", owner_of(document));
-        Err(Error::Conflict { what })
+        Err(Error::Conflict(what))
     }
 
     /// Renames a collection back. If the day has a new collection by now, the old entries go before

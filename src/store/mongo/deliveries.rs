@@ -48,7 +48,7 @@ impl Deliveries for Mongo {
 
     async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
         let (rows, limit) = match *which {
-            Claim::Free { now, limit } => {
+            Claim::Free(now, limit) => {
                 // Every open row has a lease, even if it has expired. No closed row has one.
                 let over = doc! {"lease.until": {"$lte": date(now)}};
                 // No lease and no wait can end this late, so these rows are free.
@@ -260,14 +260,12 @@ fn correcting(
 ) -> Update<Document> {
     let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
     let (from, mut set, unset) = match correction {
-        Correction::Cancel { reason, .. } => {
+        Correction::Cancel(_, reason) => {
             let canceled = DeliveryState::Canceled.as_str();
             let set = doc! {"state": canceled, "settled": date(now), "reason": reason};
             (pending, set, open())
         }
-        Correction::Judge {
-            decision, reason, ..
-        } => {
+        Correction::Judge(_, decision, reason) => {
             let (set, unset) = match decision {
                 OperatorDecision::Sent => (
                     doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},

@@ -89,10 +89,7 @@ impl Diagnostics for Mongo {
         let built = built.unwrap_or_default();
         let version = built.get_str("version").unwrap_or("unknown").to_owned();
         Ok(Condition {
-            engine: Engine::Mongo {
-                version,
-                topology: topology(&hello),
-            },
+            engine: Engine::Mongo(version, topology(&hello)),
             time: time(&hello),
             age: read.elapsed(),
             schema,
@@ -132,10 +129,8 @@ fn topology(hello: &Document) -> Topology {
         return Topology::Sharded;
     }
     match (hello.get_str("setName"), hello.get_array("hosts")) {
-        (Ok(_), Ok(hosts)) => Topology::ReplicaSet {
-            members: hosts.len(),
-        },
-        (Ok(_), Err(_)) => Topology::ReplicaSet { members: 1 },
+        (Ok(_), Ok(hosts)) => Topology::ReplicaSet(hosts.len()),
+        (Ok(_), Err(_)) => Topology::ReplicaSet(1),
         (Err(_), _) => Topology::Standalone,
     }
 }
@@ -160,7 +155,7 @@ mod tests {
             (doc! {"ok": 1}, Topology::Standalone),
             (
                 doc! {"setName": "rs0", "hosts": ["a:27017", "b:27017", "c:27017"]},
-                Topology::ReplicaSet { members: 3 },
+                Topology::ReplicaSet(3),
             ),
             (doc! {"msg": "isdbgrid"}, Topology::Sharded),
         ] {

@@ -134,11 +134,8 @@ impl Suppressions for Mongo {
 
 /// Encodes a suppression as an expression, in which a dollar sign does not start a field path.
 fn literal(suppression: &Suppression) -> Result<Document> {
-    let record = write_bson(
-        "encoding a suppression",
-        &SuppressionRecord::from_value(suppression),
-    )?;
-    let record = Document::try_from(record);
+    let record = SuppressionRecord::from_value(suppression);
+    let record = Document::try_from(write_bson("encoding a suppression", &record)?);
     Ok(doc! {"$literal": record.map_err(|error| Error::corrupt("a suppression", error))?})
 }
 
@@ -174,10 +171,8 @@ impl Feedbacks for Mongo {
                 {"feedback.news": {"$in": better}},
                 {"feedback.news": kind, "feedback.at": {"$gt": at.clone()}},
             ]};
-            Update::new(
-                is_worse,
-                doc! {"$set": {"feedback": {"news": kind, "at": at}}},
-            )
+            let set = doc! {"$set": {"feedback": {"news": kind, "at": at}}};
+            Update::new(is_worse, set)
         };
         let statements = news.iter().map(statement);
         let noted = self.write(Verb::Update, DELIVERIES, statements);

@@ -50,9 +50,7 @@ impl Journal for Mongo {
             if !known.contains(&item) {
                 return Ok(Accepted::New);
             }
-            let conflict = || Error::Conflict {
-                what: format!("fan-out {}", fanout.id),
-            };
+            let conflict = || Error::Conflict(format!("fan-out {}", fanout.id));
             let stored = stored.get(&fanout.key).ok_or_else(conflict)?;
             Ok(match doubtful.contains(&item) && stored.id == fanout.id {
                 true => Accepted::New,

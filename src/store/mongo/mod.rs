@@ -159,10 +159,8 @@ impl Mongo {
     where
         F: Future<Output = std::result::Result<T, patience::Failure>>,
     {
-        let MongoOptions {
-            patience, attempt, ..
-        } = self.0.options;
-        patience::patiently(patience, attempt, doing, step).await
+        let options = &self.0.options;
+        patience::patiently(options.patience, options.attempt, doing, step).await
     }
 
     /// Runs a command. Returns the error code if it is one of those expected.

@@ -105,7 +105,7 @@ impl Directory for Mongo {
         let mut matching = match *filter {
             PeopleFilter::Follow(key) => return self.followers(key, after, limit).await,
             PeopleFilter::All => doc! {},
-            PeopleFilter::Near { point, km } => near(point, km),
+            PeopleFilter::Near(point, km) => near(point, km),
             PeopleFilter::Address(address) => {
                 let spellings = address.spellings();
                 let spellings: Vec<&str> = spellings.iter().map(Address::reveal).collect();
@@ -244,17 +244,12 @@ impl Mongo {
 
 /// Decodes a user. Fields that this version cannot read get their defaults and are reported.
 fn known(raw: &RawDocument) -> Option<User> {
-    read_bson::<UserRecord>(raw).map_or_else(
-        |error| {
-            let id = UserId::stored(raw.get_str("_id").ok()?);
-            Some(user_with_defaults(
-                id,
-                &error,
-                StoredFields::of_document(raw),
-            ))
-        },
-        Some,
-    )
+    let error = match read_bson::<UserRecord>(raw) {
+        Ok(user) => return Some(user),
+        Err(error) => error,
+    };
+    let (id, stored) = (raw.get_str("_id").ok()?, StoredFields::of_document(raw));
+    Some(user_with_defaults(UserId::stored(id), &error, stored))
 }
 
 /// Selects users within this distance of a point.

@@ -8,7 +8,7 @@ use compact_str::CompactString;
 
 use super::values::{As, Count, LeaseRecord, Oid, Text, Time, forms};
 use super::{needs, of};
-use crate::domain::delivery::{Channel, DeliveryAttempts, DeliveryOutcome};
+use crate::domain::delivery::{DeliveryAttempts, DeliveryOutcome};
 use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};
 
 record! {
@@ -19,21 +19,12 @@ record! {
     }
     extra(delivery) {
         tag: String = Some(delivery.id.tag().to_string()),
-        cadence: Cadence = match &delivery.occasion {
-            Occasion::Digest { cadence, .. } => Some(*cadence),
-            Occasion::Batch { .. } => None,
-        },
-        period: String = match &delivery.occasion {
-            Occasion::Digest { period, .. } => Some(period.clone()),
-            Occasion::Batch { .. } => None,
-        },
-        batch: Oid = match &delivery.occasion {
-            Occasion::Digest { .. } => None,
-            Occasion::Batch { batch, .. } => Some(Oid(*batch)),
-        },
+        cadence: Cadence = delivery.occasion.digest().map(|(cadence, _)| cadence),
+        period: String = delivery.occasion.digest().map(|(_, period)| period.to_owned()),
+        batch: Oid = delivery.occasion.batch().map(Oid),
         turn: Time = match &delivery.occasion {
-            Occasion::Digest { .. } => None,
-            Occasion::Batch { queue_position, .. } => Some(Time(*queue_position)),
+            Occasion::Digest(..) => None,
+            Occasion::Batch(_, queue_position) => Some(Time(*queue_position)),
         },
         slot: String = None,
         open: bool = None,
@@ -41,22 +32,17 @@ record! {
             let held = delivery.lease.as_ref().map(LeaseRecord::from_value);
             held.or(delivery.attempts.not_before.map(LeaseRecord::until))
         },
-        channel: Channel = Some(delivery.channel).filter(|channel| *channel != Channel::Email),
     }
     odd(record) {
         occasion: match record.batch {
-            Some(batch) => Occasion::Batch {
-                batch: batch.0,
-                queue_position: needs("turn", record.turn)?.0,
-            },
-            None => Occasion::Digest {
-                cadence: needs("cadence", record.cadence)?,
-                period: needs("period", record.period)?,
+            Some(batch) => Occasion::Batch(batch.0, needs("turn", record.turn)?.0),
+            None => {
+                let cadence = needs("cadence", record.cadence)?;
+                Occasion::Digest(cadence, needs("period", record.period)?)
             },
         },
         open: record.open.unwrap_or(record.slot.is_some()),
         lease: of("lease", As::into_value(record.lease))?,
-        channel: record.channel.unwrap_or_default(),
     }
     part attempts: DeliveryAttempts {
         made as attempts: Count<u32>, failed as refusals: Count<u32>,

@@ -16,10 +16,7 @@ fn row() -> Delivery {
     let (user, day) = (UserId::stored("a.b"), Day::of(created));
     let period = created.date_naive().to_string();
     let id = DeliveryId::digest(&user, Cadence::Daily, &period);
-    let occasion = Occasion::Digest {
-        cadence: Cadence::Daily,
-        period,
-    };
+    let occasion = Occasion::Digest(Cadence::Daily, period);
     Delivery {
         watermarks: vec![
             (
@@ -76,10 +73,7 @@ fn a_delivery_round_trips() {
         ..row()
     };
     let of_batch = Delivery {
-        occasion: Occasion::Batch {
-            batch: Id::from_bytes([7; 12]),
-            queue_position: row().created,
-        },
+        occasion: Occasion::Batch(Id::from_bytes([7; 12]), row().created),
         ..row()
     };
     for row in [row(), free, waiting, settled, closed, of_batch] {

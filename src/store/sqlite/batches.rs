@@ -75,11 +75,7 @@ impl Batches for Sqlite {
                 "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE batch = ?2) LIMIT ?1",
                 vec![batch.to_string().into()],
             ),
-            AccumulatorFilter::Holding {
-                kind,
-                objects,
-                after,
-            } => {
+            AccumulatorFilter::Holding(kind, objects, after) => {
                 let objects = list(objects.iter().map(ObjectId::as_str));
                 let (user, key) = after.map_or_else(Default::default, names);
                 let values = [kind.to_string(), objects, user, key];
@@ -125,14 +121,9 @@ impl Batches for Sqlite {
             .await
     }
 
-    async fn find_batches(
-        &self,
-        filter: &BatchFilter,
-        before: Option<Id>,
-        limit: usize,
-    ) -> Result<Vec<Batch>> {
+    async fn find_batches(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
         let filter = filter.clone();
-        self.read(move |transaction| find(transaction, &filter, before, limit))
+        self.read(move |transaction| find(transaction, &filter, limit))
             .await
     }
 }
@@ -191,17 +182,12 @@ fn filed(transaction: &Transaction<'_>, id: Id) -> Result<Option<Batch>> {
 }
 
 /// Returns open and filed batches. Accumulators hold open batches, and ended ones for a moment.
-fn find(
-    transaction: &Transaction<'_>,
-    filter: &BatchFilter,
-    before: Option<Id>,
-    limit: usize,
-) -> Result<Vec<Batch>> {
+fn find(transaction: &Transaction<'_>, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
     // Conditions on the columns that both tables have, and their values.
     let conditions = |id: &str, state: Option<&str>| {
         let user = filter.user.as_ref().map(|user| user.to_string());
         let key = filter.key.as_ref().map(|key| key.to_string());
-        let before = before.map(|before| before.to_string());
+        let before = filter.before.map(|before| before.to_string());
         let requested = [("user =", user), ("key =", key), (id, before)].into_iter();
         let requested = requested.filter_map(|(what, value)| Some((what, value?)));
         let (mut all, values): (Vec<String>, Vec<String>) = (requested.enumerate())
@@ -216,8 +202,10 @@ fn find(
         _ => "open = 0",
     });
     let (here, values) = conditions("batch <", open);
+    // Without a limit, this is -1, which SQLite takes for none.
+    let most = limit as i64;
     let here = format!(
-        "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE {here} ORDER BY batch DESC LIMIT {limit})"
+        "(user, key) IN (SELECT user, key FROM accumulator_batches WHERE {here} ORDER BY batch DESC LIMIT {most})"
     );
     let current = ACCUMULATORS.find::<AccumulatorRecord>(transaction, &here, values)?;
     let mut found: Vec<Batch> = (current.into_iter())
@@ -227,8 +215,8 @@ fn find(
     if filter.state != Some(BatchState::Open) {
         let state = filter.state.map(|state| format!("state = '{state}'"));
         let (filed_too, values) = conditions("id <", state.as_deref());
-        let newest = format!("{filed_too} ORDER BY id DESC LIMIT {limit}");
+        let newest = format!("{filed_too} ORDER BY id DESC LIMIT {most}");
         found.extend(BATCHES.find::<BatchRecord>(transaction, &newest, values)?);
     }
-    Ok(page(found, before, limit))
+    Ok(page(found, filter.before, limit))
 }

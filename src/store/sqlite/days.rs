@@ -328,7 +328,7 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
     let document = |events: &str| extjson::from_line(&document_line(&stored.id, events));
     let (Ok(current), Ok(exported)) = (document(&current), document(&stored.events)) else {
         let what = format!("the stack of {} on {day}", stored.id.into_user());
-        return Err(Error::Conflict { what });
+        return Err(Error::Conflict(what));
     };
     let new = merge(day, &current, &exported, meeting)?;
     let lines = lines_of(&RawArrayBuf::from_iter(new)).map_err(|why| unreadable(day, why))?;

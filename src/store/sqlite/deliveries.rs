@@ -57,7 +57,7 @@ impl Deliveries for Sqlite {
 
     async fn claim(&self, lease: &Lease, which: &Claim<'_>) -> Result<Vec<Delivery>> {
         let (sql, values): (_, Vec<Value>) = match *which {
-            Claim::Free { now, limit } => {
+            Claim::Free(now, limit) => {
                 let ahead = [millis(now + LONGEST_LEASE), millis(now + LONGEST_WAIT)];
                 let values = [millis(now), limit as i64].into_iter().chain(ahead);
                 (FREE, values.map(Value::from).collect())
@@ -265,10 +265,8 @@ impl Feedbacks for Sqlite {
         }
         let marks = marks.to_vec();
         self.write(move |transaction| {
-            transaction.run(
-                "DELETE FROM webhook_receipts WHERE until <= ?1",
-                [millis(now)],
-            )?;
+            let sql = "DELETE FROM webhook_receipts WHERE until <= ?1";
+            transaction.run(sql, [millis(now)])?;
             // Of a mark that expires in the past, nothing is found, and the new one is returned.
             let sql = "INSERT INTO webhook_receipts (key, mark, until) VALUES (?1, ?2, ?3)
                        ON CONFLICT (key) DO UPDATE SET mark = mark RETURNING mark";
@@ -293,11 +291,7 @@ fn correct(
 ) -> Result<Corrected> {
     // `OR IGNORE` covers the case that another open row has the slot.
     let (from, corrected) = match correction {
-        Correction::Judge {
-            id,
-            decision,
-            reason,
-        } => {
+        Correction::Judge(id, decision, reason) => {
             let (state, open, settled) = match decision {
                 OperatorDecision::Sent => (DeliveryState::Sent, false, Some(millis(now))),
                 OperatorDecision::NotSent => (DeliveryState::Pending, true, None),
@@ -308,7 +302,7 @@ fn correct(
             let row = (id.as_str(), state.as_str(), open, settled, reason);
             (DeliveryState::Unknown, transaction.run(sql, row)?)
         }
-        Correction::Cancel { id, reason } => {
+        Correction::Cancel(id, reason) => {
             let sql = format!(
                 "UPDATE deliveries SET state = 'canceled', settled = ?2, reason = ?3, {CLOSED}
                  WHERE id = ?1 AND state = 'pending' AND open"

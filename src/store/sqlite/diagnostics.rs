@@ -18,12 +18,10 @@ impl Diagnostics for Sqlite {
     async fn condition(&self) -> Result<Condition> {
         self.read(|transaction| {
             let text = |sql| transaction.query_row(sql, [], |row| row.get::<_, String>(0));
-            let engine = Engine::Sqlite {
-                version: text("SELECT sqlite_version()")?,
-                journal: text("PRAGMA journal_mode")?,
-            };
+            let version = text("SELECT sqlite_version()")?;
+            let journal = text("PRAGMA journal_mode")?;
             Ok(Condition {
-                engine,
+                engine: Engine::Sqlite(version, journal),
                 time: None,
                 age: Duration::ZERO,
                 // Opening the file has already upgraded it.

@@ -96,7 +96,7 @@ impl Directory for Sqlite {
                 let spellings = list(address.spellings().iter().map(Address::reveal));
                 (sharing, Some(spellings))
             }
-            PeopleFilter::Near { point, km } => {
+            PeopleFilter::Near(point, km) => {
                 return self
                     .read(move |transaction| find_near(transaction, point, km, &after, limit))
                     .await;

@@ -1,7 +1,6 @@
 //! P8: permissions. Each route opens only to the callers that the route table lists.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use chrono::TimeDelta;
 use serde_json::json;
 use tidings::clock::Clock;
@@ -114,7 +113,7 @@ fn bad_tokens(api: &Api) -> Vec<(&'static str, String)> {
     };
     let good = token(api, "ada");
     let parts: Vec<&str> = good.split('.').collect();
-    let none = URL_SAFE_NO_PAD.encode(json!({"alg": "none", "kid": "one"}).to_string());
+    let none = BASE64_URL_SAFE_NO_PAD.encode(json!({"alg": "none", "kid": "one"}).to_string());
     let ben = token(api, "ben");
     let bens_claims = ben.split('.').nth(1).unwrap();
     vec![

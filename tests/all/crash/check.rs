@@ -63,7 +63,7 @@ impl Stage<'_> {
         let counts = self.fresh.batch_counts().await;
         assert_eq!(counts, BatchCounts::default(), "{when}: a batch was left");
         let all = BatchFilter::default();
-        let filed = self.fresh.find_batches(&all, None, ALL).await.unwrap();
+        let filed = self.fresh.find_batches(&all, ALL).await.unwrap();
         let mut of = HashMap::new();
         for batch in filed {
             assert_eq!(
@@ -120,7 +120,7 @@ impl Stage<'_> {
         };
         rows.iter()
             .filter(|row| row.user.as_str() == person)
-            .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
+            .filter(|row| matches!(row.occasion, Occasion::Digest(..)))
             .flat_map(|row| &row.watermarks)
             .any(|(stack, n)| stack.day == work.day && index < *n as usize)
     }

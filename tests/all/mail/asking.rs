@@ -10,7 +10,7 @@ fn answer_kinds(answers: &[QueryAnswer]) -> Vec<&'static str> {
     answers
         .iter()
         .map(|answer| match answer {
-            QueryAnswer::Accepted { .. } => "taken",
+            QueryAnswer::Accepted(..) => "taken",
             QueryAnswer::NotAccepted => "not taken",
             QueryAnswer::Silent(_) => "silent",
         })
@@ -130,10 +130,7 @@ async fn a_repeated_resend_call_under_its_key_sends_nothing_twice() {
     );
 
     assert_eq!(provider.mails().len(), 2);
-    assert!(matches!(
-        mailer.certainty(),
-        Certainty::Repeat { within: Some(_) }
-    ));
+    assert!(matches!(mailer.certainty(), Certainty::Repeat(Some(_))));
 }
 
 #[tokio::test]

@@ -101,17 +101,17 @@ fn kinds(outcomes: &[Outcome]) -> Vec<&'static str> {
     let mut kinds: Vec<_> = outcomes
         .iter()
         .map(|outcome| match outcome {
-            Outcome::Accepted { .. } => "accepted",
-            Outcome::Refused { .. } => "refused",
-            Outcome::Unsendable { .. } => "unsendable",
-            Outcome::RefusedTogether { .. } => "refused together",
-            Outcome::Undeliverable { .. } => "undeliverable",
-            Outcome::Unreachable { .. } => "unreachable",
-            Outcome::TryLater { .. } => "later",
-            Outcome::Deferred { .. } => "deferred",
-            Outcome::Withheld { .. } => "withheld",
-            Outcome::Stop { .. } => "stop",
-            Outcome::Unknown { .. } => "unknown",
+            Outcome::Accepted(..) => "accepted",
+            Outcome::Refused(..) => "refused",
+            Outcome::Unsendable(..) => "unsendable",
+            Outcome::RefusedTogether(..) => "refused together",
+            Outcome::Undeliverable(..) => "undeliverable",
+            Outcome::Unreachable(..) => "unreachable",
+            Outcome::TryLater(..) => "later",
+            Outcome::Deferred(..) => "deferred",
+            Outcome::Withheld(..) => "withheld",
+            Outcome::Stop(..) => "stop",
+            Outcome::Unknown(..) => "unknown",
         })
         .collect();
     kinds.dedup();

@@ -74,11 +74,7 @@ async fn a_day_that_exists_again_is_exported_to_a_second_file(fresh: Fresh) {
     let late = entries(&fresh, "ada").await;
     let watermarks = vec![(tidings::domain::StackId::of(first_day()), 1)];
     let marker = tidings::domain::Id::from_bytes([9; 12]);
-    let mark = tidings::store::NewMarker::Flushed {
-        user: user("ada"),
-        marker,
-        watermarks,
-    };
+    let mark = tidings::store::NewMarker::Flushed(user("ada"), marker, watermarks);
     fresh.write_markers(&[mark]).await.unwrap();
 
     let second = archive_again(&town, folder.path()).await;

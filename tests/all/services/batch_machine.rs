@@ -328,9 +328,10 @@ impl<'a> Machine<'a> {
             user: Some(accumulator.user),
             key: Some(accumulator.key),
             state: Some(BatchState::Open),
+            before: None,
         };
         let book = self.book();
-        let found = book.list(&open, None, 9).await.unwrap();
+        let found = book.list(&open, 9).await.unwrap();
         assert_eq!(found.len(), usize::from(self.model.is_open(slot)));
         for batch in found {
             let ended = book.end(batch.id, how).await.unwrap().unwrap();
@@ -372,7 +373,7 @@ impl<'a> Machine<'a> {
 
     async fn filed(&self) -> Vec<Batch> {
         let all = BatchFilter::default();
-        let mut found = self.fresh.find_batches(&all, None, 10_000).await.unwrap();
+        let mut found = self.fresh.find_batches(&all, 10_000).await.unwrap();
         let ids: Vec<Id> = found.iter().map(|batch| batch.id).collect();
         let filed = self.fresh.filed(&ids).await.unwrap();
         found = filed.into_iter().flatten().collect();

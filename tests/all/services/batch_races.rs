@@ -61,17 +61,13 @@ fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
 }
 
 async fn all_batches(town: &Town) -> Vec<Batch> {
-    let (filter, mut found) = (BatchFilter::default(), Vec::<Batch>::new());
+    let (mut filter, mut found) = (BatchFilter::default(), Vec::new());
     loop {
-        let before = found.last().map(|batch| batch.id);
-        let page = town
-            .store
-            .find_batches(&filter, before, 1_000)
-            .await
-            .unwrap();
+        let page = town.store.find_batches(&filter, 1_000).await.unwrap();
         if page.is_empty() {
             return found;
         }
+        filter.before = page.last().map(|batch| batch.id);
         found.extend(page);
     }
 }

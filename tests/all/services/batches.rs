@@ -62,7 +62,7 @@ async fn send_due_at(town: &Town, seconds: i64) -> Tally {
 
 async fn batches(town: &Town) -> Vec<Batch> {
     let all = BatchFilter::default();
-    town.store.find_batches(&all, None, 1_000).await.unwrap()
+    town.store.find_batches(&all, 1_000).await.unwrap()
 }
 
 /// Returns the user, state and event count of each batch, sorted by user.

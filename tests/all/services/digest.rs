@@ -257,9 +257,7 @@ async fn a_deferred_email_is_sent_later(fresh: Fresh) {
 async fn the_emails_of_a_call_rejected_as_a_whole_are_sent_one_by_one(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    let together = Outcome::RefusedTogether {
-        reason: "somebody's address".into(),
-    };
+    let together = Outcome::RefusedTogether("somebody's address".into());
     let alone = refused("no such mailbox");
     town.answer([together.clone(), together, alone]);
 
@@ -273,9 +271,7 @@ async fn an_email_with_an_unknown_outcome_and_its_events_are_not_resent(fresh: F
     let town = Town::found(&fresh, false, "").await;
     town.clock.set(monday(0) - TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::Unknown {
-        reason: "no answer in 30 s".into(),
-    }]);
+    town.answer([Outcome::Unknown("no answer in 30 s".into())]);
 
     let first = town.digests_at(monday(0)).await;
     town.clock.advance(TimeDelta::hours(1));

@@ -73,10 +73,10 @@ async fn a_withdrawn_event_is_listed_with_its_title(fresh: Fresh) {
 }
 
 fn greylisted() -> Outcome {
-    Outcome::TryLater {
-        reason: "451 4.7.1 greylisted".into(),
-        after: Some(Duration::from_secs(600)),
-    }
+    Outcome::TryLater(
+        "451 4.7.1 greylisted".into(),
+        Some(Duration::from_secs(600)),
+    )
 }
 
 async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: Fresh) {
@@ -200,7 +200,7 @@ async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) 
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2"], to(&["ben"])).await;
     let book = town.process().batches();
-    let all = book.list(&BatchFilter::default(), None, 10).await.unwrap();
+    let all = book.list(&BatchFilter::default(), 10).await.unwrap();
     for batch in all {
         let how = match batch.user == user("ada") {
             true => End::Close,

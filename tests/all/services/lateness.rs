@@ -47,12 +47,12 @@ async fn event(town: &Town, time: &str, work: &str) {
 
 fn refused(times: usize) -> Vec<Outcome> {
     let reason = "550 not now".to_owned();
-    vec![Outcome::Refused { reason }; times]
+    vec![Outcome::Refused(reason); times]
 }
 
 fn unreachable(times: usize) -> Vec<Outcome> {
     let reason = "connection refused".to_owned();
-    vec![Outcome::Unreachable { reason }; times]
+    vec![Outcome::Unreachable(reason); times]
 }
 
 /// Returns the works in ada's emails, in order. Fails if a user was emailed a work twice.
@@ -314,10 +314,10 @@ async fn events_of_an_open_delivery_do_not_expire(fresh: Fresh) {
     town.answer(unreachable(1));
     town.digests_at(at("2014-04-21T09:00:00Z")).await;
     let again = at("2014-05-06T09:00:00Z");
-    town.answer([Outcome::TryLater {
-        reason: "busy".into(),
-        after: Some(std::time::Duration::from_secs(3_600)),
-    }]);
+    town.answer([Outcome::TryLater(
+        "busy".into(),
+        Some(std::time::Duration::from_secs(3_600)),
+    )]);
 
     let waiting = town.digests_at(again).await;
     let kept = archive_days(&town).await;

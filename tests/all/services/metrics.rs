@@ -40,7 +40,7 @@ async fn counts_equal_the_journal_and_the_ledger(fresh: Fresh) {
     app.notify().accept(twice()).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
     let reason = "no such mailbox: ada@example.org".to_owned();
-    town.answer([Outcome::Refused { reason }, lost(), busy()]);
+    town.answer([Outcome::Refused(reason), lost(), busy()]);
 
     town.digests_at(monday(0)).await;
     // By now the deferred email is retried.

@@ -48,10 +48,7 @@ fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFut
 async fn with_retry_delay(fresh: &Fresh, after: Duration) -> Town {
     let town = Town::found(fresh, true, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
-    town.answer([Outcome::TryLater {
-        reason: "429".into(),
-        after: Some(after),
-    }]);
+    town.answer([Outcome::TryLater("429".into(), Some(after))]);
     town.clock.set(monday(0));
     let nothing = Box::pin(std::future::ready(()));
     let second = meanwhile(&town, "ben", meanwhile(&town, "ada", nothing));

@@ -57,12 +57,8 @@ async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fre
     let town = Town::found(&fresh, true, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer([
-        Outcome::Accepted {
-            provider_id: "1".into(),
-        },
-        Outcome::Stop {
-            reason: "the key is revoked".into(),
-        },
+        Outcome::Accepted("1".into()),
+        Outcome::Stop("the key is revoked".into()),
     ]);
 
     let first = run(&town, Request::default()).await;
@@ -83,15 +79,11 @@ async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fre
 }
 
 fn refused() -> Outcome {
-    Outcome::Refused {
-        reason: "no such mailbox".into(),
-    }
+    Outcome::Refused("no such mailbox".into())
 }
 
 fn accepted() -> Outcome {
-    Outcome::Accepted {
-        provider_id: "1".into(),
-    }
+    Outcome::Accepted("1".into())
 }
 
 async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
@@ -128,9 +120,7 @@ async fn failures_before_a_resume_no_longer_count_in_any_process(fresh: Fresh) {
     town.answer([refused()]);
     assert_eq!(send_by_worker("a1", "ada").await.mails.failed, 1);
     // Another process pauses sending, and an operator resumes it.
-    let stop = Outcome::Stop {
-        reason: "suspended".into(),
-    };
+    let stop = Outcome::Stop("suspended".into());
     town.answer([stop]);
     town.happens(&["a2"], to(&["ben"])).await;
     assert_eq!(reason(&run(&town, now.clone()).await), "suspended");
@@ -226,9 +216,7 @@ async fn three_lost_answers_in_a_row_stop_further_calls(fresh: Fresh) {
 async fn a_paused_worker_sends_nothing_and_reports_the_pause(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    town.answer([Outcome::Stop {
-        reason: "suspended".into(),
-    }]);
+    town.answer([Outcome::Stop("suspended".into())]);
     run(&town, Request::default()).await;
     let (worker, mut scanned) = (town.process().worker(), None);
 
@@ -248,9 +236,7 @@ async fn digests_that_keep_failing_do_not_pause_other_emails(fresh: Fresh) {
     let people = town.crowd(60).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
-    let success = Outcome::Accepted {
-        provider_id: "1".into(),
-    };
+    let success = Outcome::Accepted("1".into());
     town.answer(vec![refused(); 10]);
     town.answer(vec![success; 50]);
     town.answer(vec![refused(); 500]);
@@ -269,10 +255,10 @@ async fn digests_that_keep_failing_do_not_pause_other_emails(fresh: Fresh) {
 async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater {
-        reason: "the day's quota is used up".into(),
-        after: Some(Duration::from_secs(24 * 60 * 60)),
-    }]);
+    town.answer([Outcome::TryLater(
+        "the day's quota is used up".into(),
+        Some(Duration::from_secs(24 * 60 * 60)),
+    )]);
     let (one, other) = (town.process(), town.process());
     let now = Request {
         now: true,
@@ -320,10 +306,10 @@ async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fr
 async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater {
-        reason: "429".into(),
-        after: Some(Duration::from_secs(600)),
-    }]);
+    town.answer([Outcome::TryLater(
+        "429".into(),
+        Some(Duration::from_secs(600)),
+    )]);
     town.digests_at(monday(0)).await;
     town.happens(&["a2"], to(&["ben"])).await;
     let now = Request {
@@ -346,10 +332,10 @@ async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
 async fn a_clock_a_day_ahead_does_not_delay_other_processes(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater {
-        reason: "429".into(),
-        after: Some(Duration::from_secs(60)),
-    }]);
+    town.answer([Outcome::TryLater(
+        "429".into(),
+        Some(Duration::from_secs(60)),
+    )]);
     // This process records the provider's delay by a clock that is a day ahead.
     town.digests_at(monday(0) + TimeDelta::days(1)).await;
     town.clock.set(monday(0));
@@ -372,9 +358,7 @@ async fn undeliverable_addresses_do_not_pause_sending(fresh: Fresh) {
     let people = town.crowd(100).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
-    let dead = || Outcome::Undeliverable {
-        reason: "no such mailbox".into(),
-    };
+    let dead = || Outcome::Undeliverable("no such mailbox".into());
     town.answer((0..100).map(|n| if n % 2 == 0 { dead() } else { accepted() }));
 
     let report = run(&town, Request::default()).await;

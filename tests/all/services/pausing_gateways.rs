@@ -89,9 +89,7 @@ async fn an_unsendable_email_does_not_reset_the_count_of_lost_answers(fresh: Fre
     town.happens(&["a1"], to(&names)).await;
     let per_call = &town.postbox.per_call;
     per_call.store(3, Ordering::Relaxed);
-    let unsendable = || Outcome::Unsendable {
-        reason: "no such address".into(),
-    };
+    let unsendable = || Outcome::Unsendable("no such address".into());
     // Each call risks a single email.
     let calls = [unsendable(), cut_off(), unsendable(), cut_off(), cut_off()];
     town.answer(calls);

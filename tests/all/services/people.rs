@@ -273,7 +273,6 @@ async fn an_export_contains_all_follows(fresh: Fresh) {
     let before = town.process().people().export(&user("ada")).await.unwrap();
     let before = before.unwrap().follows.len();
 
-    // More than two pages.
     let follows = (0..2_500).map(follow).collect();
     town.process().people().follow(follows).await.unwrap();
     let export = town.process().people().export(&user("ada")).await.unwrap();

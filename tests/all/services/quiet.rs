@@ -98,7 +98,7 @@ async fn open(town: &Town) -> Vec<Batch> {
         state: Some(BatchState::Open),
         ..BatchFilter::default()
     };
-    town.store.find_batches(&open, None, 100).await.unwrap()
+    town.store.find_batches(&open, 100).await.unwrap()
 }
 
 async fn a_deferred_batch_closes_when_quiet_hours_end(fresh: Fresh) {
@@ -257,7 +257,7 @@ async fn batches_and_explanations_report_the_deferral(fresh: Fresh) {
             ..BatchFilter::default()
         };
         let book = app.batches();
-        let open = book.list(&filter, None, 100).await.unwrap();
+        let open = book.list(&filter, 100).await.unwrap();
         let views = book.views(open).await.unwrap().into_iter();
         let mut views: Vec<_> = views
             .map(|view| (view.user.to_string(), view.closes_at, view.held_until))

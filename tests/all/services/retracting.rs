@@ -225,7 +225,7 @@ async fn a_retraction_can_be_repeated_after_any_store_call_fails(fresh: Fresh) {
                 state: Some(BatchState::Open),
                 ..BatchFilter::default()
             };
-            let open = town.store.find_batches(&open, None, 10).await.unwrap();
+            let open = town.store.find_batches(&open, 10).await.unwrap();
             assert_eq!(open, [], "{nth} {fault:?}");
         }
     }

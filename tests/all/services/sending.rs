@@ -64,10 +64,7 @@ pub(super) async fn run(town: &Town, app: &App) -> Report {
 }
 
 fn later(after: Option<u64>) -> Outcome {
-    Outcome::TryLater {
-        reason: "busy".into(),
-        after: after.map(Duration::from_secs),
-    }
+    Outcome::TryLater("busy".into(), after.map(Duration::from_secs))
 }
 
 pub(super) async fn state(town: &Town, person: &str) -> DeliveryState {
@@ -169,7 +166,7 @@ async fn a_call_with_a_lost_answer_is_repeated_unchanged(fresh: Fresh) {
 
 async fn a_call_is_not_repeated_after_the_idempotency_window(fresh: Fresh) {
     let within = Some(Duration::from_secs(3_600));
-    let town = Town::with(&fresh, Certainty::Repeat { within }, "").await;
+    let town = Town::with(&fresh, Certainty::Repeat(within), "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([cut_off()]);
     town.digests_at(monday(0)).await;
@@ -321,7 +318,7 @@ async fn emails_sent_alone_after_a_slow_shared_call_are_not_canceled(fresh: Fres
     // The first call is refused because of one recipient. It takes a minute, so the checks of the
     // other emails are outdated.
     let reason = "one address is malformed".to_owned();
-    town.answer(vec![Outcome::RefusedTogether { reason }; 3]);
+    town.answer(vec![Outcome::RefusedTogether(reason); 3]);
     let clock = town.clock.clone();
     town.meanwhile(move || Box::pin(async move { clock.advance(TimeDelta::minutes(1)) }));
 
@@ -418,7 +415,7 @@ async fn a_call_continues_while_its_sender_waits_for_the_store(fresh: Fresh) {
 }
 
 async fn a_worker_that_resumes_after_its_lease_sends_nothing(fresh: Fresh) {
-    let may_ask = [Certainty::Ask, Certainty::Repeat { within: None }];
+    let may_ask = [Certainty::Ask, Certainty::Repeat(None)];
     for certainty in may_ask.into_iter().chain([Certainty::Never]) {
         fresh.clear().await;
         let town = Arc::new(Town::with(&fresh, certainty, "").await);

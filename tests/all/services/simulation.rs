@@ -160,7 +160,7 @@ async fn work_until(town: &Town, app: &App, until: DateTime<Utc>) {
         ..BatchFilter::default()
     };
     loop {
-        let open = town.store.find_batches(&open, None, 10_000).await.unwrap();
+        let open = town.store.find_batches(&open, 10_000).await.unwrap();
         let next = open.iter().map(|batch| batch.closes_at).min();
         let Some(next) = next.filter(|next| *next <= until) else {
             break;
@@ -179,7 +179,7 @@ async fn work(app: &App) {
 /// Counts the figures from the accepted emails, in their order.
 async fn counted(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures> {
     let all = BatchFilter::default();
-    let all = town.store.find_batches(&all, None, 100_000).await.unwrap();
+    let all = town.store.find_batches(&all, 100_000).await.unwrap();
     let batches: BTreeMap<DeliveryId, Arc<Batch>> = all
         .into_iter()
         .map(|batch| (DeliveryId::batch(batch.id), Arc::new(batch)))

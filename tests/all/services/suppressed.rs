@@ -59,9 +59,9 @@ async fn an_undeliverable_address_gets_no_further_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     // The first answer is for Ada's email; Ben's is accepted.
-    town.answer([Outcome::Undeliverable {
-        reason: "406: inactive recipient <ada@example.org>".into(),
-    }]);
+    town.answer([Outcome::Undeliverable(
+        "406: inactive recipient <ada@example.org>".into(),
+    )]);
 
     let first = town.digests_at(monday(0)).await;
     town.happens(&["a2"], followers_of("artist:1")).await;

@@ -117,9 +117,7 @@ async fn users_held_back_by_a_pause_are_emailed_after_the_resume(fresh: Fresh) {
     let names: Vec<&str> = crowd.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     tick(&town, "21T08:45").await;
-    town.answer([Outcome::Stop {
-        reason: "suspended".into(),
-    }]);
+    town.answer([Outcome::Stop("suspended".into())]);
 
     let paused = tick(&town, "21T09:00").await;
     town.process().deliveries().resume().await.unwrap();
@@ -169,10 +167,10 @@ async fn a_user_with_an_open_delivery_is_scanned_again_once_it_is_settled(fresh:
     town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never))
         .await;
     tick(&town, "21T08:45").await;
-    town.answer([Outcome::TryLater {
-        reason: "busy".into(),
-        after: Some(Duration::from_secs(80 * 60)),
-    }]);
+    town.answer([Outcome::TryLater(
+        "busy".into(),
+        Some(Duration::from_secs(80 * 60)),
+    )]);
     let weekly = tick(&town, "21T09:00").await;
     ada_at(&town, 10).await;
     town.happens(&["a2"], to(&["ada", "ben"])).await;
@@ -223,7 +221,7 @@ async fn a_changed_default_schedule_starts_a_full_scan(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "21T07:00").await;
     let config = format!("{RARELY}digest.hour = 6\n");
-    let earlier = Town::on(fresh.handle(), Certainty::Repeat { within: None }, &config);
+    let earlier = Town::on(fresh.handle(), Certainty::Repeat(None), &config);
 
     let report = tick(&earlier, "21T07:15").await;
 

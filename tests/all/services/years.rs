@@ -362,7 +362,7 @@ impl Year {
             user: Some(user("dee")),
             ..BatchFilter::default()
         };
-        let batches = self.town.store.find_batches(&hers, None, 50).await.unwrap();
+        let batches = self.town.store.find_batches(&hers, 50).await.unwrap();
         let now = self.town.clock.now();
         let is_quiet = quiet_hours().ends(now, Tz::Asia__Tokyo).is_some();
         for batch in batches.iter().filter(|of| of.state != BatchState::Open) {
@@ -440,20 +440,15 @@ impl Year {
         if !calm && self.now < self.provider_down {
             let reason = "away".to_owned();
             let kinds = [
-                Outcome::Unreachable {
-                    reason: reason.clone(),
-                },
-                Outcome::TryLater {
-                    reason: reason.clone(),
-                    after: None,
-                },
-                Outcome::Refused { reason },
+                Outcome::Unreachable(reason.clone()),
+                Outcome::TryLater(reason.clone(), None),
+                Outcome::Refused(reason),
             ];
             let outcome = self.dice.of(&[0, 1, 2]);
             self.town.answer(vec![kinds[outcome].clone(); 50]);
         } else if !calm && self.dice.happens(50) {
             let reason = "550 not this one".to_owned();
-            self.town.answer([Outcome::Refused { reason }]);
+            self.town.answer([Outcome::Refused(reason)]);
         }
         // The operator ends a pause.
         self.app.deliveries().resume().await.unwrap();
@@ -570,7 +565,7 @@ impl Year {
             expired += u32::from(event.expired);
             excused += u32::from(event.excused && event.mailed == 0);
         }
-        let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest { .. });
+        let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest(..));
         let items = unknown
             .iter()
             .filter(of_digest)
@@ -606,8 +601,8 @@ impl Year {
             let ids: Vec<Id> = rows
                 .iter()
                 .filter_map(|row| match row.occasion {
-                    Occasion::Batch { batch, .. } => Some(batch),
-                    Occasion::Digest { .. } => None,
+                    Occasion::Batch(batch, _) => Some(batch),
+                    Occasion::Digest(..) => None,
                 })
                 .collect();
             for batch in self.town.store.filed(&ids).await.unwrap() {

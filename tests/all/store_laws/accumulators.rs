@@ -298,11 +298,7 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
     let holding = |objects: Vec<ObjectId>, after: Option<AccumulatorId>, limit| {
         let (store, kind) = (store.second(), published.clone());
         async move {
-            let holding = AccumulatorFilter::Holding {
-                kind: &kind,
-                objects: &objects,
-                after: after.as_ref(),
-            };
+            let holding = AccumulatorFilter::Holding(&kind, &objects, after.as_ref());
             let found = store.find_accumulators(&holding, limit).await.unwrap();
             let found = found.into_iter();
             found.map(|accumulator| accumulator.id).collect::<Vec<_>>()

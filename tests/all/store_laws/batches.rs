@@ -136,10 +136,11 @@ pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) 
         .file_batches(&[closing("ada", "k", 2), closing("eve", "k", 5)])
         .await
         .unwrap();
-    let find = |filter: BatchFilter, before: Option<u32>, limit| {
+    let find = |mut filter: BatchFilter, before: Option<u32>, limit| {
         let store = store.second();
+        filter.before = before.map(|n| id(1_000 + n));
         async move {
-            let found = store.find_batches(&filter, before.map(|n| id(1_000 + n)), limit);
+            let found = store.find_batches(&filter, limit);
             let found = found.await.unwrap().into_iter();
             let numbers = (1..6).map(|n| (id(1_000 + n), n)).collect::<Vec<_>>();
             let number = |batch: Batch| numbers.iter().find(|(id, _)| *id == batch.id).unwrap().1;
@@ -173,6 +174,7 @@ pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) 
         state: Some(BatchState::Open),
         user: ada.user,
         key: k.key,
+        before: None,
     };
     assert_eq!(find(both, None, 10).await, [1]);
 }
@@ -231,12 +233,12 @@ pub async fn a_limit_of_zero_finds_and_removes_nothing(store: Fresh) {
     let newest = store.newest(0).await;
     let due = store.due_accumulators(later, 0).await;
     let all = BatchFilter::default();
-    let found = store.find_batches(&all, None, 0).await.unwrap();
+    let found = store.find_batches(&all, 0).await.unwrap();
     let forgotten = store.forget(Forgettable::Batches, later, 0).await.unwrap();
 
     assert_eq!(
         (newest.len(), due.len(), found.len(), forgotten),
         (0, 0, 0, 0)
     );
-    assert_eq!(store.find_batches(&all, None, 9).await.unwrap().len(), 2);
+    assert_eq!(store.find_batches(&all, 9).await.unwrap().len(), 2);
 }

@@ -11,13 +11,13 @@ use crate::support::*;
 
 pub async fn a_store_reports_its_engine_and_version(store: Fresh) {
     let version = match store.condition().await.unwrap().engine {
-        Engine::Sqlite { version, journal } => {
+        Engine::Sqlite(version, journal) => {
             assert_eq!(journal, "wal");
             version
         }
-        Engine::Mongo { version, topology } => {
+        Engine::Mongo(version, topology) => {
             assert!(
-                matches!(topology, Topology::ReplicaSet { members: 1.. }),
+                matches!(topology, Topology::ReplicaSet(1..)),
                 "{topology:?}"
             );
             version

@@ -150,7 +150,7 @@ pub async fn restoring_a_different_document_is_a_conflict_without_changes(store:
         .unwrap_err();
 
     assert!(
-        matches!(&error, Error::Conflict { what } if what.contains("ada")),
+        matches!(&error, Error::Conflict(what) if what.contains("ada")),
         "{error}"
     );
     assert_eq!(store.exported(today()).await, now);
@@ -274,5 +274,5 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
         .restore_day(today(), &second, Meeting::Same)
         .await
         .unwrap_err();
-    assert!(matches!(refused, Error::Conflict { .. }), "{refused}");
+    assert!(matches!(refused, Error::Conflict(..)), "{refused}");
 }

@@ -72,10 +72,7 @@ pub(super) fn users(rows: &[Delivery]) -> Vec<&str> {
 pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     let plain = delivery("ada", "2014-04-22", "one");
     let mut odd = Delivery {
-        occasion: Occasion::Batch {
-            batch: id(77),
-            queue_position: noon() + TimeDelta::milliseconds(5),
-        },
+        occasion: Occasion::Batch(id(77), noon() + TimeDelta::milliseconds(5)),
         watermarks: vec![
             (
                 StackId {
@@ -270,8 +267,8 @@ pub async fn the_deliveries_of_a_user_are_returned_newest_first(store: Fresh) {
     let some = store.deliveries_of(&user("ada"), 2).await;
 
     let period = |row: &Delivery| match &row.occasion {
-        Occasion::Digest { period, .. } => period.clone(),
-        Occasion::Batch { .. } => panic!("{row:?} is of a batch"),
+        Occasion::Digest(_, period) => period.clone(),
+        Occasion::Batch(..) => panic!("{row:?} is of a batch"),
     };
     let periods: Vec<_> = all.iter().map(period).collect();
     assert_eq!(periods, ["2014-04-03", "2014-04-02", "2014-04-01"]);

@@ -84,11 +84,7 @@ pub async fn a_mailed_marker_does_not_prevent_a_push_of_its_events(store: Fresh)
         id: id(90),
         fanouts: vec![id(2)],
     };
-    let mark = NewMarker::Mailed {
-        user: ada.clone(),
-        day: today(),
-        mailed,
-    };
+    let mark = NewMarker::Mailed(ada.clone(), today(), mailed);
     store.write_markers(&[mark]).await.unwrap();
 
     for _ in 0..2 {

@@ -27,11 +27,7 @@ pub async fn a_marker_is_appended_to_each_named_stack(store: Fresh) {
     let watermarks = vec![(StackId::of(days[0]), 2), (StackId::of(days[2]), 1)];
 
     store
-        .write_markers(&[NewMarker::Flushed {
-            user: ada.clone(),
-            marker: id(90),
-            watermarks,
-        }])
+        .write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)])
         .await
         .unwrap();
 
@@ -135,11 +131,7 @@ pub async fn a_marker_for_a_dropped_day_is_ignored(store: Fresh) {
 
     let watermarks = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
     store
-        .write_markers(&[NewMarker::Flushed {
-            user: ada.clone(),
-            marker: id(90),
-            watermarks,
-        }])
+        .write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)])
         .await
         .unwrap();
 
@@ -154,11 +146,7 @@ pub async fn an_event_pushed_between_read_and_marker_stays_pending(store: Fresh)
 
     store.push_list(&ada, vec![event("late", 2)]).await;
     store
-        .write_markers(&[NewMarker::Flushed {
-            user: ada,
-            marker: id(90),
-            watermarks: covered,
-        }])
+        .write_markers(&[NewMarker::Flushed(ada, id(90), covered)])
         .await
         .unwrap();
 
@@ -215,11 +203,7 @@ pub async fn an_empty_list_of_markers_succeeds(store: Fresh) {
     store.write_markers(&[]).await.unwrap();
     let watermarks = Vec::new();
     store
-        .write_markers(&[NewMarker::Flushed {
-            user: user("ada"),
-            marker: id(90),
-            watermarks,
-        }])
+        .write_markers(&[NewMarker::Flushed(user("ada"), id(90), watermarks)])
         .await
         .unwrap();
 
@@ -234,11 +218,7 @@ fn of(marker: u32, fanouts: &[u32]) -> Mailed {
 }
 
 fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> NewMarker {
-    NewMarker::Mailed {
-        user: user(person),
-        day: today(),
-        mailed: of(marker, fanouts),
-    }
+    NewMarker::Mailed(user(person), today(), of(marker, fanouts))
 }
 
 pub async fn a_repeated_mailed_marker_is_stored_once_at_the_end(store: Fresh) {
@@ -262,11 +242,7 @@ pub async fn a_mailed_marker_creates_no_stack_and_covers_its_events(store: Fresh
     let ada = user("ada");
     let of_two = [events(2, 1), events(1, 2)].concat();
     store.push_list(&ada, of_two).await;
-    let day_before = NewMarker::Mailed {
-        user: ada.clone(),
-        day: today().back(1),
-        mailed: of(90, &[1]),
-    };
+    let day_before = NewMarker::Mailed(ada.clone(), today().back(1), of(90, &[1]));
 
     store
         .write_markers(&[mailed("ada", 90, &[1]), mailed("ben", 91, &[1]), day_before])
@@ -289,10 +265,12 @@ pub async fn equal_markers_are_stored_once_and_only_for_the_named_users(store: F
         store.push(day, LARGE_CAP, &pushes).await.unwrap();
     }
     let covered = |n: usize| (n < 160 && n.is_multiple_of(2)).then_some(1 + (n % 4 / 2) as u32);
-    let of = |person: &tidings::domain::UserId, n| NewMarker::Flushed {
-        user: person.clone(),
-        marker: id(90),
-        watermarks: days.map(|day| (StackId::of(day), n)).to_vec(),
+    let of = |person: &tidings::domain::UserId, n| {
+        NewMarker::Flushed(
+            person.clone(),
+            id(90),
+            days.map(|day| (StackId::of(day), n)).to_vec(),
+        )
     };
     let known = users.iter().enumerate();
     let known = known.filter_map(|(n, person)| Some(of(person, covered(n)?)));

@@ -225,11 +225,7 @@ pub async fn a_marker_is_written_to_the_named_document_form(store: Fresh) {
 
     let watermarks: Watermarks = vec![(old_form(today()), 1)];
     for _ in 0..2 {
-        let mark = NewMarker::Flushed {
-            user: person.clone(),
-            marker: id(90),
-            watermarks: watermarks.clone(),
-        };
+        let mark = NewMarker::Flushed(person.clone(), id(90), watermarks.clone());
         store.write_markers(&[mark]).await.unwrap();
     }
 
@@ -250,11 +246,7 @@ pub async fn a_marker_for_a_missing_old_document_is_ignored(store: Fresh) {
 
     let watermarks: Watermarks = vec![(old_form(today()), 1)];
     store
-        .write_markers(&[NewMarker::Flushed {
-            user: ada.clone(),
-            marker: id(90),
-            watermarks,
-        }])
+        .write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)])
         .await
         .unwrap();
 

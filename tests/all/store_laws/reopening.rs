@@ -125,10 +125,7 @@ pub async fn only_a_closed_failed_delivery_with_a_free_slot_is_reopened(store: F
 }
 
 fn cancel(id: &DeliveryId) -> Correction {
-    Correction::Cancel {
-        id: id.clone(),
-        reason: "the user was erased".into(),
-    }
+    Correction::Cancel(id.clone(), "the user was erased".into())
 }
 
 pub async fn a_pending_delivery_is_canceled_even_if_it_is_leased(store: Fresh) {

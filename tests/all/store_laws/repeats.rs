@@ -100,10 +100,8 @@ impl Scenario {
         };
         let sent: Vec<_> = self.deliveries().into_iter().map(sent).collect();
         store.settle(owner, now, &sent).await;
-        let marker = |row: &Delivery| NewMarker::Flushed {
-            user: row.user.clone(),
-            marker: row.marker,
-            watermarks: row.watermarks.clone(),
+        let marker = |row: &Delivery| {
+            NewMarker::Flushed(row.user.clone(), row.marker, row.watermarks.clone())
         };
         store
             .write_markers(&rows.iter().map(marker).collect::<Vec<_>>())

@@ -123,11 +123,7 @@ pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> Pushes {
 
 /// A marker for the stack with a text `_id`, of one day.
 pub fn new_marker(person: &UserId, day: Day, marker: Id, n: u32) -> NewMarker {
-    NewMarker::Flushed {
-        user: person.clone(),
-        marker,
-        watermarks: vec![(StackId::of(day), n)],
-    }
+    NewMarker::Flushed(person.clone(), marker, vec![(StackId::of(day), n)])
 }
 
 /// The nth fan-out of today, for the user `ada`.
@@ -154,10 +150,7 @@ pub fn lease(owner: &str, until: DateTime<Utc>) -> Lease {
 /// A new daily digest of this date, leased to `owner` until 12:05.
 pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
     let id = DeliveryId::stored(format!("digest:{person}:daily:{date}"));
-    let occasion = Occasion::Digest {
-        cadence: Cadence::Daily,
-        period: date.into(),
-    };
+    let occasion = Occasion::Digest(Cadence::Daily, date.into());
     Delivery {
         watermarks: vec![(StackId::of(today().back(1)), 3), (StackId::of(today()), 2)],
         lease: Some(lease(owner, noon() + minutes(5))),

@@ -122,7 +122,7 @@ pub trait Shorthand: Store {
         until: DateTime<Utc>,
         limit: usize,
     ) -> Vec<Delivery> {
-        let free = Claim::Free { now, limit };
+        let free = Claim::Free(now, limit);
         self.claim(&lease(owner, until), &free).await.unwrap()
     }
 
@@ -183,11 +183,7 @@ pub trait Shorthand: Store {
         decision: OperatorDecision,
         reason: &str,
     ) -> Corrected {
-        let judged = Correction::Judge {
-            id: id.clone(),
-            decision,
-            reason: reason.to_owned(),
-        };
+        let judged = Correction::Judge(id.clone(), decision, reason.to_owned());
         self.correct(now, &[judged]).await.unwrap()[0]
     }
 
@@ -230,7 +226,7 @@ pub trait Shorthand: Store {
         after: Option<&UserId>,
         limit: usize,
     ) -> Vec<UserId> {
-        let near = PeopleFilter::Near { point, km };
+        let near = PeopleFilter::Near(point, km);
         self.find_people(&near, after, limit).await.unwrap()
     }
 

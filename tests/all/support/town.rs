@@ -93,31 +93,22 @@ pub struct Call {
 
 /// The provider is busy, and does not say for how long.
 pub fn busy() -> Outcome {
-    Outcome::TryLater {
-        reason: "busy".into(),
-        after: None,
-    }
+    Outcome::TryLater("busy".into(), None)
 }
 
 /// The provider permanently rejects the email.
 pub fn refused(reason: &str) -> Outcome {
-    Outcome::Refused {
-        reason: reason.into(),
-    }
+    Outcome::Refused(reason.into())
 }
 
 /// The reply is lost, but the email was accepted.
 pub fn lost() -> Outcome {
-    Outcome::Unknown {
-        reason: "no answer in 30 s".into(),
-    }
+    Outcome::Unknown("no answer in 30 s".into())
 }
 
 /// The request is lost, so the email was not accepted.
 pub fn cut_off() -> Outcome {
-    Outcome::Unknown {
-        reason: CUT_OFF.into(),
-    }
+    Outcome::Unknown(CUT_OFF.into())
 }
 
 const CUT_OFF: &str = "cut off on the way";
@@ -132,7 +123,7 @@ impl Mailer for Postbox {
 
     async fn send(&self, reference: &str, messages: &[Message], permit: &Permit) -> Vec<Outcome> {
         if let Some(reason) = permit.withheld() {
-            return vec![Outcome::Withheld { reason }; messages.len()];
+            return vec![Outcome::Withheld(reason); messages.len()];
         }
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
@@ -147,7 +138,7 @@ impl Mailer for Postbox {
         if permit.state() != PermitState::Stale
             && let Some(reason) = permit.withheld()
         {
-            return vec![Outcome::Withheld { reason }; messages.len()];
+            return vec![Outcome::Withheld(reason); messages.len()];
         }
         let deliveries: Vec<_> = messages.iter().map(|mail| mail.delivery.clone()).collect();
         self.calls.lock().unwrap().push(Call {
@@ -157,29 +148,27 @@ impl Mailer for Postbox {
         });
         self.clock.advance(*self.send_takes.lock().unwrap());
         if let Some(before) = self.accepted_calls.lock().unwrap().get(reference) {
-            let said_again = |delivery: &DeliveryId| Outcome::Accepted {
-                provider_id: if *before == deliveries {
+            let said_again = |delivery: &DeliveryId| {
+                Outcome::Accepted(if *before == deliveries {
                     format!("p:{delivery}")
                 } else {
                     reference.to_owned()
-                },
+                })
             };
             return deliveries.iter().map(said_again).collect();
         }
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
-            let accepted = Outcome::Accepted {
-                provider_id: format!("p:{}", message.delivery),
-            };
+            let accepted = Outcome::Accepted(format!("p:{}", message.delivery));
             let outcome = self.answers.lock().unwrap().pop_front().unwrap_or(accepted);
             let is_accepted = match &outcome {
-                Outcome::Accepted { .. } => true,
-                Outcome::Unknown { reason } => reason != CUT_OFF,
+                Outcome::Accepted(..) => true,
+                Outcome::Unknown(reason) => reason != CUT_OFF,
                 _ => false,
             };
             if is_accepted {
                 self.mails.lock().unwrap().push(message.clone());
-                if matches!(self.certainty, Certainty::Repeat { .. }) {
+                if matches!(self.certainty, Certainty::Repeat(..)) {
                     let mut calls = self.accepted_calls.lock().unwrap();
                     calls.insert(reference.to_owned(), deliveries.clone());
                 }
@@ -209,7 +198,7 @@ impl Mailer for Postbox {
         let answer = |delivery: &DeliveryId| {
             if mails.iter().any(|mail| mail.delivery == *delivery) {
                 let provider_id = format!("p:{delivery}");
-                QueryAnswer::Accepted { provider_id }
+                QueryAnswer::Accepted(provider_id)
             } else {
                 QueryAnswer::NotAccepted
             }
@@ -247,7 +236,7 @@ impl Town {
     /// Creates a town. If `safe`, calls can be repeated, otherwise outcomes may stay unknown.
     pub async fn found(fresh: &Fresh, safe: bool, config: &str) -> Self {
         let certainty = if safe {
-            Certainty::Repeat { within: None }
+            Certainty::Repeat(None)
         } else {
             Certainty::Never
         };

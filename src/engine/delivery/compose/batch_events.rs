@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{BatchEvents, Compose, Selection, batch_of, newest_first};
+use super::{BatchEvents, Compose, Selection, newest_first};
 use crate::domain::batch::Item;
 use crate::domain::{
     Batch, BatchState, Content, Day, Delivery, Event, Facts, Id, PersonStacks, Purpose, User,
@@ -34,7 +34,7 @@ impl Compose {
     ) -> Result<HashMap<Id, BatchEvents>> {
         let (mut recipients, mut markers) = (Recipients::new(), HashMap::new());
         for ((row, person), selection) in rows.iter().zip(people).zip(selections) {
-            if let (Some(batch), Some(user)) = (batch_of(row), person) {
+            if let (Some(batch), Some(user)) = (row.occasion.batch(), person) {
                 recipients.insert(batch, (user, *selection));
                 markers.insert(batch, row.marker);
             }

@@ -191,8 +191,8 @@ impl Compose {
         }
         let Some(content) = self.content(row, &chosen, 0, &catalog) else {
             return none(match row.occasion {
-                Occasion::Digest { .. } => "nothing of it is on their stacks any more, or applies",
-                Occasion::Batch { .. } => "nothing is left of its batch that applies",
+                Occasion::Digest(..) => "nothing of it is on their stacks any more, or applies",
+                Occasion::Batch(..) => "nothing is left of its batch that applies",
             });
         };
         let batch = chosen.batches.values().next();

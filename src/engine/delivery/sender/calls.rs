@@ -246,7 +246,7 @@ impl Sender {
                 self.context.metrics.called(began.elapsed(), names);
                 (outcomes, None)
             }
-            Err((reason, until)) => (vec![Outcome::Withheld { reason }; messages.len()], until),
+            Err((reason, until)) => (vec![Outcome::Withheld(reason); messages.len()], until),
         };
         crash::point("after-send");
         let (now, provider) = (self.context.clock.now(), self.mailer.name());

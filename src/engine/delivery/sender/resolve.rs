@@ -170,7 +170,7 @@ impl Sender {
         let mut decisions = Decisions::default();
         for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
             match answer {
-                QueryAnswer::Accepted { provider_id } => {
+                QueryAnswer::Accepted(provider_id) => {
                     decisions.sent(row, row.outcome.items, provider_id);
                 }
                 QueryAnswer::NotAccepted if now >= self.retry.believed(tried) => {

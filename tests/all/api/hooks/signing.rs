@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -20,7 +19,7 @@ pub const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:tidings";
 /// The key of the certificate that replaces Amazon's in these tests.
 static SNS: LazyLock<RsaKeyPair> = LazyLock::new(|| {
     let text = include_str!("sns-key.txt").replace('\n', "");
-    RsaKeyPair::from_pkcs8(&STANDARD.decode(text).unwrap()).unwrap()
+    RsaKeyPair::from_pkcs8(&BASE64_STANDARD.decode(text).unwrap()).unwrap()
 });
 
 static SENDGRID: LazyLock<EcdsaKeyPair> = LazyLock::new(key_pair);
@@ -34,8 +33,8 @@ fn key_pair() -> EcdsaKeyPair {
 
 /// Encodes a key as SendGrid shows it: the prefix of P-256 public keys (RFC 5480), then the point.
 fn encode_public_key(key: &EcdsaKeyPair) -> String {
-    let head = STANDARD.decode("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgA=");
-    STANDARD.encode([&head.unwrap(), key.public_key().as_ref()].concat())
+    let head = BASE64_STANDARD.decode("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgA=");
+    BASE64_STANDARD.encode([&head.unwrap(), key.public_key().as_ref()].concat())
 }
 
 /// The headers and body of a request.
@@ -74,7 +73,7 @@ impl Signed {
 /// A configuration with every provider's key.
 pub fn config() -> String {
     let sendgrid = encode_public_key(&SENDGRID);
-    let resend = STANDARD.encode(RESEND);
+    let resend = BASE64_STANDARD.encode(RESEND);
     let password = POSTMARK.strip_prefix("hook:").unwrap();
     format!(
         r#"
@@ -111,7 +110,7 @@ pub fn forge(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
         "ses" => {
             let signed = ses(body, at, n);
             let mut forged: Value = serde_json::from_slice(&signed.body).unwrap();
-            forged["Signature"] = STANDARD.encode([7; 256]).into();
+            forged["Signature"] = BASE64_STANDARD.encode([7; 256]).into();
             signed.with_body(forged.to_string())
         }
         _ => resend(b"another key", body, at, n),
@@ -137,7 +136,7 @@ fn sendgrid(key: &EcdsaKeyPair, body: &Value, at: i64) -> Signed {
     let body = format!("{body}\r\n").into_bytes();
     let signed = [at.to_string().as_bytes(), &body].concat();
     let signature = key.sign(&SystemRandom::new(), &signed).unwrap();
-    let signature = STANDARD.encode(signature);
+    let signature = BASE64_STANDARD.encode(signature);
     Signed {
         headers: vec![
             ("x-twilio-email-event-webhook-timestamp", at.to_string()),
@@ -149,7 +148,10 @@ fn sendgrid(key: &EcdsaKeyPair, body: &Value, at: i64) -> Signed {
 
 fn postmark(login: &str, body: &Value) -> Signed {
     Signed {
-        headers: vec![("authorization", format!("Basic {}", STANDARD.encode(login)))],
+        headers: vec![(
+            "authorization",
+            format!("Basic {}", BASE64_STANDARD.encode(login)),
+        )],
         body: body.to_string().into_bytes(),
     }
 }
@@ -158,7 +160,7 @@ fn resend(key: &[u8], body: &Value, at: i64, n: u32) -> Signed {
     let (id, body) = (format!("msg_{n}"), body.to_string().into_bytes());
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     let signed = [format!("{id}.{at}.").as_bytes(), &body].concat();
-    let signature = STANDARD.encode(hmac::sign(&key, &signed));
+    let signature = BASE64_STANDARD.encode(hmac::sign(&key, &signed));
     Signed {
         headers: vec![
             ("svix-id", id),
@@ -210,7 +212,7 @@ impl Envelope<'_> {
             .map(|(name, value)| (name.to_owned(), value.into()))
             .collect();
         body.insert("SignatureVersion".into(), "2".into());
-        body.insert("Signature".into(), STANDARD.encode(signature).into());
+        body.insert("Signature".into(), BASE64_STANDARD.encode(signature).into());
         let certificate = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-7ff5.pem";
         body.insert("SigningCertURL".into(), certificate.into());
         Signed {
