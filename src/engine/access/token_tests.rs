@@ -51,7 +51,7 @@ fn with(claim: &str, value: Value) -> Value {
 }
 
 fn unsigned(header: &Value, claims: &Value) -> String {
-    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}", part(header), part(claims))
 }
 
@@ -59,13 +59,13 @@ fn unsigned(header: &Value, claims: &Value) -> String {
 fn sealed(header: &Value, claims: &Value, key: &[u8]) -> String {
     let message = unsigned(header, claims);
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message.as_bytes());
-    format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag))
+    format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
 }
 
 fn signed(header: &Value, claims: &Value, pair: &Ed25519KeyPair) -> String {
     let message = unsigned(header, claims);
     let signature = pair.sign(message.as_bytes());
-    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
+    format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
 }
 
 fn opened(keys: &[TokenKey], token: &str) -> Result<String, TokenError> {

@@ -49,7 +49,7 @@ fn several_records_are_errors_even_if_bounces_go_elsewhere() {
 }
 
 fn of(bytes: usize) -> String {
-    STANDARD.encode(vec![7; bytes])
+    BASE64_STANDARD.encode(vec![7; bytes])
 }
 
 #[test]
