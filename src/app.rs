@@ -13,12 +13,12 @@ use crate::context::Context;
 use crate::domain::{Fanout, Id, Inbox, UserId, Window};
 use crate::email::{Mailer, Pinned};
 use crate::engine::coalescer::Coalescer;
-use crate::engine::delivery::brands::Identities;
+use crate::engine::delivery::brand_identities::Identities;
 use crate::engine::feed::cache::FeedCache;
 use crate::engine::users::unknown_names::RequestNames;
 use crate::metrics::{Build, Metrics};
+use crate::operate::metrics_text::ScrapeCache;
 use crate::operate::open::open_store;
-use crate::operate::scrape::ScrapeCache;
 use crate::render;
 use crate::store::{Accepted, FeedParts, Store};
 use crate::wire::event::Unknown;
@@ -28,7 +28,7 @@ mod services;
 
 use measured::MeasuredStore;
 
-pub use crate::engine::delivery::brands::{Mailers, TemplateUse, Themes};
+pub use crate::engine::delivery::brand_identities::{Mailers, TemplateUse, Themes};
 pub use crate::operate::open::Access;
 
 /// The parts of a process, and the use cases built from them.

@@ -15,10 +15,10 @@ use crate::domain::{BrandName, Invalid, ModelName, Policies, Sending, Site};
 use crate::email::providers::Provider;
 
 mod brands;
-mod hidden;
 mod mail;
 mod policies;
 mod reader;
+mod redact;
 mod sections;
 mod server;
 mod sources;

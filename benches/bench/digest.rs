@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use tidings::domain::content::Caps;
 use tidings::domain::digest_content::{assemble, wanted};
+use tidings::domain::email_content::Caps;
 use tidings::domain::{Address, Day, EmailScope, Event, Id, User, UserId, Window};
 use tidings::engine::Silent;
 use tidings::engine::digest::Request;

@@ -4,12 +4,12 @@ use super::App;
 use crate::engine::access::keys::ServerKeys;
 use crate::engine::access::tokens::Tokens;
 use crate::engine::archive::Archive;
-use crate::engine::archive::cleanup::Cleaner;
+use crate::engine::archive::expired_records::Cleaner;
 use crate::engine::batches::BatchService;
-use crate::engine::delivery::deliveries::DeliveryService;
+use crate::engine::delivery::operator_actions::DeliveryService;
 use crate::engine::delivery::{Compose, Sender};
 use crate::engine::digest::Digests;
-use crate::engine::digest::backlog::BacklogDays;
+use crate::engine::digest::old_days::BacklogDays;
 use crate::engine::fanout::{Fanouts, Lingering};
 use crate::engine::feed::Feeds;
 use crate::engine::feedback::FeedbackService;
@@ -22,8 +22,8 @@ use crate::engine::users::unknown_names::NameLookup;
 use crate::engine::worker::{Activity, Worker};
 use crate::operate::dry_run::{DryRun, MAX_RENDERED};
 use crate::operate::explain::Explain;
+use crate::operate::metrics_text::Scrape;
 use crate::operate::preview::OfPerson;
-use crate::operate::scrape::Scrape;
 use crate::operate::status::StatusService;
 
 /// Declares a method for each use case. In braces are the shared parts that it gets, as

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::exit::explain_failure;
-use super::session::{Access, Exit, Session, format};
+use super::session::{Access, Exit, Session, phrases};
 use crate::engine::archive::{Request, part_of};
 use crate::wire::transfer::{DayFate, DayReport};
 
@@ -70,7 +70,7 @@ impl Args {
 
     /// Returns the line for a day. Days that are too young or in the window are only counted.
     fn fate(&self, report: &DayReport) -> Option<String> {
-        let stacks = format::count(report.stacks, "stack", "stacks");
+        let stacks = phrases::count(report.stacks, "stack", "stacks");
         let kept = |why: &str| format!("kept: {why}");
         Some(match &report.fate {
             DayFate::InWindow | DayFate::Young => return None,
@@ -78,7 +78,7 @@ impl Args {
                 kept("a fan-out still writes to it (tidings worker --once finishes it)")
             }
             DayFate::Unmailed { people, events } => {
-                let (people, events) = (format::people(*people), format::events(*events));
+                let (people, events) = (phrases::people(*people), phrases::events(*events));
                 let force = "(--force drops the day anyway)";
                 let why = format!("{people} should have been mailed {events} {force}");
                 kept(&why)
@@ -92,22 +92,22 @@ impl Args {
                     false => ("dropped", "in"),
                 };
                 let file = file.as_ref().map(|file| format!("{to} {}", file.display()));
-                format::list([Some(dropped.to_owned()), Some(stacks), file])
+                phrases::list([Some(dropped.to_owned()), Some(stacks), file])
             }
         })
     }
 
     fn summary(&self, days: &[DayReport]) -> String {
         let dropped = days.iter().filter(|day| group_of(day) == DROPPED);
-        let stacks = format::count(dropped.map(|day| day.stacks).sum(), "stack", "stacks");
-        let dropped = format::count(count(days, DROPPED), "day", "days");
+        let stacks = phrases::count(dropped.map(|day| day.stacks).sum(), "stack", "stacks");
+        let dropped = phrases::count(count(days, DROPPED), "day", "days");
         let head = match (count(days, DROPPED), self.dry_run) {
             (0, _) => "no day to drop".to_owned(),
             (_, true) => format!("{dropped} with {stacks} would be dropped"),
             (_, false) => format!("{dropped} with {stacks} dropped"),
         };
-        let others = [KEPT, FAILED, YOUNG].map(|group| format::some(count(days, group), group));
-        format::list([Some(format!("archive: {head}"))].into_iter().chain(others))
+        let others = [KEPT, FAILED, YOUNG].map(|group| phrases::some(count(days, group), group));
+        phrases::list([Some(format!("archive: {head}"))].into_iter().chain(others))
     }
 }
 
@@ -159,7 +159,7 @@ impl RestoreArgs {
                 Ok(summary) => {
                     good += 1;
                     if !screen.answer(&summary)? {
-                        let stacks = format::count(summary.stacks, "stack", "stacks");
+                        let stacks = phrases::count(summary.stacks, "stack", "stacks");
                         let day = summary.day.start().date_naive();
                         screen.line(format!("{day}  restored, {stacks}"))?;
                     }

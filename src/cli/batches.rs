@@ -3,7 +3,7 @@
 use clap::{Args as Arguments, Subcommand};
 
 use super::session::Fit::{Cut, Full, Number};
-use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, format};
+use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, phrases};
 use crate::domain::batch::RemovedEvents;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::engine::Error;
@@ -86,7 +86,7 @@ impl Args {
                 let objects: Vec<ObjectId> = objects.iter().map(id).collect();
                 let out = app.batches().remove_events(kind, &objects, None).await?;
                 if !screen.answer(&out)? {
-                    let events = format::events(out.removed);
+                    let events = phrases::events(out.removed);
                     screen.line(format!("take-out: {events} taken out of open batches"))?;
                     note_omitted(screen, out)?;
                 }
@@ -105,7 +105,7 @@ impl Args {
         let book = app.batches();
         let limit = usize::from(self.limit);
         let mut found = book.list(&filter, limit + 1).await?;
-        let more = format::more(&mut found, limit, "--user, --key or --state");
+        let more = phrases::more(&mut found, limit, "--user, --key or --state");
         let views = book.views(found).await?;
         if !screen.answer(&views)? {
             screen.list(&table(&views), more)?;
@@ -169,7 +169,7 @@ async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Re
 
 /// Prints a note if batches count matching events that they no longer keep. These stay counted.
 pub(super) fn note_omitted(screen: &mut Screen, out: RemovedEvents) -> std::io::Result<()> {
-    let some = format::some(out.omitted, "that they no longer keep");
+    let some = phrases::some(out.omitted, "that they no longer keep");
     let stay = "which they are is not known, and they stay counted";
     let note = some.map(|some| format!("the same batches count {some}; {stay}"));
     note.map_or(Ok(()), |note| screen.note(note))
@@ -178,9 +178,9 @@ pub(super) fn note_omitted(screen: &mut Screen, out: RemovedEvents) -> std::io::
 /// Returns the table of batches with the outcomes of their emails.
 fn table(views: &[BatchView]) -> Table {
     let columns: &[Column<&BatchView>] = &[
-        Column("closes (UTC)", Full, |view| format::minute(view.closes_at)),
+        Column("closes (UTC)", Full, |view| phrases::minute(view.closes_at)),
         Column("state", Full, |view| view.state.as_str().to_owned()),
-        Column("events", Number, |view| format::number(view.count)),
+        Column("events", Number, |view| phrases::number(view.count)),
         Column("person", Cut, |view| view.user.to_string()),
         Column("key", Cut, |view| view.key.clone()),
         Column("batch", Full, |view| view.id.to_string()),

@@ -5,11 +5,11 @@ use clap::{Args as Arguments, Subcommand};
 
 use super::session::Fit::{Cut, Full, Number};
 use super::session::{
-    Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, format,
+    Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, phrases,
 };
 use crate::domain::delivery::OperatorDecision;
 use crate::domain::{DeliveryId, DeliveryState, ReportKind, UserId};
-use crate::engine::delivery::deliveries::Only;
+use crate::engine::delivery::operator_actions::Only;
 use crate::store::Span;
 use crate::wire::delivery::{DeliveryRow, Listed, Story};
 
@@ -26,10 +26,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
     /// Only emails created at this time or later
-    #[arg(long, value_name = "TIME", value_parser = format::parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = phrases::parse_time)]
     since: Option<DateTime<Utc>>,
     /// Only emails created before this time
-    #[arg(long, value_name = "TIME", value_parser = format::parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = phrases::parse_time)]
     until: Option<DateTime<Utc>>,
     /// Only emails that the provider reported as bounced
     #[arg(long)]
@@ -88,7 +88,7 @@ impl Args {
         };
         let limit = usize::from(self.limit);
         let mut rows = app.deliveries().list(&only, limit + 1).await?;
-        let more = format::more(&mut rows, limit, "--user, --state or --since");
+        let more = phrases::more(&mut rows, limit, "--user, --state or --since");
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
             let Story { row, mail, .. } = app.compose().story(row).await?;
@@ -111,10 +111,10 @@ pub(super) fn table<'a>(
         row.settled.or(row.tried).unwrap_or(row.created)
     }
     let columns: &[Column<(&'a DeliveryRow, Option<&'a str>)>] = &[
-        Column("emails (UTC)", Full, |of| format::minute(latest(of.0))),
-        Column("state", Full, |of| format::delivery_state(of.0)),
-        Column("events", Number, |of| format::number(of.0.items.into())),
-        Column("tried", Number, |of| format::number(of.0.attempts.into())),
+        Column("emails (UTC)", Full, |of| phrases::minute(latest(of.0))),
+        Column("state", Full, |of| phrases::delivery_state(of.0)),
+        Column("events", Number, |of| phrases::number(of.0.items.into())),
+        Column("tried", Number, |of| phrases::number(of.0.attempts.into())),
         Column("delivery", Full, |of| of.0.id.to_string()),
         Column("subject", Cut, |of| of.1.unwrap_or_default().to_owned()),
         Column("because", Cut, |of| of.0.reason.clone().unwrap_or_default()),
@@ -124,7 +124,7 @@ pub(super) fn table<'a>(
 
 /// Formats a number of emails in the output of `settle` and `retry`.
 fn mails(count: u64) -> String {
-    format::count(count, "mail", "mails")
+    phrases::count(count, "mail", "mails")
 }
 
 #[derive(Debug, Arguments)]
@@ -182,10 +182,10 @@ struct Settle {
     #[arg(long)]
     all: bool,
     /// Only emails handed over at this time or later
-    #[arg(long, value_name = "TIME", value_parser = format::parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = phrases::parse_time)]
     since: Option<DateTime<Utc>>,
     /// Only emails handed over before this time
-    #[arg(long, value_name = "TIME", value_parser = format::parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = phrases::parse_time)]
     until: Option<DateTime<Utc>>,
 }
 
@@ -231,15 +231,15 @@ async fn show(id: &str, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> 
 /// Returns the history of a delivery, one row per step.
 fn history(story: &Story) -> Table {
     let (row, mut table) = (&story.row, Table::facts());
-    let minute = |at: Option<DateTime<Utc>>| at.map(format::minute);
-    let times = format::count(u64::from(row.attempts), "attempt", "attempts");
+    let minute = |at: Option<DateTime<Utc>>| at.map(phrases::minute);
+    let times = phrases::count(u64::from(row.attempts), "attempt", "attempts");
     let tried = minute(row.tried).map(|at| format!("{at} ({times})"));
     let held = story.held_by.as_ref().zip(minute(story.held_until));
     let held = held.map(|(owner, until)| format!("worker {owner} until {until}"));
     let report = row.feedback.zip(minute(row.feedback_at));
     let report = report.map(|(report, at)| format!("{report} {at}"));
     let waits = row.not_before.filter(|_| !row.state.settled());
-    table.fact("  created", format::minute(row.created));
+    table.fact("  created", phrases::minute(row.created));
     table.fact("  handed over", tried);
     table.fact("  waits until", minute(waits));
     table.fact("  held by", held);
@@ -253,8 +253,8 @@ fn history(story: &Story) -> Table {
 
 fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     let row = &story.row;
-    let (id, state) = (&row.id, format::delivery_state(row));
-    let to = format::list([Some(row.user.to_string()), story.to.clone()]);
+    let (id, state) = (&row.id, phrases::delivery_state(row));
+    let to = phrases::list([Some(row.user.to_string()), story.to.clone()]);
     screen.line(format!("{id}  {state}  to {to}"))?;
     screen.table(&history(story))?;
     screen.line("")?;
@@ -269,7 +269,7 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     }
     let sent = u64::from(row.items);
     if row.state == DeliveryState::Sent && sent != mail.events() {
-        let events = format::events(sent);
+        let events = phrases::events(sent);
         screen.warning(format!("it was sent with {events}: objects have changed"))?;
     }
     Ok(())

@@ -16,8 +16,8 @@ use super::session::{Access, App, Exit, Refusal, Run, Screen, Session};
 use crate::clock::{Clock, Ids, ManualClock, SystemClock};
 use crate::config::{Config, LogFormat, Sources};
 use crate::demo::folder::{self, Foreign, Served};
-use crate::engine::delivery::brands::outbox;
-use crate::engine::delivery::deliveries::Only;
+use crate::engine::delivery::brand_identities::outbox;
+use crate::engine::delivery::operator_actions::Only;
 use crate::operate::open::open_store;
 
 /// See the whole story in a minute: import, notify, feed, digest, batch

@@ -9,8 +9,8 @@ use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 
 use super::exit::causes;
-use super::report_parts::{FanOutEnd, backlog_lines, read_waits, show_rest};
-use super::session::{Access, App, Exit, Refusal, Screen, Session, format, within_grace};
+use super::remaining_work::{FanOutEnd, backlog_lines, read_waits, show_rest};
+use super::session::{Access, App, Exit, Refusal, Screen, Session, phrases, within_grace};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::Request;
 use crate::private;
@@ -43,7 +43,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "USER", num_args = 1..)]
     user: Vec<UserId>,
     /// Act as if it were this time
-    #[arg(long, value_name = "TIME", value_parser = format::parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = phrases::parse_time)]
     at: Option<DateTime<Utc>>,
     /// Maximum number of emails
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -71,7 +71,7 @@ impl Args {
         let now = app.context.clock.now();
         if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
             let why = "lies ahead, and a mail cannot leave before its time";
-            let what = format!("--at {} UTC {why}", format::minute(at));
+            let what = format!("--at {} UTC {why}", phrases::minute(at));
             let next = "--dry-run, which says what would be sent then; or leaving --at out";
             return Err(Refusal::new(what, next).into());
         }
@@ -118,7 +118,7 @@ impl Args {
             notes.extend(pause.map(|pause| format!("no mail leaves: {}", paused(&pause))));
             let pending = app.status().not_fanned_out().await?;
             if pending > 0 {
-                let events = format::count(pending, "accepted event", "accepted events");
+                let events = phrases::count(pending, "accepted event", "accepted events");
                 let next = "`tidings worker --once` fans them out";
                 let why = format!("{events} not fanned out yet and missing here; {next}");
                 notes.push(why);
@@ -141,7 +141,7 @@ impl Args {
         }
         let at = request.at.unwrap_or(now);
         let done = sentence(&report, &request, app.identities.outbox());
-        let mut lines = vec![format!("digest {} UTC: {done}", format::minute(at))];
+        let mut lines = vec![format!("digest {} UTC: {done}", phrases::minute(at))];
         // A page about part of the users would mislead.
         let page = self.report.as_deref().filter(|_| !stopped);
         if let (Some(path), Some(found)) = (page, found) {
@@ -222,7 +222,7 @@ pub(super) fn exit_of(mails: &Tally, held: u64) -> Exit {
 
 /// Describes a pause: `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.
 pub(super) fn paused(pause: &Pause) -> String {
-    let since = format::minute(pause.at);
+    let since = phrases::minute(pause.at);
     format!("paused since {since} UTC: {}", pause.reason)
 }
 
@@ -247,27 +247,27 @@ fn why_ended(ended: &Ended) -> String {
 fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String {
     let done = match request.dry_run {
         true => would_be_sent(report),
-        false => format::list([
+        false => phrases::list([
             Some(due(report)),
             Some(sent(&report.mails, outbox)),
-            format::some(report.due.held, "not begun"),
+            phrases::some(report.due.held, "not begun"),
             report.limited.then(|| "stopped at the limit".to_owned()),
         ]),
     };
-    format::clauses([done, left(report, request)])
+    phrases::clauses([done, left(report, request)])
 }
 
 fn due(report: &Report) -> String {
     match report.due.users {
         0 if report.users.scanned == 0 => "no user has new events".into(),
         0 => "no user is due".into(),
-        due => format!("{} due", format::number(due)),
+        due => format!("{} due", phrases::number(due)),
     }
 }
 
 fn would_be_sent(report: &Report) -> String {
-    let (due, events) = (due(report), format::events(report.due.events));
-    let emails = format::count(report.emails_ahead(), "email", "emails");
+    let (due, events) = (due(report), phrases::events(report.due.events));
+    let emails = phrases::count(report.emails_ahead(), "email", "emails");
     match (report.due.users, report.dry_run.no_brand) {
         (0, _) => format!("{due} (dry run)"),
         (_, 0) if report.limited => {
@@ -277,9 +277,9 @@ fn would_be_sent(report: &Report) -> String {
         (_, waiting) => {
             let mails = match report.emails_ahead() {
                 0 => "none".to_owned(),
-                mails => format::number(mails),
+                mails => phrases::number(mails),
             };
-            let wait = format::count(waiting, "waits", "wait");
+            let wait = phrases::count(waiting, "waits", "wait");
             format!(
                 "{due} with {events}: {mails} would be mailed, {wait} for a brand that is not \
                  configured (dry run)"
@@ -291,8 +291,8 @@ fn would_be_sent(report: &Report) -> String {
 /// Returns the outcomes of emails, with the folder if they were written to files; empty if there
 /// were no emails.
 pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> String {
-    let sent = format::some(mails.sent, "sent").map(|sent| {
-        let events = format::events(mails.events);
+    let sent = phrases::some(mails.sent, "sent").map(|sent| {
+        let events = phrases::events(mails.events);
         match outbox {
             Some(folder) => format!("{sent} into {} ({events})", folder.display()),
             None => format!("{sent} ({events})"),
@@ -304,8 +304,8 @@ pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> String {
         (mails.canceled, "canceled"),
         (mails.deferred, "not settled yet"),
     ];
-    let others = others.map(|(count, what)| format::some(count, what));
-    format::list(std::iter::once(sent).chain(others))
+    let others = others.map(|(count, what)| phrases::some(count, what));
+    phrases::list(std::iter::once(sent).chain(others))
 }
 
 /// Returns who gets no email now, and why.
@@ -315,31 +315,31 @@ fn left(report: &Report, request: &Request) -> String {
         true => "; --now does not wait",
         false => "",
     };
-    let next = users.next_due.map(format::minute);
+    let next = users.next_due.map(phrases::minute);
     let next = next.map(|next| format!(" (next due {next}{hint})"));
-    let waiting = format::some(users.waiting, "waiting");
+    let waiting = phrases::some(users.waiting, "waiting");
     let waiting = waiting.map(|waiting| waiting + &next.unwrap_or_default());
     let unmailable = users.unmailable.iter().map(|(why, count)| match *why {
-        "unknown" => format::some(*count, "without a record"),
-        why => format::some(*count, why),
+        "unknown" => phrases::some(*count, "without a record"),
+        why => phrases::some(*count, why),
     });
     let busy = "with a mail that waits, or that another worker handles";
     let others = [
         waiting,
-        format::some(users.mailed_already, "mailed this period already"),
+        phrases::some(users.mailed_already, "mailed this period already"),
         failed(report),
-        format::some(users.withdrawn, "with nothing left that applies"),
-        format::some(report.due.busy, busy),
+        phrases::some(users.withdrawn, "with nothing left that applies"),
+        phrases::some(report.due.busy, busy),
     ];
-    format::list(others.into_iter().chain(unmailable))
+    phrases::list(others.into_iter().chain(unmailable))
 }
 
 /// Describes failed digests: `2 failed this period (tried again from 2014-04-21 11:00; tidings
 /// deliveries retry does it now)`.
 fn failed(report: &Report) -> Option<String> {
-    let failed = format::some(report.users.failed_already, "failed this period")?;
+    let failed = phrases::some(report.users.failed_already, "failed this period")?;
     let again = report.users.tried_again.map(|at| {
-        let at = format::minute(at);
+        let at = phrases::minute(at);
         format!(" (tried again from {at}; tidings deliveries retry does it now)")
     });
     Some(failed + &again.unwrap_or_default())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args as Arguments;
 
 use super::session::Fit::{Full, Wrap};
-use super::session::{Column, Exit, Screen, Session, Table, format};
+use super::session::{Column, Exit, Screen, Session, Table, phrases};
 use crate::clock::SystemClock;
 use crate::config::Problems;
 use crate::operate::doctor::{DoctorOptions, doctor};
@@ -110,10 +110,10 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     screen.table(&Table::new(findings, columns))?;
     let counts = SEVERITIES.map(|(severity, one, many)| {
         let n = findings.iter().filter(|of| of.severity == severity).count();
-        (n > 0).then(|| format::count(n as u64, one, many))
+        (n > 0).then(|| phrases::count(n as u64, one, many))
     });
     screen.line("")?;
-    screen.line(format::list(counts))
+    screen.line(phrases::list(counts))
 }
 
 /// Joins the finding and the advice on one line.

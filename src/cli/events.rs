@@ -6,10 +6,10 @@ use clap::{ArgGroup, Args as Arguments};
 
 use super::batches::note_omitted;
 use super::exit::{WithoutKeys, causes};
-use super::report_parts::{FanOut, FanOutEnd};
-use super::session::{Access, Exit, Session, format};
+use super::remaining_work::{FanOut, FanOutEnd};
+use super::session::{Access, Exit, Session, phrases};
 use crate::domain::details::Actor;
-use crate::domain::text_checks::list_first;
+use crate::domain::messages::list_first;
 use crate::domain::{
     Audience, BrandName, Counts, Details, EventType, FanoutState, FollowKey, Invalid, ObjectId,
     Point, UserId,
@@ -61,7 +61,7 @@ pub(super) struct NotifyArgs {
     #[arg(long)]
     text: Option<String>,
     /// Time of the event, which determines its day [default: now]
-    #[arg(long, value_name = "TIME", value_parser = format::parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = phrases::parse_time)]
     at: Option<DateTime<Utc>>,
     #[command(flatten)]
     fan_out: FanOut,
@@ -176,9 +176,9 @@ fn sentence(receipt: Receipt, reached: Option<(FanoutState, Counts)>) -> String 
     let what = match reached {
         None => String::new(),
         Some((FanoutState::Pending, _)) => ": a worker fans it out (tidings worker --once)".into(),
-        Some((FanoutState::Done, counts)) => format::list([
-            Some(format!(": reached {}", format::people(counts.people))),
-            format::some(counts.capped, "entries did not fit into full days"),
+        Some((FanoutState::Done, counts)) => phrases::list([
+            Some(format!(": reached {}", phrases::people(counts.people))),
+            phrases::some(counts.capped, "entries did not fit into full days"),
         ]),
     };
     format!("{accepted}{what}  fan-out {}", receipt.id)
@@ -212,7 +212,7 @@ impl RetractArgs {
         screen.line(format!("taken back: {kind} about {objects}"))?;
         let out = retracted.out;
         if out.removed > 0 {
-            let events = format::events(out.removed);
+            let events = phrases::events(out.removed);
             screen.line(format!("{events} left open batches"))?;
         }
         note_omitted(screen, out)?;
@@ -239,7 +239,7 @@ impl FlushArgs {
         if screen.answer(&Flushed { user, flushed })? {
             return Ok(Exit::Done);
         }
-        let events = format::events(flushed);
+        let events = phrases::events(flushed);
         let of = if flushed == 1 { "it" } else { "them" };
         screen.line(match flushed {
             0 => format!("nothing is pending for {user}"),

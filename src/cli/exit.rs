@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use super::printable;
 use crate::config::Problems;
 use crate::domain::Invalid;
-use crate::domain::text_checks::error_chain;
+use crate::domain::messages::error_chain;
 use crate::operate::open::Refusal;
 use crate::{engine, render, store};
 

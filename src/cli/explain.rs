@@ -6,7 +6,7 @@ use clap::Args as Arguments;
 
 use super::deliveries;
 use super::session::Fit::{Cut, Full};
-use super::session::{Access, Column, Exit, Screen, Session, Table, format};
+use super::session::{Access, Column, Exit, Screen, Session, Table, phrases};
 use super::users;
 use crate::domain::user::UnreadableField;
 use crate::domain::{Cadence, UserId};
@@ -73,7 +73,7 @@ impl Args {
     }
 
     fn nothing(&self, days: u32) -> String {
-        let days = format::count(u64::from(days), "day", "days");
+        let days = phrases::count(u64::from(days), "day", "days");
         match self.event.join(" ").as_str() {
             "" => format!("nothing happened that concerns them in the last {days}"),
             event => format!(
@@ -85,14 +85,14 @@ impl Args {
 }
 
 fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
-    let about = format::list([explained.name.clone(), explained.email.clone()]);
+    let about = phrases::list([explained.name.clone(), explained.email.clone()]);
     screen.line(format!("{}  {about}", explained.user).trim_end())?;
     for UnreadableField { field, why } in &explained.unreadable {
         let line = format!("{field} of their record cannot be read, so the default is used: {why}");
         screen.line(format!("  {line}"))?;
     }
     let off = explained.turned_off.iter();
-    let off = format::list(off.map(|kind| Some(kind.to_string())));
+    let off = phrases::list(off.map(|kind| Some(kind.to_string())));
     let off = (!off.is_empty()).then(|| format!("{off}, as they chose"));
     let (digest, locale) = (explained.digest.as_ref(), explained.locale.as_ref());
     let (mut facts, mut obstacles) = (Table::facts(), Vec::new());
@@ -108,7 +108,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     }
     screen.table(&facts)?;
     obstacles.extend(explained.unsubscribed.map(|at| {
-        let at = format::minute(at);
+        let at = phrases::minute(at);
         format!("unsubscribed from everything on {at} UTC")
     }));
     let unmailable = explained.unmailable.iter();
@@ -121,7 +121,10 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
 /// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
 fn of_batch(batch: &BatchView) -> String {
     let BatchView { id, key, state, .. } = batch;
-    let (events, closes) = (format::events(batch.count), format::minute(batch.closes_at));
+    let (events, closes) = (
+        phrases::events(batch.count),
+        phrases::minute(batch.closes_at),
+    );
     format!("{id} {state}, {events}, closes {closes} UTC, key {key}")
 }
 
@@ -130,7 +133,7 @@ fn of_batch(batch: &BatchView) -> String {
 /// 5.1.1); tidings suppressions lift ends it`.
 fn since(suppression: &SuppressionView) -> String {
     let SuppressionView { reason, source, .. } = suppression;
-    let at = format::minute(suppression.at);
+    let at = phrases::minute(suppression.at);
     let detail = suppression.detail.as_ref();
     let detail = detail.map_or(String::new(), |detail| format!(" ({detail})"));
     let since = format!("their address: {reason} since {at} UTC, from {source}{detail}");
@@ -145,7 +148,9 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
         Cadence::Daily => "daily".to_owned(),
         Cadence::Weekly => format!("weekly, {}s", weekday(digest.schedule.weekday)),
     };
-    let next = digest.next_due.map(|due| (due <= now, format::minute(due)));
+    let next = digest
+        .next_due
+        .map(|due| (due <= now, phrases::minute(due)));
     let next = match next {
         Some((true, since)) => format!("; due since {since} UTC, and mailed by the next run"),
         Some((false, next)) => format!("; next {next} UTC"),
@@ -177,12 +182,12 @@ fn dealt_with(by: &By) -> String {
                 Place::Unknown => "was covered by",
             };
             let why = excluded.map_or(String::new(), |why| format!(": it {}", why.sentence()));
-            let at = format::minute(*at);
+            let at = phrases::minute(*at);
             format!("{place} {delivery}, {} {at}{why}", state.as_str())
         }
-        By::Flush { at } => format!("was flushed on {}", format::minute(*at)),
+        By::Flush { at } => format!("was flushed on {}", phrases::minute(*at)),
         By::OlderWriter { at } => {
-            let of = at.map_or(String::new(), |at| format!(", of {}", format::minute(at)));
+            let of = at.map_or(String::new(), |at| format!(", of {}", phrases::minute(at)));
             format!("is covered by a marker of an older writer{of}")
         }
     }
@@ -197,14 +202,14 @@ fn sentence(fate: &Fate, now: DateTime<Utc>) -> String {
     ];
     let exceptions = exceptions.into_iter().filter(|(applies, _)| *applies);
     let exceptions = exceptions.map(|(_, what)| what.to_owned());
-    format::clauses(std::iter::once(becomes(fate, now)).chain(exceptions))
+    phrases::clauses(std::iter::once(becomes(fate, now)).chain(exceptions))
 }
 
 /// Describes a delivery: `digest:ada:weekly:2014-W17 (pending): 451 4.7.1 greylisted; next attempt
 /// 09:08:14 UTC`.
 fn waits(delivery: &InDelivery, now: DateTime<Utc>) -> String {
     let (id, state, reason) = (&delivery.id, delivery.state, &delivery.reason);
-    let at = delivery.next_attempt.map(|at| format::moment(at, now));
+    let at = delivery.next_attempt.map(|at| phrases::moment(at, now));
     let next = match (&delivery.held_by, at) {
         (Some(worker), Some(until)) => format!("worker {worker} holds it until {until}"),
         (_, Some(at)) => format!("next attempt {at}"),
@@ -221,12 +226,12 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
     }
     match (fate.why, &fate.delivery, &fate.batch) {
         (Why::Mailed, _, Some(batch)) => {
-            let (id, at) = (batch.id, batch.settled.map(format::minute));
+            let (id, at) = (batch.id, batch.settled.map(phrases::minute));
             let when = at.map_or(String::new(), |at| format!(", sent {at}"));
             format!("was emailed in batch:{id}{when}")
         }
         (Why::Gathering, _, Some(batch)) => {
-            let (id, closes) = (batch.id, format::minute(batch.closes_at));
+            let (id, closes) = (batch.id, phrases::minute(batch.closes_at));
             let why = batch.held_until.map_or("", |_| ", when quiet hours end");
             format!("is in the open batch {id}, which closes {closes}{why}")
         }
@@ -248,7 +253,7 @@ fn becomes(fate: &Fate, now: DateTime<Utc>) -> String {
 /// Writes an event on one line, and its outcome on the lines below.
 fn show_event(fate: &Fate, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
     let columns: &[Column<&Fate>] = &[
-        Column("", Full, |fate| format!("{} UTC", format::minute(fate.at))),
+        Column("", Full, |fate| format!("{} UTC", phrases::minute(fate.at))),
         Column("", Cut, |fate| match &fate.title {
             Some(title) => title.clone(),
             None => fate.object.to_string(),

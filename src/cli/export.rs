@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as Arguments;
 
-use super::session::{Access, Exit, Screen, Session, format};
+use super::session::{Access, Exit, Screen, Session, phrases};
 use crate::operate::open::{open_store, transfer};
 use crate::operate::transfer::{Verified, reopen};
 use crate::store::Mark;
@@ -121,7 +121,7 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
         screen.line(done)?;
     } else {
         for file in imported.files.iter().filter(|file| !file.same) {
-            let (records, stored) = (format::number(file.records), format::number(file.stored));
+            let (records, stored) = (phrases::number(file.records), phrases::number(file.stored));
             let counts = format!("{records} in the file, {stored} in the store");
             screen.line(format!("{} differs: {counts}", file.name))?;
         }
@@ -136,13 +136,13 @@ pub(super) async fn import_store(folder: &Path, session: &mut Session<'_>) -> an
 
 /// Formats the number of records of some files.
 fn records(files: impl Iterator<Item = u64>) -> String {
-    format::count(files.sum(), "record", "records")
+    phrases::count(files.sum(), "record", "records")
 }
 
 /// Warns about records that were not copied.
 fn warn(screen: &mut Screen, what: &str, records: &BadRecords) -> io::Result<()> {
     let more = records.count.saturating_sub(records.first.len() as u64);
     let first = records.first.iter().cloned();
-    let records = first.chain(format::some(more, "more"));
+    let records = first.chain(phrases::some(more, "more"));
     screen.warnings(records.map(|record| format!("{what}: {record}")))
 }

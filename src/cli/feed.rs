@@ -3,7 +3,7 @@
 use clap::Args as Arguments;
 
 use super::session::Fit::{Cut, Full};
-use super::session::{Access, Column, Exit, Session, Table, format};
+use super::session::{Access, Column, Exit, Session, Table, phrases};
 use crate::domain::feed_marks::StateFilter;
 use crate::domain::feed_page::{Kinds, Query};
 use crate::domain::{EventType, Position, UserId};
@@ -66,7 +66,7 @@ impl Args {
 
 fn table(page: &Page) -> Table {
     let columns: &[Column<&Item>] = &[
-        Column("when (UTC)", Full, |item| format::minute(item.at)),
+        Column("when (UTC)", Full, |item| phrases::minute(item.at)),
         Column("title", Cut, |item| item.summary()),
         Column("by", Cut, |item| item.by().unwrap_or_default().to_owned()),
         Column("type", Cut, |item| item.kind.to_string()),

@@ -6,8 +6,8 @@ use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::WithoutKeys;
 use super::export::import_store;
-use super::report_parts::{FanOut, FanOutEnd};
-use super::session::{Access, Exit, Refusal, Screen, Session, format};
+use super::remaining_work::{FanOut, FanOutEnd};
+use super::session::{Access, Exit, Refusal, Screen, Session, phrases};
 use crate::domain::ModelName;
 use crate::engine::users::import::{Kind, SHOWN};
 use crate::wire::transfer::{ImportReport, Imported};
@@ -70,9 +70,9 @@ pub(super) fn show_bad_lines(
     screen: &mut Screen,
 ) -> std::io::Result<()> {
     for bad in &report.bad_lines {
-        screen.note(format!("{}, {bad}", format::file(file)))?;
+        screen.note(format!("{}, {bad}", phrases::file(file)))?;
     }
-    let more = format::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines");
+    let more = phrases::some(report.bad.saturating_sub(SHOWN as u64), "more bad lines");
     more.map_or(Ok(()), |more| screen.note(format!("and {more}")))
 }
 
@@ -82,10 +82,10 @@ pub(super) fn import_line(
     (one, many): (&str, &str),
     rest: Option<String>,
 ) -> String {
-    let taken = format::count(report.accepted, one, many);
-    let bad = format::count(report.bad, "bad line", "bad lines");
+    let taken = phrases::count(report.accepted, one, many);
+    let bad = phrases::count(report.bad, "bad line", "bad lines");
     let bad = (report.bad > 0).then(|| format!("{bad} left out"));
-    format::list([Some(format!("import: {taken}")), bad, rest])
+    phrases::list([Some(format!("import: {taken}")), bad, rest])
 }
 
 impl Args {
@@ -120,8 +120,8 @@ impl Args {
         if !screen.answer(&Imported { report, fanned_out })? {
             let rest = match fanned_out {
                 Some(done) => {
-                    let fanouts = format::count(done.done, "fan-out", "fan-outs");
-                    let people = format::people(done.counts.people);
+                    let fanouts = phrases::count(done.done, "fan-out", "fan-outs");
+                    let people = phrases::people(done.counts.people);
                     Some(format!("{fanouts} reached {people}"))
                 }
                 None if are_events => Some("a worker fans them out (tidings worker --once)".into()),

@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use clap::{Args as Arguments, Subcommand};
 
 use super::session::Fit::{Cut, Full};
-use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, format};
+use super::session::{Access, App, Column, Exit, Refusal, Screen, Session, Table, phrases};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{KeyName, Scope, UserId};
 use crate::engine::access::tokens::Tokens;
@@ -87,7 +87,7 @@ async fn list(app: &App, screen: &mut Screen) -> anyhow::Result<()> {
     let columns: &[Column<&KeyView>] = &[
         Column("name", Cut, |key| key.name.to_string()),
         Column("scope", Full, |key| key.scope.to_string()),
-        Column("created (UTC)", Full, |key| format::minute(key.created)),
+        Column("created (UTC)", Full, |key| phrases::minute(key.created)),
     ];
     let table = Table::new(&keys, columns);
     Ok(screen.list(&table, None)?)
@@ -123,7 +123,7 @@ impl TokenArgs {
         };
         let screen = &mut *session.screen;
         screen.line(token.expose())?;
-        let (user, until) = (&self.user, format::minute(now + lasts));
+        let (user, until) = (&self.user, phrases::minute(now + lasts));
         screen.note(format!("opens what is {user:?}'s own until {until} UTC"))?;
         Ok(Exit::Done)
     }

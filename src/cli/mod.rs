@@ -26,16 +26,16 @@ mod exit;
 mod explain;
 mod export;
 mod feed;
-mod format;
 mod health;
 mod import;
 mod init;
 mod keys;
+mod phrases;
 mod preview;
 mod printable;
 #[cfg(test)]
 mod reference_tests;
-mod report_parts;
+mod remaining_work;
 mod screen;
 mod serve;
 mod session;

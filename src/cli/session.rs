@@ -23,7 +23,7 @@ use crate::operate::machine;
 use crate::operate::open::is_missing;
 
 pub(super) use super::exit::Exit;
-pub(super) use super::format;
+pub(super) use super::phrases;
 pub(super) use super::screen::{Column, Fit, Screen, Table};
 pub(super) use crate::app::{Access, App, TemplateUse};
 pub(super) use crate::operate::open::Refusal;

@@ -8,7 +8,7 @@ use clap::Args as Arguments;
 use indicatif::FormattedDuration;
 
 use super::session::Fit::{Cut, Number};
-use super::session::{Column, Exit, Session, Table, format};
+use super::session::{Column, Exit, Session, Table, phrases};
 use crate::config::Candidates;
 use crate::operate::simulate::{read_events, simulate};
 use crate::wire::batch::{Comparison, PolicyFigures};
@@ -58,11 +58,11 @@ impl Args {
 }
 
 fn summary(comparison: &Comparison) -> String {
-    let events = format::events(comparison.events);
-    let users = format::count(comparison.users, "user", "users");
+    let events = phrases::events(comparison.events);
+    let users = phrases::count(comparison.users, "user", "users");
     let period = match (comparison.from, comparison.to) {
         (Some(from), Some(to)) => {
-            format!(", {} to {} UTC", format::minute(from), format::minute(to))
+            format!(", {} to {} UTC", phrases::minute(from), phrases::minute(to))
         }
         _ => String::new(),
     };
@@ -72,17 +72,17 @@ fn summary(comparison: &Comparison) -> String {
 fn table(comparison: &Comparison) -> Table {
     let columns: &[Column<&PolicyFigures>] = &[
         Column("policy", Cut, |of| of.policy.clone()),
-        Column("emails", Number, |of| format::number(of.emails)),
+        Column("emails", Number, |of| phrases::number(of.emails)),
         Column("per day", Number, |of| rounded(of.emails_per_day)),
         Column("per user: mean", Number, |of| {
             rounded(of.emails_per_user.mean)
         }),
-        Column("p95", Number, |of| format::number(of.emails_per_user.p95)),
-        Column("max", Number, |of| format::number(of.emails_per_user.max)),
+        Column("p95", Number, |of| phrases::number(of.emails_per_user.p95)),
+        Column("max", Number, |of| phrases::number(of.emails_per_user.max)),
         Column("delay: p50", Number, |of| duration(of.delay_seconds.p50)),
         Column("p95", Number, |of| duration(of.delay_seconds.p95)),
         Column("max", Number, |of| duration(of.delay_seconds.max)),
-        Column("largest", Number, |of| format::number(of.largest)),
+        Column("largest", Number, |of| phrases::number(of.largest)),
     ];
     Table::new(&comparison.policies, columns)
 }
@@ -96,6 +96,6 @@ fn duration(seconds: u64) -> String {
 fn rounded(number: f64) -> String {
     match number < 100.0 {
         true => format!("{number:.1}"),
-        false => format::number(number.round() as u64),
+        false => phrases::number(number.round() as u64),
     }
 }

@@ -7,8 +7,8 @@ use clap::Args as Arguments;
 
 use super::deliveries;
 use super::digest;
-use super::report_parts::{emails, expired, waits};
-use super::session::{Access, App, Exit, Session, Table, TemplateUse, format};
+use super::remaining_work::{emails, expired, waits};
+use super::session::{Access, App, Exit, Session, Table, TemplateUse, phrases};
 use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, ReportCounts};
 use crate::operate::open::upgrade_ahead;
 use crate::store::Schema;
@@ -86,7 +86,7 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.fact("batches", or_none(batches, "none open"));
     let mails = by_name(&status.deliveries, DeliveryState::as_str);
     table.fact("mails", or_none(mails, "none yet"));
-    let events = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", format::events(n)));
+    let events = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", phrases::events(n)));
     let failed = "whose batch email failed within the last 7 days";
     table.fact("not emailed", events(status.not_emailed, failed));
     table.fact("sending", status.paused.as_ref().map(digest::paused));
@@ -120,7 +120,7 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
 /// Lists counts with their names, without zeros: `3 open, 1 closing`.
 fn by_name<K: Copy>(counts: &BTreeMap<K, u64>, name: impl Fn(K) -> &'static str) -> String {
     let counts = counts.iter();
-    format::list(counts.map(|(of, count)| format::some(*count, name(*of))))
+    phrases::list(counts.map(|(of, count)| phrases::some(*count, name(*of))))
 }
 
 fn or_none(text: String, none: &str) -> String {
@@ -135,7 +135,7 @@ fn worker(worker: Option<WorkerActivity>, now: DateTime<Utc>) -> String {
     let Some(WorkerActivity { running, seen }) = worker else {
         return "none has run yet".into();
     };
-    let seen = format::moment(seen, now);
+    let seen = phrases::moment(seen, now);
     match running {
         true => format!("running, last heartbeat {seen}"),
         false => format!("not running; last active {seen}"),
@@ -147,22 +147,22 @@ fn last_digest(run: Option<DigestActivity>) -> String {
     let Some(run) = run else {
         return "none has run yet".into();
     };
-    let counts = format::list([
-        Some(format!("{} due", format::number(run.due))),
-        format::some(run.sent, "sent"),
-        format::some(run.failed, "failed"),
+    let counts = phrases::list([
+        Some(format!("{} due", phrases::number(run.due))),
+        phrases::some(run.sent, "sent"),
+        phrases::some(run.failed, "failed"),
     ]);
-    format!("last run {} UTC: {counts}", format::minute(run.at))
+    format!("last run {} UTC: {counts}", phrases::minute(run.at))
 }
 
 fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
-    let done = format::number(counts[&FanoutState::Done]);
+    let done = phrases::number(counts[&FanoutState::Done]);
     let oldest = oldest.map(|day| format!(" (oldest of {})", day.start().date_naive()));
     let pending = match counts[&FanoutState::Pending] {
         0 => "none pending".to_owned(),
         n => format!(
             "{} pending{}",
-            format::number(n),
+            phrases::number(n),
             oldest.unwrap_or_default()
         ),
     };
@@ -174,13 +174,13 @@ fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
 fn reports(counts: &ReportCounts) -> String {
     let of_sent = |count: u64, what: &str| {
         let percent = 100.0 * counts.share(count);
-        format::some(count, what).map(|some| format!("{some} ({percent:.2} %)"))
+        phrases::some(count, what).map(|some| format!("{some} ({percent:.2} %)"))
     };
-    format::list([
-        format::some(counts.sent, "sent"),
-        format::some(counts.delivered, "delivered"),
-        format::some(counts.delayed, "delayed"),
-        format::some(counts.unsubscribed, "unsubscribed"),
+    phrases::list([
+        phrases::some(counts.sent, "sent"),
+        phrases::some(counts.delivered, "delivered"),
+        phrases::some(counts.delayed, "delayed"),
+        phrases::some(counts.unsubscribed, "unsubscribed"),
         of_sent(counts.refused, "refused"),
         of_sent(counts.bounced, "bounced"),
         of_sent(counts.complained, "complained"),
@@ -191,7 +191,7 @@ fn reports(counts: &ReportCounts) -> String {
 fn stored(days: &[&DayView]) -> Option<String> {
     let date = |day: &&DayView| day.day.start().date_naive();
     let (first, last) = (days.first().map(date)?, days.last().map(date)?);
-    let count = format::count(days.len() as u64, "day", "days");
-    let stacks = format::count(days.iter().map(|day| day.stacks).sum(), "stack", "stacks");
+    let count = phrases::count(days.len() as u64, "day", "days");
+    let stacks = phrases::count(days.iter().map(|day| day.stacks).sum(), "stack", "stacks");
     Some(format!("{count}, {first} to {last}, {stacks}"))
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Subcommand};
 
 use super::import::{import_line, show_bad_lines};
-use super::session::{Access, App, Exit, Screen, Session, format};
+use super::session::{Access, App, Exit, Screen, Session, phrases};
 use crate::domain::{Address, Reason};
 use crate::engine::feedback::suppressions::SuppressionInput;
 use crate::engine::users::import::Kind;
@@ -123,8 +123,8 @@ impl Args {
                     continue;
                 }
                 let users = people.with_address(&address, NAMED).await?;
-                let users = format::list(users.iter().map(|user| Some(user.to_string())));
-                let (since, reason) = (format::minute(view.at), view.reason.as_str());
+                let users = phrases::list(users.iter().map(|user| Some(user.to_string())));
+                let (since, reason) = (phrases::minute(view.at), view.reason.as_str());
                 let (source, address) = (&view.source, &view.address);
                 let detail = view.detail.as_deref().unwrap_or_default();
                 let line =

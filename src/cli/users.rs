@@ -5,7 +5,7 @@
 use anyhow::bail;
 use clap::{Args as Arguments, Subcommand};
 
-use super::session::{Access, App, Exit, Refusal, Session, format};
+use super::session::{Access, App, Exit, Refusal, Session, phrases};
 use crate::domain::{Address, UserId};
 
 /// Export or erase one user
@@ -76,7 +76,7 @@ pub(super) async fn find(app: &App, user: &str) -> anyhow::Result<UserId> {
         [] => Ok(id),
         [only] => Ok(only.clone()),
         several => {
-            let ids = format::list(several.iter().map(|id| Some(id.to_string())));
+            let ids = phrases::list(several.iter().map(|id| Some(id.to_string())));
             let what = format!("several records have this address: {ids}");
             Err(Refusal::new(what, "one of these ids").into())
         }

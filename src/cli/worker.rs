@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use super::digest::{exit_of, paused, sent};
 use super::exit::explain_failure;
-use super::report_parts::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
-use super::session::{Access, App, Exit, Screen, Session, Stop, format, within_grace};
+use super::remaining_work::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
+use super::session::{Access, App, Exit, Screen, Session, Stop, phrases, within_grace};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{BEAT, Part};
@@ -238,18 +238,18 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let (fanouts, forgotten) = (&round.fanouts, &round.forgotten);
     // A user who gets several entries counts several times.
     let fanned_out = (fanouts.done > 0).then(|| {
-        let done = format::count(fanouts.done, "fan-out", "fan-outs");
-        let stored = format::count(fanouts.counts.pushed, "entry", "entries");
+        let done = phrases::count(fanouts.done, "fan-out", "fan-outs");
+        let stored = phrases::count(fanouts.counts.pushed, "entry", "entries");
         let stored = format!("{done} done, {stored} added to stacks");
         let capped = "entries did not fit into full days";
-        format::list([Some(stored), format::some(fanouts.counts.capped, capped)])
+        phrases::list([Some(stored), phrases::some(fanouts.counts.capped, capped)])
     });
-    let ended = format::list([
-        format::some(round.batches.ended, "ended"),
-        format::some(round.batches.canceled, "canceled"),
+    let ended = phrases::list([
+        phrases::some(round.batches.ended, "ended"),
+        phrases::some(round.batches.canceled, "canceled"),
     ]);
-    let count = |n, one, many| (n > 0).then(|| format::count(n, one, many));
-    let settled = format::list([
+    let count = |n, one, many| (n > 0).then(|| phrases::count(n, one, many));
+    let settled = phrases::list([
         count(forgotten.deliveries, "mail", "mails"),
         count(forgotten.batches, "batch", "batches"),
     ]);
@@ -257,7 +257,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
         "" => what,
         what => format!("{head}{what}{tail}"),
     };
-    let done = format::clauses([
+    let done = phrases::clauses([
         fanned_out.unwrap_or_default(),
         about("batches: ", ended, ""),
         about("mails: ", sent(&mails(round), outbox), ""),

@@ -11,9 +11,9 @@ use std::str::FromStr;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use super::hidden;
+use super::redact;
 use crate::domain::text_checks::{check_link, is_unseen};
-use crate::domain::{Address, nearest, time};
+use crate::domain::{Address, durations, nearest};
 
 /// An invalid option.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
                 }
             },
             Some(other) => {
-                let shown = match hidden::is_secret(option) || other.is_table() || other.is_array()
+                let shown = match redact::is_secret(option) || other.is_table() || other.is_array()
                 {
                     true => format!("a value of type {}", other.type_str()),
                     false => other.to_string(),
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
 
     fn check<T>(&mut self, option: &str, wanted: &str, text: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
-            let shown = hidden::shown(option, text);
+            let shown = redact::shown(option, text);
             self.problem(option, format!("{shown} is not {wanted}"));
         }
         value
@@ -293,7 +293,7 @@ impl<'a> Reader<'a> {
     pub(super) fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
         let given = self.value(option);
         let text = given.and_then(Value::as_str).unwrap_or_default();
-        time::duration_within(text, &range).unwrap_or_else(|why| {
+        durations::duration_within(text, &range).unwrap_or_else(|why| {
             // A number has no unit, so the problem shows it unquoted.
             let shown = given.map_or("\"\"".to_owned(), ToString::to_string);
             self.problem(option, format!("{shown} {why}"));

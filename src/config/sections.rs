@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::reader::Reader;
-use crate::domain::content::Caps;
+use crate::domain::email_content::Caps;
 use crate::domain::name::named_enum;
 use crate::domain::schedule::TICK;
 use crate::domain::{Schedule, Sending, Share};

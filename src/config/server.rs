@@ -9,7 +9,7 @@ use x509_parser::pem::parse_x509_pem;
 
 use super::reader::Reader;
 use super::sections::section;
-use crate::domain::keys::Material;
+use crate::domain::secrets::Material;
 use crate::domain::text_checks::plain_word;
 use crate::domain::{Secret, Site, TokenKey};
 

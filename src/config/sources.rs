@@ -11,8 +11,8 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
-use super::hidden;
 use super::reader::{Problem, get};
+use super::redact;
 use crate::domain::{Address, nearest};
 
 /// The location of all data.
@@ -46,7 +46,7 @@ impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Mongo(url) => f.write_str(&hidden::address(url)),
+            Self::Mongo(url) => f.write_str(&redact::address(url)),
         }
     }
 }
@@ -230,8 +230,8 @@ pub(super) fn holds_secrets(file: &Table) -> bool {
     let mut holds = false;
     each_text(&mut file.clone(), &mut |option, text| {
         holds |= match option {
-            "store" => hidden::has_secret(text),
-            _ => hidden::is_secret(option) && !text.is_empty(),
+            "store" => redact::has_secret(text),
+            _ => redact::is_secret(option) && !text.is_empty(),
         };
     });
     holds
@@ -245,7 +245,7 @@ pub(super) fn redacted(mut table: Table) -> String {
                 *text = format!("{url:?}");
             }
         }
-        "mail.url" => *text = hidden::address(text),
+        "mail.url" => *text = redact::address(text),
         "mail.from" | "mail.reply_to" => {
             if let Ok(address) = Address::new(&**text) {
                 *text = address.to_string();
@@ -253,7 +253,7 @@ pub(super) fn redacted(mut table: Table) -> String {
         }
         // They are not secret. Problems hide them, because a secret may be set there by mistake.
         "hooks.sendgrid_public_key" | "hooks.postmark_user" => {}
-        _ if hidden::is_secret(option) && !text.is_empty() => *text = hidden::HIDDEN.to_owned(),
+        _ if redact::is_secret(option) && !text.is_empty() => *text = redact::HIDDEN.to_owned(),
         _ => {}
     });
     table.to_string()

@@ -6,9 +6,9 @@
 //! same [`folder`].
 
 pub(crate) mod folder;
-mod gallery;
+mod visitors;
 
-pub use gallery::Gallery;
+pub use visitors::Gallery;
 
 use crate::domain::coordination::fnv1a;
 

@@ -7,8 +7,8 @@
 use chrono::{DateTime, Utc};
 
 use super::day_stack::Event;
-use super::id::Id;
 use super::name::{EventType, ObjectId, UserId, named_enum};
+use super::timed_id::Id;
 
 mod accumulator;
 mod key;

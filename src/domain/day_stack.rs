@@ -13,8 +13,8 @@ use foldhash::fast::RandomState;
 use serde::Serialize;
 
 use super::day::Day;
-use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId, serde_as_text};
+use super::timed_id::Id;
 
 /// An event, stored as `{t, o, i}`. Older writers omitted `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -12,9 +12,9 @@ use super::coordination::Lease;
 use super::day_stack::Watermarks;
 pub use super::feedback::DeliveryState;
 use super::feedback::Feedback;
-use super::id::Id;
 use super::name::{Invalid, UserId, checked_texts, named_enum};
 use super::schedule::Cadence;
+use super::timed_id::Id;
 
 checked_texts! {
     /// The id of a delivery: `digest:<user>:<cadence>:<period>` or `batch:<batch>`. It may contain

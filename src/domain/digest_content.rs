@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::content::{Caps, Content, EventData, Grouping, Item};
 use super::day::{Day, Window};
 use super::day_stack::{Event, EventAt, PersonStacks};
 use super::delivery::{Delivery, DeliveryState};
 use super::eligibility::{Facts, Purpose, classify};
-use super::id::Id;
+use super::email_content::{Caps, Content, EventData, Grouping, Item};
 use super::name::EventType;
+use super::timed_id::Id;
 use super::type_policy::{EmailScope, Policies};
 use super::user::User;
 

@@ -11,8 +11,8 @@ use super::coordination::Lease;
 use super::day::Day;
 use super::day_stack::Event;
 use super::details::Details;
-use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId, named_enum};
+use super::timed_id::Id;
 use super::type_policy::Policies;
 
 named_enum! {

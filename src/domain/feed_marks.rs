@@ -13,8 +13,8 @@ use super::day::Window;
 use super::day_stack::{PersonStacks, Position, Stack, StackId};
 use super::feed_page::{Cursor, Kinds};
 pub use super::feed_page::{ItemState, StateFilter};
-use super::id::Id;
 use super::name::{EventType, ObjectId, UserId, named_enum};
+use super::timed_id::Id;
 
 named_enum! {
     /// A change of the state of items.

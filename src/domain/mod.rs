@@ -1,36 +1,38 @@
 //! The values and rules of tidings.
 //!
 //! Everything here is pure and synchronous: no I/O, no clock, no randomness. Times and ids are
-//! arguments, and constructors validate, so a value that exists is valid. Start with [`day_stack`] (the
-//! entries of a user's day) and [`digest_content`] (the events that an email includes).
+//! arguments, and constructors validate, so a value that exists is valid. Start with
+//! [`day_stack`] (the entries of a user's day) and [`digest_content`] (the events that an email
+//! includes).
 
 pub mod address;
 pub mod audience;
 pub mod batch;
-pub mod content;
 pub mod coordination;
 pub mod day;
 pub mod day_stack;
 pub mod delivery;
 pub mod details;
 pub mod digest_content;
+pub mod durations;
 pub mod eligibility;
+pub mod email_content;
 pub mod fanout;
 pub mod feed_marks;
 pub mod feed_page;
 pub mod feedback;
-pub mod id;
 pub mod json_text;
-pub mod keys;
+pub mod messages;
+pub mod mutes_and_quiet_hours;
 pub mod name;
 pub mod object;
-pub mod preferences;
 pub mod schedule;
+pub mod secrets;
 pub mod send_settings;
 pub mod site;
 pub mod stop_link;
 pub mod text_checks;
-pub mod time;
+pub mod timed_id;
 pub mod type_policy;
 pub mod user;
 pub mod user_id_reuse;
@@ -38,7 +40,6 @@ pub mod user_id_reuse;
 pub use address::Address;
 pub use audience::{Audience, Point, Selector, distinct};
 pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
-pub use content::Content;
 pub use coordination::{ChangeNotice, Lease, NoticeKey, Pause};
 pub use day::{Day, Window};
 pub use day_stack::{
@@ -49,26 +50,27 @@ pub use delivery::{Delivery, DeliveryId, Occasion, Tag};
 pub use details::Details;
 pub use digest_content::{Backlog, DayNote, DaysRead, PendingCounts};
 pub use eligibility::{Exclusion, Facts, ObjectState, Purpose, classify};
+pub use email_content::Content;
 pub use fanout::{Counts, Fanout, FanoutState, Progress};
 pub use feed_marks::Inbox;
 pub use feedback::{
     DeliveryState, EnhancedStatus, FailureKind, Feedback, Reason, ReportCounts, ReportKind,
     Suppression,
 };
-pub use id::Id;
 pub use json_text::Json;
-pub use keys::{KeyRecord, Scope, Secret, TokenKey};
+pub use mutes_and_quiet_hours::{Mute, Mutes, Quiet};
 pub use name::{
     BrandName, EventType, FollowKey, Invalid, KeyName, Kind, ModelName, ObjectId, Subject, UserId,
     nearest,
 };
 pub use object::{Object, ObjectKey};
-pub use preferences::{Mute, Mutes, Quiet};
 pub use schedule::{Cadence, Due, DueChoices, Schedule};
+pub use secrets::{KeyRecord, Scope, Secret, TokenKey};
 pub use send_settings::{Sending, Share};
 pub use site::Site;
 pub use stop_link::Stop;
 pub use text_checks::{Category, Mandate, Phrase};
+pub use timed_id::Id;
 pub use type_policy::{EmailScope, Policies, Policy, Route, UnknownObjects};
 pub use user::User;
 pub use user_id_reuse::Start;

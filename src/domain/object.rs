@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::audience::Point;
+use super::durations;
 use super::json_text::{Json, fields};
 use super::name::{Invalid, ModelName, ObjectId, check_name, checked_texts};
 use super::text_checks::Phrase;
 use super::text_checks::check_link;
-use super::time;
 
 checked_texts! {
     /// The key of an object: `Model:id`, or the id alone if the object has no model.
@@ -119,7 +119,7 @@ pub struct Object<K = ObjectKey> {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "time::read_time_if_any"
+        deserialize_with = "durations::read_time_if_any"
     )]
     pub at: Option<DateTime<Utc>>,
     /// The location of the object. Audiences near a point use the users' places, not this.

@@ -6,10 +6,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::content::Content;
 use super::delivery::Occasion;
+use super::email_content::Content;
+use super::mutes_and_quiet_hours::Title;
 use super::name::{EventType, FollowKey, Subject};
-use super::preferences::Title;
 use super::schedule::{Cadence, Schedule};
 use super::type_policy::{Policies, Route};
 use super::user::{TypePreference, User};

@@ -1,4 +1,4 @@
-//! Tests of the module `text`.
+//! Tests of the module `text_checks`.
 
 mod link {
     use super::super::*;

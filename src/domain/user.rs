@@ -13,11 +13,11 @@ use serde::{Serialize, Serializer};
 use super::address::Address;
 use super::audience::Point;
 use super::batch::BatchPolicy;
+use super::durations;
 use super::feedback::Reason;
+use super::mutes_and_quiet_hours::{Mutes, Quiet};
 use super::name::{BrandName, EventType, Invalid, UserId};
-use super::preferences::{Mutes, Quiet};
 use super::schedule::{Cadence, Schedule};
-use super::time;
 use super::type_policy::{EmailScope, Policies, Route};
 use super::user_id_reuse::Start;
 
@@ -75,7 +75,7 @@ impl TypePreference {
 /// zero window; users who want no batches choose another route.
 pub fn window(text: &str) -> Result<TimeDelta, Invalid> {
     let range = TimeDelta::seconds(1)..=TimeDelta::days(30);
-    time::duration_within(text, &range).map_err(|why| Invalid::new("window", text, why))
+    durations::duration_within(text, &range).map_err(|why| Invalid::new("window", text, why))
 }
 
 /// When a user gets digests. The configuration decides each open choice.
@@ -178,7 +178,7 @@ fn write_weekday<S: Serializer>(day: &Option<Weekday>, to: S) -> Result<S::Ok, S
 }
 
 fn write_window<S: Serializer>(window: &Option<TimeDelta>, to: S) -> Result<S::Ok, S::Error> {
-    window.map(time::show_duration).serialize(to)
+    window.map(durations::show_duration).serialize(to)
 }
 
 /// A stored field that this version cannot read, such as the time zone of a newer version.

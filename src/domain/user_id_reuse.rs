@@ -11,8 +11,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::day::Day;
 use super::day_stack::{Event, Form, PersonStacks, Position};
-use super::id::Id;
 use super::name::{Invalid, UserId, serde_as_text};
+use super::timed_id::Id;
 
 /// The moment and the stack positions at which a record starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! still be emailed, unless `force` is set (P9). An export is verified before its day is dropped,
 //! and the day is dropped only if it still matches. A process holds the lease `day:<day>` while it
 //! works on a day, and stops when it loses the lease. Start with [`Archive::run`].
-//! [`cleanup::Cleaner`] removes other expired records.
+//! [`expired_records::Cleaner`] removes other expired records.
 
-pub mod cleanup;
+pub mod expired_records;
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -16,7 +16,7 @@ use chrono::{SecondsFormat, TimeDelta};
 use futures::FutureExt;
 use futures::future::{Either, select};
 
-use super::digest::backlog::BacklogDays;
+use super::digest::old_days::BacklogDays;
 use super::{Error, Result, Watcher};
 use crate::context::Context;
 use crate::domain::{Backlog, Day, PendingCounts};

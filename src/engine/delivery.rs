@@ -5,13 +5,13 @@
 //! reads, and [`Throttle`], which permits calls across all processes. [`retry`] decides what an
 //! outcome means. Only [`ledger`] writes the rows that are leased here.
 
-pub mod brands;
-pub mod deliveries;
+pub mod brand_identities;
+pub mod operator_actions;
 
 mod compose;
 mod headers;
 mod ledger;
-mod retry;
+mod outcomes;
 mod sender;
 mod throttle;
 
@@ -19,6 +19,6 @@ pub use compose::Compose;
 pub(crate) use compose::{Selected, SentEmail};
 pub use headers::Headers;
 pub use ledger::{Ledger, RunTally};
-pub use retry::Retry;
+pub use outcomes::Retry;
 pub use sender::Sender;
 pub use throttle::{ProviderAccount, Throttle, ThrottleState, account_prefix};

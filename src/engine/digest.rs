@@ -6,8 +6,8 @@
 //! ([`backlog`]). Start with [`Digests::run`].
 //! Long because the options, the checks and the counts of a run are read together.
 
-pub mod backlog;
 pub mod due;
+pub mod old_days;
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::engine::delivery::Sender;
 use crate::render::Draft;
 use crate::store;
 use crate::wire::run_report::{Ended, Report};
-use backlog::{BacklogDays, Older, SCAN_CHUNK};
+use old_days::{BacklogDays, Older, SCAN_CHUNK};
 
 /// The options of a digest run.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::batches::{BatchService, Join};
 use super::crash;
-use super::digest::backlog::BacklogDays;
+use super::digest::old_days::BacklogDays;
 use super::feed::cache::FeedCache;
 use crate::config;
 use crate::context::Context;

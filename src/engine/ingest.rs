@@ -18,7 +18,7 @@ use crate::domain::day::check_event_time;
 use crate::domain::details::Actor;
 use crate::domain::{
     Audience, BrandName, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, Invalid,
-    Json, ObjectId, Point, UserId, time,
+    Json, ObjectId, Point, UserId, durations,
 };
 use crate::engine::coalescer::Coalescer;
 use crate::engine::users::json_fields;
@@ -245,7 +245,7 @@ pub struct EventInput {
     #[serde(default)]
     pub data: Json,
     /// When the event happened, now by default. It determines the day.
-    #[serde(default, deserialize_with = "time::read_time_if_any")]
+    #[serde(default, deserialize_with = "durations::read_time_if_any")]
     pub at: Option<DateTime<Utc>>,
 }
 

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::archive::cleanup::Cleaner;
+use super::archive::expired_records::Cleaner;
 use super::batches::BatchService;
 use super::delivery::ThrottleState;
 use super::digest::Digests;

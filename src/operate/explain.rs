@@ -13,8 +13,8 @@ use crate::domain::{
 use crate::engine::Result;
 use crate::engine::batches::{BatchService, quiet_until};
 use crate::engine::delivery::Compose;
-use crate::engine::digest::backlog::BacklogDays;
 use crate::engine::digest::due;
+use crate::engine::digest::old_days::BacklogDays;
 use crate::engine::eligibility;
 use crate::engine::eligibility::event_facts::Catalog;
 use crate::engine::feedback::suppressions::Suppressed;

@@ -17,7 +17,7 @@ use crate::domain::{Address, BatchState, BrandName, DeliveryId, Occasion, Stop, 
 use crate::email::{Content, Message, Outcome, Permit, Place, Text};
 use crate::engine::batches::{BatchFilter, BatchService};
 use crate::engine::delivery::Headers;
-use crate::engine::delivery::brands::mailer;
+use crate::engine::delivery::brand_identities::mailer;
 use crate::engine::digest::{Digests, Request};
 use crate::engine::{self, Silent};
 use crate::render::pages::PageUser;

@@ -15,7 +15,7 @@ use crate::config::Candidate;
 use crate::domain::batch::{
     Accumulator, AccumulatorId, Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
 };
-use crate::domain::{EventType, Id, ObjectId, UserId, time};
+use crate::domain::{EventType, Id, ObjectId, UserId, durations};
 use crate::engine::users::import::line::{self, Mistake};
 use crate::engine::users::import::open;
 use crate::engine::{Error, Result, Watcher};
@@ -186,7 +186,7 @@ fn spread(mut values: Vec<u64>) -> Spread {
 /// A line of the recording. Other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
-    #[serde(deserialize_with = "time::read_time")]
+    #[serde(deserialize_with = "durations::read_time")]
     at: DateTime<Utc>,
     user: Option<UserId>,
     #[serde(default)]

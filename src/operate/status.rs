@@ -11,8 +11,8 @@ use crate::domain::{
     BatchState, Day, Delivery, DeliveryState, FanoutState, Id, Occasion, Reason, Window,
 };
 use crate::engine::Result;
-use crate::engine::delivery::deliveries::DeliveryService;
-use crate::engine::digest::backlog::BacklogDays;
+use crate::engine::delivery::operator_actions::DeliveryService;
+use crate::engine::digest::old_days::BacklogDays;
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::users::find_unreadable;
 use crate::engine::users::unknown_names::NameLookup;

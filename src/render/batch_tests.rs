@@ -9,7 +9,7 @@ use serde_json::json;
 use super::tests::{at, site, titled, whole, work};
 use super::*;
 use crate::domain::batch::Item as Kept;
-use crate::domain::content::{EventData, gather};
+use crate::domain::email_content::{EventData, gather};
 use crate::domain::{
     BatchKey, Content, Event, EventType, Id, Json, Object, ObjectId, ObjectKey, Policies, Policy,
     Stop, UserId,

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::bundle::{Bundle, ENGLISH, KNOWN, OURS, bundle, own, truncated};
-use super::template_files::Error;
+use super::built_in_templates::Error;
+use super::catalog_files::{Bundle, ENGLISH, KNOWN, OURS, bundle, own, truncated};
 use super::voice::{Filled, Medium, Voice};
 use crate::domain::text_checks::language_tag;
 use crate::domain::{EventType, Phrase, Policies};

@@ -4,7 +4,7 @@
 
 use fluent_bundle::FluentResource;
 
-use super::super::bundle::{BUILT_IN, Messages, REGIONAL, messages};
+use super::super::catalog_files::{BUILT_IN, Messages, REGIONAL, messages};
 use super::super::tests::{at, digest, mail, site, titled, work};
 use super::super::voice::{Filled, Medium};
 use super::super::{Renderer, sample};

@@ -9,7 +9,7 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::template_files::{Error, Template, template};
+use super::built_in_templates::{Error, Template, template};
 use super::templates::Templates;
 use crate::domain::Site;
 

@@ -3,7 +3,7 @@
 use super::batch_tests::{content, mail as batch_mail, said};
 use super::tests::{at, digest, mail, site, titled, whole, works};
 use super::*;
-use crate::domain::content::Followed;
+use crate::domain::email_content::Followed;
 use crate::domain::{Content, FollowKey, Object, UserId};
 
 /// The catalogs of a folder, which name its event types.

@@ -8,14 +8,14 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
-use super::one_line::{NAME, SAID, SHORT, TITLE, by_all, label, link, names, short, words};
+use super::safe_text::{NAME, SAID, SHORT, TITLE, by_all, label, link, names, short, words};
 use super::sentence::{
     NAMES, SentenceView, about_view, ends, further, heading, is_itself, mandatory, named_by, news,
     says, things,
 };
 use super::template_input::{Mail, data_value, followed, place_in};
 use super::voice::Voice;
-use crate::domain::content::{About, Group, Item, Person, Section};
+use crate::domain::email_content::{About, Group, Item, Person, Section};
 use crate::domain::{Cadence, Occasion, Stop};
 
 /// An object's time that is later than its event by no more than this is not shown.

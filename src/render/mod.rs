@@ -5,17 +5,17 @@
 //! the user. Start with [`Renderer`]; [`pages`] renders the public pages, [`dry_run_page`] the
 //! operator's.
 
-mod bundle;
+mod built_in_templates;
+mod catalog_files;
 mod catalogs;
 pub mod dry_run_page;
 mod inline;
 mod mail_view;
-mod one_line;
 pub mod pages;
+mod safe_text;
 mod sample;
 mod sentence;
 mod site;
-mod template_files;
 mod template_input;
 mod templates;
 mod voice;
@@ -24,18 +24,18 @@ use std::path::PathBuf;
 
 use minijinja::context;
 
-use crate::domain::content::Section;
+use crate::domain::email_content::Section;
 use crate::domain::{Occasion, Site, User};
 
-use template_files::{BATCH, DIGEST, MailTemplates};
+use built_in_templates::{BATCH, DIGEST, MailTemplates};
 use templates::Templates;
 
+pub use built_in_templates::Error;
+pub(crate) use built_in_templates::template_names;
 pub use catalogs::Catalogs;
 pub use pages::{Page, Pages};
 pub use sample::Draft;
 pub(crate) use sample::{Samples, reader};
-pub use template_files::Error;
-pub(crate) use template_files::template_names;
 pub use template_input::{Links, Mail};
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
@@ -152,7 +152,7 @@ impl Renderer {
         let view = mail_view::view_of(mail, voice, shown);
         let render = |name, view| self.templates.render(name, voice, view);
         let subject = render(templates.subject.name, view.clone())?;
-        let subject = one_line::clamp(&one_line::one_line(&subject), MAX_SUBJECT).into_owned();
+        let subject = safe_text::clamp(&safe_text::one_line(&subject), MAX_SUBJECT).into_owned();
         let subject = voice::closed(subject);
         let view = context! { subject => &subject, ..view };
         let html = render(templates.html.name, view.clone())?;

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use minijinja::{Value, context};
 
+use super::built_in_templates::{Error, PAGES};
 use super::catalogs::Catalogs;
 use super::sample::{FOLLOWED, reader};
-use super::template_files::{Error, PAGES};
 use super::templates::Templates;
 use super::voice::{Filled, Medium, Voice};
-use crate::domain::preferences::Title;
+use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{
     Cadence, EventType, FollowKey, Mandate, Policies, Policy, Route, Schedule, Site, Stop, Subject,
 };

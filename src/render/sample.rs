@@ -10,14 +10,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use serde_json::json;
 
-use super::template_files::Error;
+use super::built_in_templates::Error;
 use super::template_input::{Links, Mail};
 use crate::domain::batch::{BatchKey, Item as Kept};
-use crate::domain::content::{Caps, EventData, Followed, gather};
 use crate::domain::day_stack::EventAt;
 use crate::domain::details::Actor;
 use crate::domain::digest_content::assemble;
-use crate::domain::preferences::Title;
+use crate::domain::email_content::{Caps, EventData, Followed, gather};
+use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{
     Cadence, ChosenKey, Content, Day, Details, Event, EventType, FollowKey, Id, Mutes, Object,
     ObjectId, ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Stop, Subject, User,

@@ -8,10 +8,10 @@
 use minijinja::{Value, context};
 use serde::Serialize;
 
-use super::one_line::{NAME, SHORT, TITLE, label, link, short, words};
+use super::safe_text::{NAME, SHORT, TITLE, label, link, short, words};
 use super::voice::{Filled, Medium, Voice};
-use crate::domain::content::{About, Group, Item, People, Person, Section};
-use crate::domain::preferences::Title;
+use crate::domain::email_content::{About, Group, Item, People, Person, Section};
+use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{EventType, Mandate, Stop};
 
 /// The most names in a sentence. Longer lists show one fewer, and a count of the rest.

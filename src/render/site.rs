@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::one_line::{NAME, SHORT, link, short};
+use super::safe_text::{NAME, SHORT, link, short};
 use crate::domain::{Invalid, Site};
 
 /// The most lines of a postal address.

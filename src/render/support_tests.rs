@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::batch_tests::{content, mail as batch_mail, said};
 use super::tests::{at, digest, mail, site, titled, works};
 use super::*;
-use crate::domain::content::Followed;
+use crate::domain::email_content::Followed;
 use crate::domain::{Content, UserId};
 
 /// Elements that Gmail, Outlook, Apple Mail, Yahoo, Samsung and Thunderbird support. Clients that

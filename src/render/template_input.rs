@@ -12,7 +12,7 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::one_line::{NAME, link, words};
+use super::safe_text::{NAME, link, words};
 use crate::domain::object::json_text;
 use crate::domain::{Content, Json, Occasion, Stop, User};
 

@@ -16,11 +16,11 @@ use minijinja::{
     AutoEscape, Environment, ErrorKind, State, UndefinedBehavior, Value, escape_formatter,
 };
 
+use super::built_in_templates::{Error, ExpandedTemplate, Template};
 use super::catalogs::Catalogs;
 use super::inline;
-use super::one_line::{clamp, escape_into, wrap};
+use super::safe_text::{clamp, escape_into, wrap};
 use super::site::SiteView;
-use super::template_files::{Error, ExpandedTemplate, Template};
 use super::voice::{Filled, Medium, Voice, plain};
 use crate::domain::Site;
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 
 use super::*;
-use crate::domain::content::{About, Group, Item, People};
+use crate::domain::email_content::{About, Group, Item, People};
 use crate::domain::{Cadence, Content, EventType, Object, ObjectId, ObjectKey, Stop, UserId};
 
 pub(super) fn site() -> Site {

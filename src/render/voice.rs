@@ -11,8 +11,8 @@ use chrono::{DateTime, Datelike, Locale, NaiveTime, Utc};
 use chrono_tz::Tz;
 use fluent_bundle::FluentArgs;
 
-use super::bundle::{Bundle, ENGLISH, NUMBER, counted};
-use super::one_line::{NAME, SHORT, escape_into, heading_of, short, words};
+use super::catalog_files::{Bundle, ENGLISH, NUMBER, counted};
+use super::safe_text::{NAME, SHORT, escape_into, heading_of, short, words};
 use crate::domain::{EventType, Mandate, Phrase};
 
 /// Starts a placeholder for a text value. The next character identifies the value.

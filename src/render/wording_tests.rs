@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use super::batch_tests::{content, four_comments, mail as batch_mail, on, render, said};
 use super::tests::{at, digest, mail, site, titled, work, works};
 use super::*;
-use crate::domain::content::Followed;
+use crate::domain::email_content::Followed;
 use crate::domain::{Content, FollowKey, Mandate, Object, UserId};
 
 fn reader(locale: &str) -> User {

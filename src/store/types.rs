@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::batch::AccumulatorId;
 use crate::domain::feedback::Suppression;
-use crate::domain::text_checks::error_chain;
+use crate::domain::messages::error_chain;
 use crate::domain::{
     Address, Batch, BatchKey, BatchState, Day, Defect, DeliveryState, DueChoices, Event, EventType,
     Fanout, FanoutState, FollowKey, Id, Inbox, Mailed, ObjectId, PersonStacks, Point, Reason,

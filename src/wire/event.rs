@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::domain::batch::RemovedEvents;
-use crate::domain::text_checks::list_first;
+use crate::domain::messages::list_first;
 use crate::domain::{
     BadStack, Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, ObjectKey, Policies,
     UserId,

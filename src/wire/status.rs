@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::delivery::{DeliveryRow, Waiting};
 use super::event::Unknown;
 use super::run_report::Report;
-use crate::domain::text_checks::list_first;
+use crate::domain::messages::list_first;
 use crate::domain::user::UnreadableField;
 use crate::domain::{
     BatchState, BrandName, Day, DeliveryState, FanoutState, Pause, PendingCounts, Reason,

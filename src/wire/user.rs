@@ -14,7 +14,7 @@ use super::delivery::{DeliveryRow, SuppressionView};
 use crate::domain::feed_marks::ItemState;
 use crate::domain::{
     Category, EventType, FollowKey, Id, KeyName, Mandate, Mute, Mutes, ObjectId, Policies,
-    Position, Quiet, Route, Schedule, Scope, Subject, User, UserId, time,
+    Position, Quiet, Route, Schedule, Scope, Subject, User, UserId, durations,
 };
 
 /// A user's record, with the address masked.
@@ -149,7 +149,7 @@ impl ChoiceView {
             heading: policies.heading(kind).to_owned(),
             category: policy.category.clone(),
             route: chosen.map_or(policy.route, |chosen| chosen.route),
-            window: window.map(time::show_duration),
+            window: window.map(durations::show_duration),
             chosen: chosen.is_some(),
             mandatory: policy.mandatory.clone(),
             feed: policy.feed,

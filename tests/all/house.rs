@@ -76,13 +76,16 @@ const SHARED_FIELDS: usize = 14;
 
 /// Libraries with the only modules that may import them, so that a library is easy to replace.
 const LIBRARIES: &[(&str, &[&str])] = &[
-    ("actix_cors", &["http/api/access"]),
+    ("actix_cors", &["http/api/callers"]),
     ("actix_web", &["http"]),
     ("clap", &["cli"]),
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
     ("comfy_table", &["cli"]),
-    ("governor", &["engine/delivery/throttle", "http/api/access"]),
+    (
+        "governor",
+        &["engine/delivery/throttle", "http/api/callers"],
+    ),
     ("hickory_resolver", &["operate/dns_and_web"]),
     ("indicatif", &["cli"]),
     ("lettre", &["email"]),

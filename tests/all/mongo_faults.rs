@@ -13,7 +13,7 @@ use tidings::clock::ManualClock;
 use tidings::domain::batch::Accumulator;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Defect, DeliveryState, Progress, User};
-use tidings::engine::archive::cleanup::Cleaner;
+use tidings::engine::archive::expired_records::Cleaner;
 use tidings::store::mongo::MongoOptions;
 use tidings::store::{Accepted, Error};
 

@@ -13,8 +13,8 @@ use super::{Batch, BatchKey, BatchPolicy, BatchState, End, Item, Keep, ROOM, Rem
 use crate::domain::audience::distinct;
 use crate::domain::coordination::Lease;
 use crate::domain::day_stack::PersonStacks;
-use crate::domain::id::Id;
 use crate::domain::name::{EventType, ObjectId, UserId};
+use crate::domain::timed_id::Id;
 
 /// How long an accumulator remembers the fan-outs of filed batches. A fan-out is repeated within
 /// the duration of a lease, or later by a worker that had hung.

@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 
 use super::random;
 use crate::config::Config;
-use crate::domain::preferences::Title;
+use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{Address, BrandName, EventType, FollowKey, Stop, Subject, UserId};
 use crate::email::Personal;
 use crate::engine::Result;

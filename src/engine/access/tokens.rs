@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::domain::keys::Material;
+use crate::domain::secrets::Material;
 use crate::domain::{Invalid, Secret, TokenKey, UserId};
 
 /// The longest validity of a token.

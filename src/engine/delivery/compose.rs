@@ -11,13 +11,13 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use self::message::{Contents, Reasons};
-use super::brands::{Identities, Identity};
+use super::brand_identities::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::Item;
-use crate::domain::content::{Caps, gather};
 use crate::domain::day_stack::EventAt;
 use crate::domain::delivery::{Cause, Deferral, Settlement};
 use crate::domain::digest_content::{assemble, showable, wanted_by};
+use crate::domain::email_content::{Caps, gather};
 use crate::domain::{
     BatchKey, BrandName, Cadence, Content, Delivery, DeliveryState, EmailScope, Event, Id,
     Occasion, PersonStacks, Stack, User, UserId, Window,

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::compose::stacks_of;
-use super::retry::Decisions;
+use super::outcomes::Decisions;
 use crate::context::Context;
 use crate::domain::delivery::{Deferral, DeliveryOutcome, Settlement, Transition};
 use crate::domain::{

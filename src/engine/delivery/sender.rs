@@ -14,7 +14,7 @@ use futures::future::join_all;
 
 use super::compose::Compose;
 use super::ledger::{Ledger, RunTally};
-use super::retry::Retry;
+use super::outcomes::Retry;
 use super::throttle::{Throttle, ThrottleState};
 use crate::context::Context;
 use crate::domain::{BrandName, Delivery, DeliveryId, DeliveryState};

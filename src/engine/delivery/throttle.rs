@@ -299,7 +299,7 @@ impl Throttle {
     /// about to be renewed.
     ///
     /// The permit ends half a lease from now, so the clocks of several machines may differ. It also
-    /// ends one lease after `tried`, because [`super::retry`] relies on that. It checks the wall
+    /// ends one lease after `tried`, because [`super::outcomes`] relies on that. It checks the wall
     /// clock and the monotonic clock, so a process that was suspended notices it.
     pub(super) fn send_permit(&self, tried: DateTime<Utc>) -> Permit {
         let (now, lease) = (self.context.clock.now(), self.settings().lease);

@@ -12,8 +12,8 @@ use chrono::{DateTime, Utc};
 use foldhash::fast::RandomState;
 
 use crate::context::Context;
-use crate::domain::content::EventData;
 use crate::domain::day_stack::reaches;
+use crate::domain::email_content::EventData;
 use crate::domain::{
     Details, Event, EventType, Facts, Id, Object, ObjectId, ObjectKey, ObjectState, PersonStacks,
     Policies, Position, Purpose, Stack, UnknownObjects, UserId, classify, distinct,

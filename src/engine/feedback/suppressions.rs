@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::domain::EmailScope;
 use crate::domain::feedback::OPERATOR;
 use crate::domain::user::Unmailable;
-use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, distinct, time};
+use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, distinct, durations};
 use crate::engine::Result;
 use crate::store::{self, Feedbacks, Suppressions};
 
@@ -95,7 +95,7 @@ pub struct SuppressionInput {
     #[serde(default = "by_hand")]
     pub reason: Reason,
     /// The start of the suppression. It is now by default, and never later.
-    #[serde(default, deserialize_with = "time::read_time_if_any")]
+    #[serde(default, deserialize_with = "durations::read_time_if_any")]
     pub at: Option<DateTime<Utc>>,
     /// The origin, such as the name of the provider whose list is imported. The default is the
     /// operator.

@@ -15,11 +15,11 @@ use serde::{Deserialize, Deserializer};
 
 use super::json_fields::{self, Named};
 use crate::config::Config;
-use crate::domain::preferences::Title;
+use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
     Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet, Route,
-    Schedule, User, UserId, text_checks, time,
+    Schedule, User, UserId, durations, text_checks,
 };
 
 type Result<T, E = Invalid> = std::result::Result<T, E>;
@@ -255,7 +255,7 @@ pub struct UserInput {
 #[serde(deny_unknown_fields, expecting = "an object with until and title")]
 pub struct MuteInput {
     /// When the mute ends; without it, the user ends it. A past moment ends it now.
-    #[serde(default, deserialize_with = "time::read_time_if_any")]
+    #[serde(default, deserialize_with = "durations::read_time_if_any")]
     pub until: Option<DateTime<Utc>>,
     /// The name on the preferences page: one line of at most 120 bytes. An omitted title stays.
     #[serde(default)]

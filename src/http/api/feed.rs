@@ -7,8 +7,8 @@
 use actix_web::http::header::{self, ContentEncoding};
 use actix_web::{HttpMessage, HttpResponse, HttpResponseBuilder};
 
-use super::access::Caller;
 use super::caching::{Compression, accepts_gzip, entity_tag, gzipped, hash, is_known};
+use super::callers::Caller;
 use super::problem::{ApiResult, Problem};
 use super::request::{Call, refuse};
 use super::route::routes;

@@ -5,13 +5,12 @@
 //! [`crate::wire::OPENAPI`] describes them except those of the demo, and a test compares the two.
 //! Start with `events` and `feed`.
 
-mod access;
 mod batches;
 mod caching;
+mod callers;
 mod demo;
 mod events;
 mod feed;
-mod feedback;
 mod listener;
 mod monitoring;
 mod objects;
@@ -21,6 +20,7 @@ pub(in crate::http) mod request;
 pub(in crate::http) mod route;
 mod server;
 mod stream;
+mod suppressions;
 mod users;
 
 pub use listener::{Listening, listen};
@@ -36,11 +36,11 @@ pub const V1: &[RouteTable] = &[
     users::ROUTES,
     objects::ROUTES,
     batches::ROUTES,
-    feedback::SUPPRESSIONS,
+    suppressions::SUPPRESSIONS,
 ];
 
 /// The routes that need no key.
-pub const OPEN: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, feedback::HOOKS];
+pub const OPEN: &[RouteTable] = &[monitoring::HEALTH, caching::ROUTES, suppressions::HOOKS];
 
 /// The routes for Prometheus.
 pub const METRICS: &[RouteTable] = &[monitoring::METRICS];

@@ -2,7 +2,7 @@
 //!
 //! The API's `/metrics` needs a server key. The other address needs none, and is all that a worker
 //! serves. Metrics identify no user ([`crate::metrics`]). A slow store delays the answer by at most
-//! a second ([`crate::operate::scrape`]).
+//! a second ([`crate::operate::metrics_text`]).
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;

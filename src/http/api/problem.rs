@@ -11,7 +11,7 @@ use actix_web::web::Data;
 use actix_web::{HttpResponse, ResponseError};
 
 use crate::app::App;
-use crate::domain::text_checks::error_chain;
+use crate::domain::messages::error_chain;
 use crate::domain::{Invalid, Kind, UserId};
 use crate::engine;
 use crate::wire::{ProblemDetails, to_json};

@@ -1,7 +1,7 @@
 //! The tables of routes. A row states who may call a route, its parameters, and its largest body.
 //!
 //! [`routes!`] declares the routes of a file beside their handlers. Its checks run before the
-//! handler, so no handler can forget one (P8). [`super::access`] has identified the caller.
+//! handler, so no handler can forget one (P8). [`super::callers`] has identified the caller.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{Error, FromRequest, Handler, HttpMessage, HttpRequest, Responder, guard};
 
-use super::access::Caller;
+use super::callers::Caller;
 use super::problem::{Code, Problem};
 use crate::app::App;
 use crate::domain::{Invalid, Scope, UserId};

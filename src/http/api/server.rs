@@ -23,7 +23,7 @@ use futures::Stream;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use super::access::{self, Authorizer};
+use super::callers::{self, Authorizer};
 use super::listener::{
     HEAD_PATIENCE, KEEP_ALIVE, LEAVE_PATIENCE, Listening, connections_per_thread, listen, stopped,
 };
@@ -100,16 +100,16 @@ fn configure(config: &mut ServiceConfig, app: &App) {
     config
         .service(
             web::scope("/v1")
-                .wrap(from_fn(access::require))
+                .wrap(from_fn(callers::require))
                 // Wraps authentication, so that pages can read its errors.
-                .wrap(Condition::new(!origins.is_empty(), access::cors(origins)))
-                .wrap(from_fn(access::refuse_foreign))
+                .wrap(Condition::new(!origins.is_empty(), callers::cors(origins)))
+                .wrap(from_fn(callers::refuse_foreign))
                 .configure(|config| register(V1, config))
                 .default_service(web::to(not_found)),
         )
         .service(
             web::scope("/metrics")
-                .wrap(from_fn(access::require))
+                .wrap(from_fn(callers::require))
                 .configure(|config| register(METRICS, config))
                 .default_service(web::to(not_found)),
         )

@@ -17,7 +17,7 @@ use futures::stream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::access::Caller;
+use super::callers::Caller;
 use super::problem::{ApiResult, Code, Problem};
 use super::request::Call;
 use super::route::routes;

@@ -14,7 +14,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::page_request::{Failure, Form, Visit, redirect, short};
 use crate::app::App;
-use crate::domain::preferences::Title;
+use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::engine::access::links::Link;
 use crate::engine::digest::due::next_digest;

@@ -12,8 +12,8 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 
 use super::{Doctor, Finding, LANGUAGES};
-use crate::domain::text_checks::{error_chain, list_first};
-use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, time};
+use crate::domain::messages::{error_chain, list_first};
+use crate::domain::{BatchState, BrandName, Day, DeliveryState, Pause, ReportCounts, durations};
 use crate::engine::feedback::suppressions::unreported;
 use crate::engine::users::find_unreadable;
 use crate::store::{
@@ -129,7 +129,7 @@ impl Doctor {
         let oldest_kept = Day::of(self.clock.now() - self.config.archive_keep);
         let mut days = store.days().await?;
         days.retain(|day| *day < oldest_kept);
-        let keep = time::show_duration(self.config.archive_keep);
+        let keep = durations::show_duration(self.config.archive_keep);
         let warning = |oldest: &Day| {
             let oldest = oldest.start().date_naive();
             let days = count(days.len() as u64, "day is", "days are");

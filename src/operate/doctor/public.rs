@@ -7,7 +7,7 @@
 use futures::TryFutureExt;
 
 use super::{Doctor, Finding, LEFT};
-use crate::domain::text_checks::error_chain;
+use crate::domain::messages::error_chain;
 use crate::operate::dns_and_web::{Answered, WebResponse, silent};
 
 const PAGES: &str = "public pages";

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Component, Doctor, Finding, LANGUAGES};
+use crate::domain::messages::list_first;
 use crate::domain::nearest;
-use crate::domain::text_checks::list_first;
 use crate::operate::preview::{Kind, Preview, Sheet, files_of};
 use crate::render::{Renderer, template_names};
 use crate::store::{self, Store, UserField};
@@ -123,7 +123,7 @@ fn unknown_files(folder: &Path) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::domain::Site;
-    use crate::domain::text_checks::error_chain;
+    use crate::domain::messages::error_chain;
     use crate::wire::status::Severity;
 
     /// Returns the severity with these templates instead of the built-in ones.

@@ -11,7 +11,7 @@ use crate::domain::digest_content::tried_again;
 use crate::domain::{
     Batch, BatchState, DaysRead, Delivery, DeliveryId, DeliveryState, EmailScope, Event, EventType,
     Exclusion, Facts, Id, Inbox, Marker, Mutes, ObjectState, Occasion, PersonStacks, Policies,
-    Position, Purpose, Schedule, Stack, StackId, User, UserId, batch, classify, content,
+    Position, Purpose, Schedule, Stack, StackId, User, UserId, batch, classify, email_content,
 };
 use crate::engine::Result;
 use crate::engine::batches::{BatchFilter, BatchService};
@@ -224,8 +224,9 @@ impl Loaded<'_> {
         };
         let email = sent.email.as_ref().ok().filter(included);
         if let Some(email) = email {
-            let is_it =
-                |(kind, item): (&EventType, &content::Item)| *kind == event.t && item.id == event.o;
+            let is_it = |(kind, item): (&EventType, &email_content::Item)| {
+                *kind == event.t && item.id == event.o
+            };
             let is_kept = |batch: &Batch| batch.contents.items.iter().any(|of| is_event(of, event));
             if email.included.contains(event) {
                 return match email.content.items().any(is_it) {

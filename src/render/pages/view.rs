@@ -14,7 +14,7 @@ use minijinja::{Value, context};
 use super::super::mail_view::iso;
 use super::super::sentence;
 use super::super::voice::Voice;
-use crate::domain::preferences::{Mute, Title};
+use crate::domain::mutes_and_quiet_hours::{Mute, Title};
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, Subject, User};
 
 /// The prefix of the form field that chooses a type's route. The type follows.

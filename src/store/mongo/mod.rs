@@ -34,11 +34,11 @@ mod objects;
 mod patience;
 mod push;
 mod reads;
-mod schema;
 mod stacks;
+mod upgrade;
 mod users;
 
-pub use schema::VERSION as SCHEMA;
+pub use upgrade::VERSION as SCHEMA;
 
 /// The database that is used if the connection string names none.
 pub const DEFAULT_DATABASE: &str = "tidings";

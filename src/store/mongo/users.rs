@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::bulk::{Replacement, Verb, delete_one};
 use super::reads::document;
-use super::schema::any_case;
+use super::upgrade::any_case;
 use super::{FOLLOWS, INBOXES, Mongo, USERS, given, oid};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;

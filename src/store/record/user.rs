@@ -19,10 +19,10 @@ use serde_path_to_error::{Path, Segment};
 
 use super::values::{As, DayOfWeek, Hour, Place, Time, date, typed};
 use super::{Record, cut, needs, of};
-use crate::domain::preferences::Title;
+use crate::domain::mutes_and_quiet_hours::Title;
 use crate::domain::user::{DigestPreference, Revision, TypePreference, UnreadableField, window};
 use crate::domain::{
-    Address, Cadence, EventType, Mute, Mutes, Quiet, Route, Start, Subject, User, UserId, time,
+    Address, Cadence, EventType, Mute, Mutes, Quiet, Route, Start, Subject, User, UserId, durations,
 };
 use crate::store::Error;
 use crate::store::extjson::{self, Canonical};
@@ -118,7 +118,7 @@ struct Window(TimeDelta);
 
 impl Serialize for Window {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        time::show_duration(self.0).serialize(to)
+        durations::show_duration(self.0).serialize(to)
     }
 }
 

@@ -4,7 +4,7 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use chrono::TimeDelta;
 use serde_json::json;
 use tidings::clock::Clock;
-use tidings::domain::keys::Material;
+use tidings::domain::secrets::Material;
 use tidings::domain::{Scope, Secret, TokenKey};
 use tidings::engine::access::tokens::Tokens;
 use tidings::http::api;

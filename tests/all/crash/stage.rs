@@ -18,7 +18,7 @@ use tidings::domain::{
 };
 use tidings::engine::Silent;
 use tidings::engine::crash::POINTS;
-use tidings::engine::delivery::brands::mailer;
+use tidings::engine::delivery::brand_identities::mailer;
 use tidings::engine::digest::Request;
 use tidings::engine::ingest::{self, Notify};
 use tokio::time::{Instant, interval};

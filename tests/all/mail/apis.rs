@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidings::config::Config;
 use tidings::email::{Checked, Outcome, Permit, tag};
-use tidings::engine::delivery::brands::mailer as configured;
+use tidings::engine::delivery::brand_identities::mailer as configured;
 use tokio::net::TcpListener;
 
 use super::provider::ses;

@@ -10,7 +10,7 @@ use tidings::domain::{Address, Secret};
 use tidings::email::{
     Certainty, Checked, Mailer, Message, Outcome, Permit, Relay, Security, Sender, Smtp,
 };
-use tidings::engine::delivery::brands::mailer;
+use tidings::engine::delivery::brand_identities::mailer;
 
 use super::server::{Say, Server};
 use super::{PATIENT, kinds, mail, mails, sender};

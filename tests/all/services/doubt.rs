@@ -11,7 +11,7 @@ use tidings::domain::delivery::OperatorDecision;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::email::{Certainty, Outcome};
 use tidings::engine::Silent;
-use tidings::engine::delivery::deliveries::Settled;
+use tidings::engine::delivery::operator_actions::Settled;
 use tidings::engine::digest::Request;
 use tidings::store::Span;
 

@@ -4,7 +4,7 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::preferences::Title;
+use tidings::domain::mutes_and_quiet_hours::Title;
 use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
 use tidings::engine::users::input::MuteInput;
 use tidings::wire::explanation::{By, Place, Why};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Weekday};
-use tidings::domain::preferences::Title;
+use tidings::domain::mutes_and_quiet_hours::Title;
 use tidings::domain::user::{DigestPreference, Revision, TypePreference};
 use tidings::domain::user_id_reuse::Start;
 use tidings::domain::{Address, Cadence, Mute, Mutes, Point, Route, Subject, User, UserId};

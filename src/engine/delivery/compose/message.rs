@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
 use super::Compose;
-use crate::domain::content::{Followed, Item};
+use crate::domain::email_content::{Followed, Item};
 use crate::domain::{
     Cadence, Content, Delivery, Details, Event, FollowKey, Object, ObjectKey, Occasion, Stop, User,
     UserId,

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::compose::Mail;
-use super::super::retry::{Attempt, Decisions};
+use super::super::outcomes::{Attempt, Decisions};
 use super::super::throttle::{FRESH, ThrottleState};
 use super::Sender;
 use crate::domain::delivery::{Handover, Transition};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
 
-use super::super::retry::{Attempt, Decisions};
+use super::super::outcomes::{Attempt, Decisions};
 use super::super::throttle::ThrottleState;
 use super::Sender;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};

@@ -291,5 +291,5 @@ impl Quiet {
 }
 
 #[cfg(test)]
-#[path = "preferences_tests.rs"]
+#[path = "mutes_and_quiet_hours_tests.rs"]
 mod tests;

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::context::Context;
 use crate::domain::Pause;
-use crate::engine::digest::backlog::BacklogDays;
+use crate::engine::digest::old_days::BacklogDays;
 use crate::engine::{Error, Result};
 use crate::metrics::{Gauges, StoreState};
 

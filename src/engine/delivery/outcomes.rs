@@ -316,5 +316,5 @@ impl Retry {
 }
 
 #[cfg(test)]
-#[path = "retry_tests.rs"]
+#[path = "outcomes_tests.rs"]
 mod tests;

@@ -16,7 +16,7 @@ pub(super) struct Template {
 /// The built-in template with this name.
 macro_rules! template {
     ($name:literal) => {
-        $crate::render::template_files::Template {
+        $crate::render::built_in_templates::Template {
             name: $name,
             built_in: include_str!(concat!("../../templates/", $name)),
         }

@@ -76,5 +76,5 @@ pub struct KeyRecord {
 }
 
 #[cfg(test)]
-#[path = "keys_tests.rs"]
+#[path = "secrets_tests.rs"]
 mod tests;

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 
 use super::exit::causes;
-use super::session::{App, Screen, format};
+use super::session::{App, Screen, phrases};
 use crate::config::StoreUrl;
 use crate::domain::{Day, PendingCounts, UserId};
 use crate::engine::Watcher;
@@ -89,7 +89,7 @@ impl FanOutEnd {
     /// ones.
     pub(super) fn show(&self, screen: &mut Screen) -> io::Result<()> {
         let left = (self.left > 0).then(|| {
-            let events = format::count(self.left, "accepted event is", "accepted events are");
+            let events = phrases::count(self.left, "accepted event is", "accepted events are");
             format!(
                 "{events} held or being fanned out by a worker: feeds have it soon, and digests \
                  from the next one on"
@@ -130,7 +130,7 @@ pub(super) fn show_rest(
 
 /// Formats a number of emails.
 pub(super) fn emails(n: u64) -> String {
-    format::count(n, "email", "emails")
+    phrases::count(n, "email", "emails")
 }
 
 /// The maximum number of listed reasons.
@@ -141,7 +141,7 @@ const LISTED: usize = 10;
 pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     let line = |reason: &WaitReason| {
         let emails = emails(reason.mails);
-        let until = reason.until.map(|until| format::moment(until, now));
+        let until = reason.until.map(|until| phrases::moment(until, now));
         let why = &reason.why;
         match (&reason.held_by, until) {
             (Some(worker), Some(until)) => {
@@ -162,7 +162,7 @@ pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
 
 /// Returns lines about the backlog of days before the window, and about events that expired.
 pub(super) fn backlog_lines(backlog: &BacklogReport) -> Vec<String> {
-    let counts = |of: PendingCounts| (format::people(of.people), format::events(of.events));
+    let counts = |of: PendingCounts| (phrases::people(of.people), phrases::events(of.events));
     let mut lines = Vec::new();
     if !backlog.older.is_nothing() {
         let (people, events) = counts(backlog.older);
@@ -192,10 +192,10 @@ pub(super) fn expired(days: &BTreeMap<Day, PendingCounts>, blocked: u64) -> Opti
         true => first.to_string(),
         false => format!("{first} to {last}"),
     };
-    let events = format::events(days.values().map(|of| of.events).sum());
-    let blocked = format::some(blocked, "of them for people who could not be emailed");
+    let events = phrases::events(days.values().map(|of| of.events).sum());
+    let blocked = phrases::some(blocked, "of them for people who could not be emailed");
     let expired = format!("{range}: {events}, older than digest.max_age");
-    Some(format::clauses([expired, blocked.unwrap_or_default()]))
+    Some(phrases::clauses([expired, blocked.unwrap_or_default()]))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use fluent_bundle::{FluentResource, FluentValue};
 use fluent_syntax::ast::{Entry, Expression, InlineExpression, Message, Pattern, PatternElement};
 use unic_langid::LanguageIdentifier;
 
-use super::template_files::Error;
+use super::built_in_templates::Error;
 use crate::domain::nearest;
 use crate::domain::text_checks::language_tag;
 

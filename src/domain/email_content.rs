@@ -429,5 +429,5 @@ fn newest_first(
 }
 
 #[cfg(test)]
-#[path = "content_tests.rs"]
+#[path = "email_content_tests.rs"]
 mod tests;

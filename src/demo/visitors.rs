@@ -18,8 +18,8 @@ use crate::domain::{
     Audience, Cadence, Delivery, DeliveryState, Details, EventType, FollowKey, Invalid, Object,
     ObjectKey, User, UserId,
 };
-use crate::engine::delivery::brands::outbox;
-use crate::engine::delivery::deliveries::Only;
+use crate::engine::delivery::brand_identities::outbox;
+use crate::engine::delivery::operator_actions::Only;
 use crate::engine::ingest::Request;
 use crate::engine::{Error, Result, Silent, digest};
 use crate::wire::local_pages::{Made, Mail, Mails, Person, Published, Scene, Work};
