@@ -160,6 +160,7 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             store::Error::Conflict(_) => {
                 "moving one of the two away; nothing was overwritten".into()
             }
+            _ if failure.is::<WithoutKeys>() => again.to_owned(),
             _ => return None,
         })
     })

@@ -1,4 +1,4 @@
-//! Tests of the module `preferences`.
+//! Tests of the module `mutes_and_quiet_hours`.
 
 mod mute {
     //! Tests of the scope, start and end of mutes.

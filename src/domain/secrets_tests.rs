@@ -1,4 +1,4 @@
-//! Tests of the module `keys`.
+//! Tests of the module `secrets`.
 
 mod secret {
     use super::super::*;

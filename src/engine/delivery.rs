@@ -2,7 +2,7 @@
 //!
 //! A row is inserted first and leased before work starts, so the next run finishes what a crash
 //! interrupts (P2 to P7). Start with [`Sender`]: it calls [`Compose`], which builds emails and only
-//! reads, and [`Throttle`], which permits calls across all processes. [`retry`] decides what an
+//! reads, and [`Throttle`], which permits calls across all processes. [`outcomes`] decides what an
 //! outcome means. Only [`ledger`] writes the rows that are leased here.
 
 pub mod brand_identities;

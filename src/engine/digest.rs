@@ -3,7 +3,7 @@
 //! A user is due if an event was pending when their hour came, and the period has no row yet or a
 //! failed one to retry. So a second run sends nothing (P2). The row is written first, and
 //! [`super::delivery`] sends it. Days before the window are read while they have a backlog
-//! ([`backlog`]). Start with [`Digests::run`].
+//! ([`old_days`]). Start with [`Digests::run`].
 //! Long because the options, the checks and the counts of a run are read together.
 
 pub mod due;

@@ -244,7 +244,7 @@ contract! {
         fn change_follows(change: FollowChange, follows: &[(FollowKey, UserId)]) -> ();
 
         /// Returns the selected users in ascending order, starting after `after`. Costs what it
-        /// returns. An unreadable follow is an error, because a short page is the last one.
+        /// returns. Skips ids that are not UTF-8. A page below the limit is the last one.
         fn find_people(
             filter: &PeopleFilter<'_>,
             after: Option<&UserId>,

@@ -49,7 +49,7 @@ pub enum Error {
         /// Day of the stack.
         day: Day,
     },
-    /// The store does not support the operation.
+    /// The store does not support the operation, or the database rejects the data for good.
     #[error("{0}")]
     Unsupported(String),
 }

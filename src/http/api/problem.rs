@@ -218,6 +218,9 @@ impl From<engine::Error> for Problem {
                 &format!("the store does not answer; {REPEATABLE}"),
                 &error,
             ),
+            engine::Error::Store(error) => {
+                Self::inside(Code::Internal, &format!("{INTERNAL}; {REPEATABLE}"), &error)
+            }
             error => Self::internal(&error),
         }
     }

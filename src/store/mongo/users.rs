@@ -26,7 +26,7 @@ use crate::store::record::user::{StoredFields, UserRecord, user_with_defaults};
 use crate::store::record::values::As;
 use crate::store::record::{read_bson, write_bson};
 use crate::store::traits::in_order_of;
-use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result, UserField};
+use crate::store::{Directory, FollowChange, PeopleFilter, Result, UserField};
 
 /// Follows per lookup request.
 const FOLLOWS_AT_ONCE: usize = 1_000;
@@ -101,9 +101,15 @@ impl Directory for Mongo {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>> {
+        let from = after.map_or("", UserId::as_str);
         let mut collation = None;
         let mut matching = match *filter {
-            PeopleFilter::Follow(key) => return self.followers(key, after, limit).await,
+            // Documents compare field by field, so the range has one key only. `{}` sorts after all
+            // text.
+            PeopleFilter::Follow(key) => {
+                let key = key.as_str();
+                doc! {"_id": {"$gt": {"k": key, "u": from}, "$lt": {"k": key, "u": {}}}}
+            }
             PeopleFilter::All => doc! {},
             PeopleFilter::Near(point, km) => near(point, km),
             PeopleFilter::Address(address) => {
@@ -114,17 +120,35 @@ impl Directory for Mongo {
             }
             PeopleFilter::Chose(choices) => chose(choices),
         };
-        // Other programs may have written numbers, which are not user ids.
-        let after = match after {
-            Some(after) => doc! {"$gt": after.as_str()},
-            None => doc! {"$gte": ""},
+        let is_follow = matches!(filter, PeopleFilter::Follow(_));
+        let collection = if is_follow { FOLLOWS } else { USERS };
+        if !is_follow {
+            // Other programs may have written numbers, which are not user ids.
+            let bound = if after.is_some() { "$gt" } else { "$gte" };
+            matching.insert("_id", doc! {bound: from});
+        }
+        let user = |raw: &RawDocumentBuf| match is_follow {
+            true => follow_of(raw).map(|(_, user)| user),
+            false => Some(UserId::stored(raw.get_str("_id").ok()?)),
         };
-        matching.insert("_id", after);
-        let found = self.find(USERS, matching).sort(doc! {"_id": 1});
-        let mut found = found.limit(limit);
-        found.options.collation = collation;
-        let id = |user: &Bson| Some(UserId::stored(user.as_str()?));
-        Ok(found.ids().await?.iter().filter_map(id).collect())
+        let mut most = limit;
+        loop {
+            let found = self.find(collection, matching.clone());
+            let mut found = found.sort(doc! {"_id": 1}).limit(most);
+            found.options.collation = collation.clone();
+            let found = found.raw_ids().await?;
+            let mut users: Vec<UserId> = found.iter().filter_map(user).collect();
+            let skipped = found.len() - users.len();
+            if users.len() >= limit || found.len() < most {
+                if skipped > 0 {
+                    tracing::warn!(skipped, collection, "user ids that are no text are skipped");
+                }
+                users.truncate(limit);
+                return Ok(users);
+            }
+            // A page below the limit would end the audience, so the skipped ones are replaced.
+            most = limit.saturating_add(skipped);
+        }
     }
 
     async fn values(&self, field: UserField) -> Result<Vec<String>> {
@@ -219,27 +243,6 @@ fn follow_of(raw: &RawDocument) -> Option<(FollowKey, UserId)> {
 /// Returns the `_id` of a follow, which has no other fields.
 fn follow_id((key, user): &(FollowKey, UserId)) -> Document {
     doc! {"k": key.as_str(), "u": user.as_str()}
-}
-
-impl Mongo {
-    async fn followers(
-        &self,
-        key: &FollowKey,
-        after: Option<&UserId>,
-        limit: usize,
-    ) -> Result<Vec<UserId>> {
-        // Documents compare field by field, so the range has one key only. `{}` sorts after all
-        // text.
-        let (key, after) = (key.as_str(), after.map_or("", UserId::as_str));
-        let filter = doc! {"_id": {"$gt": {"k": key, "u": after}, "$lt": {"k": key, "u": {}}}};
-        let found = self.find(FOLLOWS, filter).sort(doc! {"_id": 1});
-        let found = found.limit(limit).raw_ids().await?;
-        let user = |follow: &RawDocumentBuf| {
-            let user = follow_of(follow).map(|(_, user)| user);
-            user.ok_or_else(|| Error::corrupt("a follow", "its user is no text"))
-        };
-        found.iter().map(user).collect()
-    }
 }
 
 /// Decodes a user. Fields that this version cannot read get their defaults and are reported.

@@ -209,7 +209,7 @@ fn chose(
 }
 
 /// Returns the first column of a query, in ascending order after `after`. `of` is its third
-/// parameter.
+/// parameter. Skips values that are not UTF-8. Fewer than `limit` values are the last ones.
 fn names(
     transaction: &Transaction<'_>,
     selected: &str,
@@ -218,8 +218,25 @@ fn names(
     limit: usize,
 ) -> Result<Vec<String>> {
     let sql = format!("{selected} {} ?1 ORDER BY 1 LIMIT ?2", bound(after));
-    let (from, limit) = (after.as_deref().unwrap_or_default(), limit as i64);
-    transaction.all(&sql, (from, limit, of), |row| row.get(0))
+    let from = after.as_deref().unwrap_or_default();
+    let mut most = limit;
+    loop {
+        let values = (from, most as i64, of);
+        let found = transaction.all(&sql, values, |row| {
+            Ok(row.get_ref(0)?.as_str().map(str::to_owned).ok())
+        })?;
+        let all = found.len();
+        let mut names: Vec<String> = found.into_iter().flatten().collect();
+        let skipped = all - names.len();
+        if names.len() >= limit || all < most {
+            if skipped > 0 {
+                tracing::warn!(skipped, "names that are not UTF-8 are skipped");
+            }
+            names.truncate(limit);
+            return Ok(names);
+        }
+        most = limit.saturating_add(skipped);
+    }
 }
 
 fn put(transaction: &Transaction<'_>, user: &User) -> Result<bool> {

@@ -16,7 +16,7 @@ on_both_stores! {
     a_document_without_a_valid_user_id_blocks_no_email
     records_with_invalid_utf8_block_no_email
     unreadable_fan_outs_do_not_block_others
-    an_unreadable_follow_fails_the_page_of_followers
+    an_unreadable_follow_ends_no_audience
 }
 
 // A row of SQLite always accepts another entry; a document may not.
@@ -304,20 +304,25 @@ async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
     assert!(app.context.store.backlog().await.pending >= 2);
 }
 
-async fn an_unreadable_follow_fails_the_page_of_followers(fresh: Fresh) {
+async fn an_unreadable_follow_ends_no_audience(fresh: Fresh) {
     let artist = key("artist:7");
-    fresh.follow(&[(artist.clone(), user("ben"))]).await;
+    let (ben, zoe) = (user("ben"), user("zoe"));
+    fresh
+        .follow(&[(artist.clone(), ben.clone()), (artist.clone(), zoe.clone())])
+        .await;
     if let Some(database) = database(&fresh).await {
-        let odd = doc! {"_id": {"k": "artist:7", "u": NOT_UTF8}};
+        let between = format!("b{NOT_UTF8}");
+        let odd = doc! {"_id": {"k": "artist:7", "u": between}};
         put_into(&database, "follows", odd).await;
     } else {
-        let odd = "INSERT INTO follows VALUES ('artist:7', CAST(x'ff61' AS TEXT))";
+        let odd = "INSERT INTO follows VALUES ('artist:7', CAST(x'62ffff' AS TEXT))";
         assert_eq!(file(&fresh).execute(odd, []).unwrap(), 1);
     }
 
     let followers = PeopleFilter::Follow(&artist);
-    let page = fresh.find_people(&followers, None, 9).await;
+    let all = fresh.find_people(&followers, None, 9).await.unwrap();
+    let second = fresh.find_people(&followers, Some(&ben), 1).await.unwrap();
 
-    let error = page.unwrap_err();
-    assert!(!error.is_outage(), "{error:?}");
+    assert_eq!(all, [ben, zoe.clone()]);
+    assert_eq!(second, [zoe]);
 }
