@@ -218,7 +218,7 @@ impl Mailer for Nowhere {
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat(None)
+        Certainty::Repeat { within: None }
     }
 
     async fn check(&self) -> Checked {

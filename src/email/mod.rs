@@ -170,9 +170,12 @@ impl Outcome {
 /// How a caller can resolve an unknown outcome (P5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
-    /// The same call, repeated under the same reference, sends no email twice. The provider
-    /// remembers a reference for this long, counted from the first call; `None` for unlimited.
-    Repeat(Option<Duration>),
+    /// The same call, repeated under the same reference, sends no email twice.
+    Repeat {
+        /// How long the provider remembers a reference, counted from the first call; `None` for
+        /// unlimited.
+        within: Option<Duration>,
+    },
     /// The provider can be queried with [`Mailer::ask`].
     Ask,
     /// There is no way. The outcome stays unknown.

@@ -112,7 +112,7 @@ impl Mailer for Outbox {
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat(None)
+        Certainty::Repeat { within: None }
     }
 
     async fn check(&self) -> Checked {

@@ -78,7 +78,7 @@ async fn sending_a_delivery_again_overwrites_its_file() {
         .await;
     outbox.send("call", &[second], &Permit::always()).await;
 
-    assert_eq!(outbox.certainty(), Certainty::Repeat(None));
+    assert_eq!(outbox.certainty(), Certainty::Repeat { within: None });
     assert_eq!(files(root.path()).len(), 1);
     let written = fs::read_to_string(outbox.folder.join(file_name(&first.delivery))).unwrap();
     assert!(written.contains("Subject: 13 new works"), "{written}");

@@ -403,9 +403,13 @@ pub enum Forgettable {
 pub enum Engine {
     /// One or more MongoDB servers: their version, such as 6.0.5, and deployment type.
     Mongo(String, Topology),
-    /// A SQLite file: the version of the library that is compiled in, such as 3.45.0, and the
-    /// journal mode. `wal` lets readers and a writer work at the same time.
-    Sqlite(String, String),
+    /// A SQLite file.
+    Sqlite {
+        /// The version of the library that is compiled in, such as 3.45.0.
+        version: String,
+        /// The journal mode. `wal` lets readers and a writer work at the same time.
+        journal: String,
+    },
 }
 
 /// The deployment type of MongoDB.

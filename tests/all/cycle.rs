@@ -28,7 +28,7 @@ mostly_on_sqlite! {
 }
 
 /// A provider that accepts a repeated call under the same reference without sending twice.
-const REPEAT: Certainty = Certainty::Repeat(None);
+const REPEAT: Certainty = Certainty::Repeat { within: None };
 
 async fn a_cycle_without_faults_emails_each_event_once(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
@@ -81,7 +81,7 @@ const COUNT_EVERY: usize = 10;
 async fn assert_each_fault_is_recovered(fresh: &Fresh, fault: Fault, certainty: Certainty) {
     let excuse = match certainty {
         Certainty::Never => Excuse::Unknown,
-        Certainty::Repeat(..) | Certainty::Ask => Excuse::None,
+        Certainty::Repeat { .. } | Certainty::Ask => Excuse::None,
     };
     let first = 3 * usize::from(fault == Fault::Unheard);
     for (offset, then) in [(first, Then::Recovers), (first + 5, Then::StaysDown)] {

@@ -114,7 +114,7 @@ const OLD: [&str; 3] = [
 ];
 
 async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fresh) {
-    let safe = Certainty::Repeat(None);
+    let safe = Certainty::Repeat { within: None };
     let mut town = Town::with(&source, safe, CONFIG).await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
     let friday = Day::of(saturday()).back(1);

@@ -113,7 +113,7 @@ impl Mailer for Resend {
     }
 
     fn certainty(&self) -> Certainty {
-        Certainty::Repeat(Some(KEPT))
+        Certainty::Repeat { within: Some(KEPT) }
     }
 
     async fn check(&self) -> Checked {

@@ -256,10 +256,10 @@ impl Retry {
     pub(super) fn hope(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
         let ours = self.settings.resolve_within;
         let within = match self.certainty {
-            Certainty::Repeat(Some(within)) => {
-                TimeDelta::from_std(within).map_or(ours, |within| within.min(ours))
-            }
-            Certainty::Repeat(None) => ours,
+            Certainty::Repeat {
+                within: Some(within),
+            } => TimeDelta::from_std(within).map_or(ours, |within| within.min(ours)),
+            Certainty::Repeat { within: None } => ours,
             Certainty::Ask => ours.max(self.believed(tried) - tried),
             Certainty::Never => TimeDelta::zero(),
         };
@@ -277,7 +277,7 @@ impl Retry {
     pub(super) fn next_check(&self, tried: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
         let least = match self.certainty {
             Certainty::Ask => self.settings.ask_after,
-            Certainty::Repeat(..) | Certainty::Never => REPEAT_AFTER,
+            Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
         };
         let next = (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried));
         // Check as soon as "not accepted" counts, because that answer is definite.

@@ -65,7 +65,7 @@ impl Doctor {
         let clock = match (condition.time, &condition.engine) {
             (Some(time), _) => Some(judge_clock(before, time, after)),
             (None, Engine::Mongo(..)) => Some(Finding::unchecked(NO_TIME)),
-            (None, Engine::Sqlite(..)) => None,
+            (None, Engine::Sqlite { .. }) => None,
         };
         let indexes = condition.missing_indexes.map(judge_indexes);
         let schema = condition.schema.map(|schema| Some(judge_schema(&schema)));
@@ -244,11 +244,11 @@ async fn users(store: &Arc<dyn Store>) -> Judged {
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {
     match engine {
-        Engine::Sqlite(version, journal) if journal == "wal" => {
+        Engine::Sqlite { version, journal } if journal == "wal" => {
             let found = format!("SQLite {version} with a write-ahead log, for one machine");
             vec![Finding::ok(found).of(DATABASE)]
         }
-        Engine::Sqlite(version, journal) => {
+        Engine::Sqlite { version, journal } => {
             let found = format!(
                 "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
             );
@@ -382,7 +382,10 @@ mod tests {
 
     #[test]
     fn a_sqlite_file_without_wal_is_an_error() {
-        let of = |journal: &str| Engine::Sqlite("3.50.0".into(), journal.into());
+        let of = |journal: &str| Engine::Sqlite {
+            version: "3.50.0".into(),
+            journal: journal.into(),
+        };
 
         assert_eq!(judge_engine(&of("wal"))[0].severity, Severity::Ok);
         assert_eq!(judge_engine(&of("delete"))[0].severity, Severity::Error);

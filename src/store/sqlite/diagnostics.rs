@@ -21,7 +21,7 @@ impl Diagnostics for Sqlite {
             let version = text("SELECT sqlite_version()")?;
             let journal = text("PRAGMA journal_mode")?;
             Ok(Condition {
-                engine: Engine::Sqlite(version, journal),
+                engine: Engine::Sqlite { version, journal },
                 time: None,
                 age: Duration::ZERO,
                 // Opening the file has already upgraded it.

@@ -130,7 +130,10 @@ async fn a_repeated_resend_call_under_its_key_sends_nothing_twice() {
     );
 
     assert_eq!(provider.mails().len(), 2);
-    assert!(matches!(mailer.certainty(), Certainty::Repeat(Some(_))));
+    assert!(matches!(
+        mailer.certainty(),
+        Certainty::Repeat { within: Some(_) }
+    ));
 }
 
 #[tokio::test]

@@ -341,7 +341,7 @@ async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fres
 }
 
 async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Repeat(None), "").await;
+    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
     let app = by_postbox(&town, "brands.acme.site.name = \"Acmeish\"");
     town.change("ada", |user| user.brand = brand("acme")).await;
     town.happens(&["a1"], to(&["ada"])).await;
@@ -433,7 +433,7 @@ async fn successes_of_one_account_do_not_hide_lost_calls_of_another(fresh: Fresh
 /// A brand's call has an unknown outcome. It is not repeated while a digest's call is in progress
 /// at the same account.
 async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Repeat(None), "").await;
+    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
     let nowhere = "http://127.0.0.1:9";
     let text = three(nowhere, nowhere);
     let config = Config::parse(&text).unwrap();

@@ -110,7 +110,7 @@ async fn an_unknown_email_that_is_rejected_later_is_unknown_again(fresh: Fresh) 
 }
 
 async fn a_call_is_not_queried_or_repeated_at_another_account(fresh: Fresh) {
-    for certainty in [Certainty::Repeat(None), Certainty::Ask] {
+    for certainty in [Certainty::Repeat { within: None }, Certainty::Ask] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;
         town.happens(&["a1"], to(&["ada"])).await;
@@ -178,7 +178,7 @@ async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
 }
 
 async fn an_email_excluded_from_a_repeated_call_does_not_fail(fresh: Fresh) {
-    let town = Town::with(&fresh, Certainty::Repeat(None), "").await;
+    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     let unsendable = Outcome::Unsendable("it has no recipient any more".into());
     town.answer([cut_off(), unsendable]);

@@ -88,7 +88,7 @@ async fn an_unknown_outcome_is_recorded_before_its_markers_are_written(fresh: Fr
 }
 
 async fn a_failed_marker_write_still_records_the_email_as_sent(fresh: Fresh) {
-    for certainty in [Certainty::Never, Certainty::Repeat(None)] {
+    for certainty in [Certainty::Never, Certainty::Repeat { within: None }] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;
         let users = in_first_call(certainty);
@@ -140,7 +140,7 @@ async fn a_hanging_marker_write_does_not_delay_recording_the_outcome(fresh: Fres
 }
 
 async fn the_next_run_finishes_after_a_crash_between_marking_and_settling(fresh: Fresh) {
-    let repeat = Certainty::Repeat(None);
+    let repeat = Certainty::Repeat { within: None };
     for certainty in [Certainty::Never, Certainty::Ask, repeat] {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "").await;

@@ -166,7 +166,7 @@ async fn a_call_with_a_lost_answer_is_repeated_unchanged(fresh: Fresh) {
 
 async fn a_call_is_not_repeated_after_the_idempotency_window(fresh: Fresh) {
     let within = Some(Duration::from_secs(3_600));
-    let town = Town::with(&fresh, Certainty::Repeat(within), "").await;
+    let town = Town::with(&fresh, Certainty::Repeat { within }, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([cut_off()]);
     town.digests_at(monday(0)).await;
@@ -415,7 +415,7 @@ async fn a_call_continues_while_its_sender_waits_for_the_store(fresh: Fresh) {
 }
 
 async fn a_worker_that_resumes_after_its_lease_sends_nothing(fresh: Fresh) {
-    let may_ask = [Certainty::Ask, Certainty::Repeat(None)];
+    let may_ask = [Certainty::Ask, Certainty::Repeat { within: None }];
     for certainty in may_ask.into_iter().chain([Certainty::Never]) {
         fresh.clear().await;
         let town = Arc::new(Town::with(&fresh, certainty, "").await);

@@ -221,7 +221,7 @@ async fn a_changed_default_schedule_starts_a_full_scan(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "21T07:00").await;
     let config = format!("{RARELY}digest.hour = 6\n");
-    let earlier = Town::on(fresh.handle(), Certainty::Repeat(None), &config);
+    let earlier = Town::on(fresh.handle(), Certainty::Repeat { within: None }, &config);
 
     let report = tick(&earlier, "21T07:15").await;
 

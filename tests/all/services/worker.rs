@@ -185,7 +185,11 @@ async fn a_worker_whose_clock_is_set_back_scans_for_digests_again(fresh: Fresh) 
 }
 
 async fn a_worker_whose_clock_is_behind_sends_no_email_twice(fresh: Fresh) {
-    let certainties = [Certainty::Repeat(None), Certainty::Ask, Certainty::Never];
+    let certainties = [
+        Certainty::Repeat { within: None },
+        Certainty::Ask,
+        Certainty::Never,
+    ];
     for certainty in certainties {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "delivery.chunk = 10").await;

@@ -11,7 +11,7 @@ use crate::support::*;
 
 pub async fn a_store_reports_its_engine_and_version(store: Fresh) {
     let version = match store.condition().await.unwrap().engine {
-        Engine::Sqlite(version, journal) => {
+        Engine::Sqlite { version, journal } => {
             assert_eq!(journal, "wal");
             version
         }

@@ -168,7 +168,7 @@ impl Mailer for Postbox {
             };
             if is_accepted {
                 self.mails.lock().unwrap().push(message.clone());
-                if matches!(self.certainty, Certainty::Repeat(..)) {
+                if matches!(self.certainty, Certainty::Repeat { .. }) {
                     let mut calls = self.accepted_calls.lock().unwrap();
                     calls.insert(reference.to_owned(), deliveries.clone());
                 }
@@ -236,7 +236,7 @@ impl Town {
     /// Creates a town. If `safe`, calls can be repeated, otherwise outcomes may stay unknown.
     pub async fn found(fresh: &Fresh, safe: bool, config: &str) -> Self {
         let certainty = if safe {
-            Certainty::Repeat(None)
+            Certainty::Repeat { within: None }
         } else {
             Certainty::Never
         };

@@ -36,7 +36,7 @@ struct Story {
 
 /// From Monday morning on, no stored event is lost or emailed twice.
 async fn assert_usable(store: Arc<dyn Store>, story: Story) {
-    let town = Town::on(store, Certainty::Repeat(None), CONFIG);
+    let town = Town::on(store, Certainty::Repeat { within: None }, CONFIG);
     town.clock.set(monday(0));
     assert_readable(&town, &story).await;
 
