@@ -233,7 +233,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Adds a warning if a call to a provider may take longer than the grace.
+    /// Adds a warning if a call to a provider may take longer than the grace. Over SMTP the timeout
+    /// is for each step, and a stop cancels all steps but the one that is under way.
     fn check_grace(&self, r: &mut Reader<'_>) {
         let is_slow = |mail: &Mail| {
             let calls = !matches!(mail.transport, Transport::Outbox);

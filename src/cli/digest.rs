@@ -10,7 +10,8 @@ use clap::Args as Arguments;
 
 use super::exit::causes;
 use super::remaining_work::{FanOutEnd, backlog_lines, read_waits, show_rest};
-use super::session::{Access, App, Exit, Refusal, Screen, Session, phrases, within_grace};
+use super::session::{Access, App, Exit, Refusal, Screen, Session};
+use super::session::{last_write, phrases, within_grace};
 use crate::domain::{Pause, UserId};
 use crate::engine::digest::Request;
 use crate::private;
@@ -82,35 +83,42 @@ impl Args {
             let was = pause.map(|pause| format!("resumed; it was {}", paused(&pause)));
             screen.warning(was.unwrap_or_else(|| "nothing was paused".to_owned()))?;
         }
+        let (mut fanned_out, mut report) = (FanOutEnd::default(), Report::default());
+        let mut found = None;
         let work = async {
-            let bar = screen.bar("people reached").until(stop.clone());
-            let fanned_out = match self.dry_run {
-                true => FanOutEnd::default(),
-                false => FanOutEnd::all(app, &bar).await,
-            };
-            drop(bar);
+            if !self.dry_run {
+                let bar = screen.bar("people reached").until(stop.clone());
+                fanned_out = FanOutEnd::all(app, &bar).await;
+            }
             let bar = screen.bar("people looked at").until(stop.clone());
-            let (report, found) = match self.report {
-                None => (app.digests().run(&request, &bar).await?, None),
-                Some(_) => {
-                    let (report, found) = app.dry_run().run(&request, &bar).await?;
-                    (report, Some(found))
-                }
-            };
-            anyhow::Ok((fanned_out, report, found))
+            if self.report.is_some() {
+                let (counts, emails) = app.dry_run().run(&request, &bar).await?;
+                (report, found) = (counts, Some(emails));
+            } else {
+                let digests = app.digests();
+                digests.run_into(&mut report, &request, &bar).await?;
+            }
+            anyhow::Ok(())
         };
-        let Some(done) = within_grace(app, &stop, work).await else {
-            return self.stopped(screen);
-        };
-        let (mut fanned_out, mut report, found) = done?;
-        report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
+        let done = within_grace(app, &stop, work).await;
         let stopped = *stop.borrow();
+        if done.is_none() && self.dry_run {
+            return self.stopped(screen);
+        }
         // The emails are sent. Report later failures beside the result instead of ending here.
         let mut notes = Vec::new();
-        if stopped && let Err(error) = app.worker().release().await {
+        if done.is_none() {
+            // It has released the leases.
+            report.ended.get_or_insert(Ended::Stopped);
+        } else if stopped
+            && !self.dry_run
+            && let Err(error) = last_write(true, app.worker().release()).await
+        {
             let then = "other processes can send its emails once its leases expire";
-            notes.push(format!("{then}: {}", causes(&error.into())));
+            notes.push(format!("{then}: {}", causes(&error)));
         }
+        done.transpose()?;
+        report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
         let mut waits = Ok(Waiting::default());
         if self.dry_run {
             // A pause stops the emails that it counts, and it misses pending events.
@@ -125,10 +133,11 @@ impl Args {
             }
         } else {
             let run = DigestActivity::of(&report, app.context.clock.now());
-            if let Err(error) = app.activity().record_digests(&run).await {
-                notes.push(causes(&error.into()));
+            let activity = app.activity();
+            if let Err(error) = last_write(stopped, activity.record_digests(&run)).await {
+                notes.push(causes(&error));
             }
-            waits = read_waits(app, request.users.as_deref()).await;
+            waits = read_waits(app, request.users.as_deref(), stopped).await;
         }
         notes.extend(found.iter().flat_map(|found| found.failures.clone()));
         notes.extend(report.unknown_names.warnings(&app.config.policies));
@@ -178,7 +187,7 @@ impl Args {
 
     fn stopped(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
         let next = "the next run goes on from there";
-        screen.warning(format!("stopped before all users were checked; {next}"))?;
+        screen.warning(format!("stopped before everything was done; {next}"))?;
         let part = "no report was written, as it would be of a part of the people";
         screen.warnings(self.report.as_ref().map(|_| part))?;
         Ok(Exit::Partly)
@@ -259,6 +268,9 @@ fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String
 
 fn due(report: &Report) -> String {
     match report.due.users {
+        0 if report.users.scanned == 0 && report.ended == Some(Ended::Stopped) => {
+            "no user was checked".into()
+        }
         0 if report.users.scanned == 0 => "no user has new events".into(),
         0 => "no user is due".into(),
         due => format!("{} due", phrases::number(due)),

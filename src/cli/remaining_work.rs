@@ -102,8 +102,11 @@ impl FanOutEnd {
 /// The emails that wait, or why they could not be read.
 pub(super) type Waits = Result<Waiting, String>;
 
-/// Reads the waiting emails of these users, or of all.
-pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>) -> Waits {
+/// Reads the waiting emails of these users, or of all. A process that stops does not take the time.
+pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>, stops: bool) -> Waits {
+    if stops {
+        return Err("the waiting emails were not read, because the process stops".into());
+    }
     app.deliveries().waiting(users).await.map_err(|error| {
         let cause = causes(&error.into());
         format!("the waiting emails could not be read: {cause}")

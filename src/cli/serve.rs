@@ -75,7 +75,6 @@ impl Args {
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
         let app = demo::tell_unseen(dir, &served, session.run).await?;
         let stop = stop_on_signal()?;
-        app.end_with(&stop);
         let gallery = Gallery::new(served.url());
         let bound = listening.demo(app.clone(), &served.key, gallery)?;
         greet_demo(session.screen, &served, dir)?;

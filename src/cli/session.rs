@@ -19,6 +19,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 use super::printable;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, DEFAULTS, LogFormat, Problems, Sources};
+use crate::engine;
 use crate::operate::machine;
 use crate::operate::open::is_missing;
 
@@ -150,7 +151,6 @@ impl Session<'_> {
             Some(_) => watch::channel(false).1,
             None => stop_on_signal()?,
         };
-        app.end_with(&stop);
         machine::prepare(&app.config);
         Ok((app, stop))
     }
@@ -229,11 +229,12 @@ pub(super) fn stop_on_signal() -> std::io::Result<Stop> {
     Ok(stopped)
 }
 
-/// How long a process may take to release its leases after the grace.
+/// How long a process that stops may take for each of its last writes.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Awaits work that ends by itself soon after `stop` turns true. If it has not ended within
-/// `server.grace`, this drops it, releases the leases of this process, and returns `None`.
+/// `server.grace`, this drops it, releases the leases of this process, and returns `None`. No call
+/// to a provider starts once `stop` is true.
 ///
 /// Emails whose calls are dropped stay `sending`, as after a crash. The next worker resolves them
 /// (P5).
@@ -242,6 +243,7 @@ pub(super) async fn within_grace<T>(
     stop: &Stop,
     work: impl Future<Output = T>,
 ) -> Option<T> {
+    app.end_with(stop);
     let mut stop = stop.clone();
     let grace = app.config.server.grace.to_std().unwrap_or_default();
     let over = async {
@@ -256,15 +258,27 @@ pub(super) async fn within_grace<T>(
         done = work => return Some(done),
         () = over => {}
     }
-    tracing::warn!("server.grace is over: running work is dropped, and later runs continue it");
+    tracing::warn!(
+        "server.grace is over: requests and work are cut off; later runs continue the work"
+    );
     let worker = app.worker();
-    if !matches!(
-        timeout(RELEASE_PATIENCE, worker.release()).await,
-        Ok(Ok(()))
-    ) {
-        tracing::warn!("other processes can continue only once the leases of this one expire");
+    if let Err(error) = last_write(true, worker.release()).await {
+        let then = "other processes can continue only once the leases of this one expire";
+        tracing::warn!("{then}: {error}");
     }
     None
+}
+
+/// Awaits a write at the end of a command, for at most [`RELEASE_PATIENCE`] if the process stops.
+pub(super) async fn last_write(
+    stops: bool,
+    write: impl Future<Output = engine::Result<()>>,
+) -> anyhow::Result<()> {
+    match stops {
+        true => timeout(RELEASE_PATIENCE, write).await??,
+        false => write.await?,
+    }
+    Ok(())
 }
 
 /// Show the effective configuration, secrets redacted

@@ -1,7 +1,7 @@
 //! `tidings worker`: fans out events, closes batches, and sends emails when they are due.
 //!
-//! On SIGTERM and Ctrl-C, it finishes its current work within `server.grace` and releases every
-//! lease. Another worker can then continue at once.
+//! On SIGTERM and Ctrl-C, it finishes its current work within `server.grace` and releases its
+//! leases of fan-outs and emails. Another worker can then continue them at once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use super::digest::{exit_of, paused, sent};
 use super::exit::explain_failure;
 use super::remaining_work::{FanOutEnd, backlog_lines, emails, read_waits, show_rest};
-use super::session::{Access, App, Exit, Screen, Session, Stop, phrases, within_grace};
+use super::session::{Access, App, Exit, Screen, Session, Stop};
+use super::session::{last_write, phrases, within_grace};
 use crate::domain::Pause;
 use crate::engine;
 use crate::engine::worker::{BEAT, Part};
@@ -51,13 +52,16 @@ impl Args {
 async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
     let worker = app.worker();
     let round = within_grace(app, stop, worker.round(&mut None, stop)).await;
+    let stops = *stop.borrow();
     let Some(round) = round else {
+        screen.warning("server.grace ended the run, so its counts are missing here")?;
+        last_write(stops, record(app, None, true)).await?;
         return stopped(screen);
     };
-    let released = worker.release().await;
+    let released = last_write(stops, worker.release()).await;
     let (mut round, now) = (round?, app.context.clock.now());
     let digests = round.digests.as_ref().map(|of| DigestActivity::of(of, now));
-    let recorded = record(app, digests, true).await;
+    let recorded = last_write(stops, record(app, digests, true)).await;
     let fanned_out = FanOutEnd {
         done: round.fanouts.clone(),
         failure: round.not_fanned_out.take().map(anyhow::Error::from),
@@ -70,13 +74,13 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
         let done = done.unwrap_or_else(|| "nothing to do".into());
         screen.line(format!("worker: {done}"))?;
     }
-    let waits = read_waits(app, None).await;
+    let waits = read_waits(app, None, stops).await;
     let is_whole = show_rest(app, (&mails, &fanned_out, &waits), screen)?;
     let pause = round.paused.as_ref().map(paused);
     screen.warnings(pause.map(|paused| format!("no mail leaves: {paused}")))?;
     released?;
     recorded?;
-    if *stop.borrow() {
+    if stops {
         return stopped(screen);
     }
     let exit = exit_of(&mails, u64::from(round.paused.is_some()));
@@ -269,7 +273,25 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::TemplateUse;
+    use crate::config::Config;
     use crate::wire::run_report::{EndedBatches, Forgotten};
+
+    #[tokio::test]
+    async fn no_call_starts_after_a_task_fails_without_a_signal() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidings.db");
+        let config = Config::parse(&format!("store = \"sqlite:{}\"", file.display())).unwrap();
+        let app = App::open(config, Access::Create, TemplateUse::BuiltIn).await;
+        let app = app.unwrap();
+        let (_signal, stop) = watch::channel(false);
+        let failing = std::future::ready(Err(anyhow::anyhow!("it fails")));
+
+        let result = run_together(&app, &stop, |_| vec![failing.boxed_local()]).await;
+
+        assert_eq!(result.unwrap_err().to_string(), "it fails");
+        assert!(app.identities.default.account.is_ending());
+    }
 
     #[test]
     fn a_round_reports_ended_batches_and_deleted_records_without_zeros() {

@@ -52,6 +52,14 @@ impl Permit {
             .then(|| "it was not sent, because another process may send it now".into())
     }
 
+    /// Returns the reason why a call that can still be canceled should be, or `None`.
+    pub(super) fn canceled(&self) -> Option<String> {
+        match self.state() {
+            PermitState::Given | PermitState::Stale => None,
+            PermitState::Ending | PermitState::Over => self.withheld(),
+        }
+    }
+
     /// Returns the reason why no call may start, or `None` if one may.
     pub fn withheld(&self) -> Option<String> {
         let ending = || "it was not sent, because the process is shutting down".to_owned();

@@ -234,6 +234,9 @@ impl Smtp {
             Err(reason) => return Outcome::Unsendable(reason),
         };
         loop {
+            if let Some(reason) = permit.canceled() {
+                return Outcome::Withheld(reason);
+            }
             let mut line = match self.line().await {
                 Ok(line) => line,
                 Err(failure) => return self.outcome(Stage::Introduction, failure),
@@ -247,7 +250,8 @@ impl Smtp {
                 }
                 Err(failure) => failure,
             };
-            let over = failure.is_over(stage);
+            // A process that stops does not wait for replies to QUIT or RSET.
+            let over = failure.is_over(stage) || permit.canceled().is_some();
             if line.is_used && failure.is_of_session(stage) {
                 if !over {
                     self.quit(line).await;
@@ -261,7 +265,8 @@ impl Smtp {
         }
     }
 
-    /// Names sender and recipient, and writes the content.
+    /// Names sender and recipient, and writes the content. A stop of the process cancels it before
+    /// the content, so that it takes at most one more [`Relay::timeout`].
     async fn converse(
         &self,
         connection: &mut AsyncSmtpConnection,
@@ -286,20 +291,24 @@ impl Smtp {
         if let Some(reason) = permit.withheld() {
             return Err((Stage::Sender, Failure::Withheld(reason)));
         }
+        let go_on = |stage| match permit.canceled() {
+            Some(reason) => Err((stage, Failure::Withheld(reason))),
+            None => Ok(()),
+        };
         self.within(connection.command(Mail::new(Some(from.clone()), parameters)))
             .await
             .map_err(|failure| (Stage::Sender, failure))?;
+        go_on(Stage::Recipient)?;
         self.within(connection.command(Rcpt::new(to.clone(), Vec::new())))
             .await
             .map_err(|failure| (Stage::Recipient, failure))?;
+        go_on(Stage::Recipient)?;
         self.within(connection.command(Data))
             .await
             .map_err(|failure| (Stage::Recipient, failure))?;
-        if let Some(reason) = permit.over() {
-            // DATA cannot be canceled. Closing the connection before the last line keeps the server
-            // from accepting the email.
-            return Err((Stage::Content, Failure::Withheld(reason)));
-        }
+        // DATA cannot be canceled. Closing the connection before the last line keeps the server
+        // from accepting the email.
+        go_on(Stage::Content)?;
         // lettre asks for the next part once it has written the content. After that it writes the
         // last line.
         let written = AtomicBool::new(false);

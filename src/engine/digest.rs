@@ -12,9 +12,9 @@ pub mod old_days;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::stream::{self, BoxStream, FuturesUnordered};
+use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::eligibility::{self, event_facts::Catalog};
 use super::feedback::suppressions::Suppressed;
@@ -96,7 +96,8 @@ struct Run<'a> {
     at: DateTime<Utc>,
     /// Its tally counts the outcomes of the run's emails.
     sender: Sender,
-    report: Report,
+    /// The caller's, so that it also describes a run that is dropped.
+    report: &'a mut Report,
     /// Whether a due user was skipped because of an open email. It is an earlier digest, or this
     /// one, opened by another process.
     passed_over: bool,
@@ -108,7 +109,8 @@ struct Run<'a> {
 type Opening = (Delivery, bool);
 
 /// The chunks that are being sent, each by a task of its own: one is built while another is sent.
-type Sending = FuturesUnordered<JoinHandle<Result<()>>>;
+/// A run that is dropped aborts them and their calls, and can then release its leases.
+type Sending = JoinSet<Result<()>>;
 
 /// The number of chunks at a time.
 const AT_ONCE: usize = 2;
@@ -117,7 +119,22 @@ impl Digests {
     /// Sends the due digests, after the deliveries that an earlier run left unfinished. Memory is
     /// bounded by the chunk, plus the id and the reason of each deferred email.
     pub async fn run(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
-        Ok(Run::new(self, request, None, progress).scan().await?.report)
+        let mut report = Report::default();
+        self.run_into(&mut report, request, progress).await?;
+        Ok(report)
+    }
+
+    /// Does the same, and reports into `report`, which also has the counts so far if the run fails
+    /// or is dropped.
+    pub async fn run_into(
+        &self,
+        report: &mut Report,
+        request: &Request,
+        progress: &dyn Watcher,
+    ) -> Result<()> {
+        let run = Run::new(self, request, report, None, progress);
+        run.scan().await?;
+        Ok(())
     }
 
     /// Passes the digests that a run would send to `onlooker`, such as the command line, and writes
@@ -132,8 +149,10 @@ impl Digests {
             dry_run: true,
             ..request.clone()
         };
-        let run = Run::new(self, &request, Some(onlooker), progress);
-        Ok(run.scan().await?.report)
+        let mut report = Report::default();
+        let run = Run::new(self, &request, &mut report, Some(onlooker), progress);
+        run.scan().await?;
+        Ok(report)
     }
 
     /// Opens new rows and reopens failed ones. Returns the rows that this process leased.
@@ -162,10 +181,17 @@ impl Digests {
     }
 }
 
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.report.mails = self.sender.ledger.tally.so_far();
+    }
+}
+
 impl<'a> Run<'a> {
     fn new(
         digests: &'a Digests,
         request: &'a Request,
+        report: &'a mut Report,
         onlooker: Option<&'a mut Onlooker<'a>>,
         progress: &'a dyn Watcher,
     ) -> Self {
@@ -177,7 +203,7 @@ impl<'a> Run<'a> {
             progress,
             at,
             sender: digests.sender.with_new_tally(),
-            report: Report::default(),
+            report,
             passed_over: false,
             catalog: Catalog::of_mails(&digests.context),
             older: Older::new(&digests.backlog.days_read(at)),
@@ -188,7 +214,8 @@ impl<'a> Run<'a> {
         !self.request.dry_run
     }
 
-    async fn scan(mut self) -> Result<Self> {
+    /// Returns whether it skipped a due user because of an open email.
+    async fn scan(mut self) -> Result<bool> {
         let (digests, at) = (self.digests, self.at);
         if self.sends() {
             self.report.ended = self.sender.drain().await?.ended();
@@ -222,9 +249,9 @@ impl<'a> Run<'a> {
         let mut sending = Sending::new();
         let scanned = self.send_due(chunks, &mut sending).await;
         // Chunks that were begun are finished, even if the scan failed.
-        let sent: Vec<_> = sending.collect().await;
+        let sent = sending.join_all().await;
         scanned?;
-        sent.into_iter().try_for_each(came_to)?;
+        sent.into_iter().collect::<Result<()>>()?;
         let Backlog { mailable, blocked } = self.older.all;
         (self.report.backlog.older, self.report.backlog.blocked) = (mailable, blocked);
         // Only a run that reads all users may store their backlog.
@@ -244,13 +271,14 @@ impl<'a> Run<'a> {
         if let Some(patience) = self.request.patience.filter(|_| self.sends()) {
             match self.sender.see_through(patience, self.progress).await? {
                 Ended::Settled => {}
-                ended => self.report.ended = self.report.ended.or(Some(ended)),
+                ended => {
+                    self.report.ended.get_or_insert(ended);
+                }
             }
         }
         let dry_run = &mut self.report.dry_run;
         dry_run.no_brand = dry_run.unknown_brands.values().sum();
-        self.report.mails = self.sender.ledger.tally.so_far();
-        Ok(self)
+        Ok(self.passed_over)
     }
 
     /// Finds the due digests and begins to send them, chunk by chunk.
@@ -338,7 +366,7 @@ impl<'a> Run<'a> {
         }
         let due = self.without_existing(due).await?;
         let due = self.applicable(due).await?;
-        let report = &mut self.report;
+        let report = &mut *self.report;
         let room = self.request.limit.map_or(usize::MAX, |limit| {
             limit.saturating_sub(report.due.users - report.due.busy) as usize
         });
@@ -424,7 +452,7 @@ impl<'a> Run<'a> {
         &mut self,
         due: Vec<DuePerson<'p>>,
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
-        let (catalog, report) = (&mut self.catalog, &mut self.report);
+        let (catalog, report) = (&mut self.catalog, &mut *self.report);
         let context = &self.digests.context;
         let (policies, caps) = (&context.policies, context.config.digest.caps);
         let pending = || due.iter().flat_map(|person| &person.wanted);
@@ -484,7 +512,7 @@ impl<'a> Run<'a> {
 
     /// Counts a user who has a row for the period. `again` is the time of its retry, if it failed.
     fn count_existing(&mut self, row: &Delivery, again: Option<DateTime<Utc>>) {
-        let (request, report) = (self.request, &mut self.report);
+        let (request, report) = (self.request, &mut *self.report);
         let tally = &self.sender.ledger.tally;
         if row.state == DeliveryState::Failed {
             report.users.failed_already += 1;
@@ -525,12 +553,12 @@ impl<'a> Run<'a> {
     async fn begin(&mut self, rows: &[Opening], sending: &mut Sending) -> Result<()> {
         let chunk = self.digests.context.config.delivery.chunk;
         // After a failure, no further chunk begins.
-        while let Some(Some(sent)) = sending.next().now_or_never() {
+        while let Some(sent) = sending.try_join_next() {
             came_to(sent)?;
         }
         for rows in rows.chunks(chunk) {
             while sending.len() >= AT_ONCE
-                && let Some(sent) = sending.next().await
+                && let Some(sent) = sending.join_next().await
             {
                 came_to(sent)?;
             }
@@ -559,7 +587,7 @@ impl<'a> Run<'a> {
             self.passed_over |= busy > 0;
             let sender = self.sender.clone();
             let finishing = async move { sender.finish(ours).await };
-            sending.push(tokio::spawn(finishing.boxed()));
+            sending.spawn(finishing.boxed());
         }
         Ok(())
     }

@@ -30,7 +30,8 @@ pub struct Report {
     /// The emails that an earlier run left, and this run continued or waited for.
     pub left_over: u64,
     /// The outcomes of the emails of this run and of those left over. Their sum: sent + failed +
-    /// canceled + unknown + deferred = due − busy − held + left over.
+    /// canceled + unknown + deferred = due − busy − held + left over, unless the grace of a stop
+    /// cut the run off.
     pub mails: Tally,
     /// The unknown types and objects of the events of due users, included or not.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
@@ -177,7 +178,7 @@ pub(crate) struct DigestRun<'a> {
     /// The page of a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) page: Option<&'a Path>,
-    /// The unsettled emails of all runs; `null` if they could not be read.
+    /// The unsettled emails of all runs; `null` if they were not read.
     #[serde(skip_serializing_if = "none_wait")]
     pub(crate) mails_waiting: Option<&'a Waiting>,
     #[serde(skip_serializing_if = "BadFanouts::is_empty")]

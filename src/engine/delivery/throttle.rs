@@ -219,7 +219,7 @@ impl ProviderAccount {
     }
 
     /// Returns whether the process is shutting down, so that no new call may start.
-    fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.stop.get().is_some_and(|stop| *stop.borrow())
     }
 }

@@ -55,17 +55,18 @@ impl Digests {
             users,
             ..Request::default()
         };
-        let scanned = Run::new(self, &request, None, progress).scan().await?;
-        let report = scanned.report;
+        let mut report = Report::default();
+        let run = Run::new(self, &request, &mut report, None, progress);
+        let passed_over = run.scan().await?;
         if is_complete(&report) && !progress.stopping() {
             let (all, due) = match &ticks {
                 // Too many users are due to read those within [`SLACK`] again.
                 Some(_) if scans_all => (now, known),
                 // Users with an open email are read again when it has ended.
-                Some(ticks) if scanned.passed_over => (ticks.all, ticks.due.min(known - SLACK)),
+                Some(ticks) if passed_over => (ticks.all, ticks.due.min(known - SLACK)),
                 Some(ticks) => (ticks.all, known - SLACK),
                 // The scan skipped users; read as far back as the limit below permits.
-                None if scanned.passed_over => (now, DateTime::<Utc>::MIN_UTC),
+                None if passed_over => (now, DateTime::<Utc>::MIN_UTC),
                 None => (now, known - SLACK),
             };
             let ticks = Ticks {

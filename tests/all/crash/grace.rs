@@ -19,12 +19,12 @@ use crate::mail::provider::{Dialect, Next};
 use crate::mail::server::{Say, Server};
 use crate::mail::{ALL, mailer};
 use crate::support::town::mostly_on_sqlite;
-use crate::support::{Fresh, Shorthand};
+use crate::support::{Fresh, Shorthand, assert_contains};
 
 mostly_on_sqlite! {
     calls_in_flight_are_finished_and_no_others_start
     only_calls_that_outlast_the_grace_are_in_doubt
-    a_digest_run_ends_with_its_grace_and_releases_its_leases
+    a_digest_run_ends_with_its_grace_reports_and_releases_its_leases
 }
 
 /// Several processes, so that each soon has its share in flight: calls start within a second after
@@ -79,7 +79,7 @@ async fn only_calls_that_outlast_the_grace_are_in_doubt(fresh: Fresh) {
     }
 }
 
-async fn a_digest_run_ends_with_its_grace_and_releases_its_leases(fresh: Fresh) {
+async fn a_digest_run_ends_with_its_grace_reports_and_releases_its_leases(fresh: Fresh) {
     let mut stage = Stage::set(&fresh, Dialect::Ses, 1).await;
     stage.add_day().await;
     stage.provider.then([Next::Hold]);
@@ -93,7 +93,12 @@ async fn a_digest_run_ends_with_its_grace_and_releases_its_leases(fresh: Fresh) 
     run.signal("TERM");
     let ended = run.ended(SOON).await.expect("it ends");
 
-    assert_eq!(ended.code(), Some(3), "emails are left");
+    let log = stage.log();
+    assert_eq!(ended.code(), Some(3), "{log}");
+    assert_contains!(log, "not settled yet");
+    assert_contains!(log, "stopped before everything was done");
+    let recorded = stage.app().0.activity().digests().await.unwrap();
+    assert!(recorded.is_some(), "status shows the run");
     let [sent, _, sending, unknown] = counts(&fresh).await;
     assert_eq!((sent, sending, unknown), (0, 1, 0));
     assert_unleased(&fresh, "digest").await;

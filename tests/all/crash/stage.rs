@@ -222,7 +222,8 @@ impl<'a> Stage<'a> {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
-            .open(self.folder.path().join("log"));
+            .open(self.folder.path().join("log"))
+            .unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
         command
             .args(arguments)
@@ -230,8 +231,8 @@ impl<'a> Stage<'a> {
             .env_clear()
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log.unwrap());
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         Process(command.spawn().unwrap())
     }
 
@@ -266,7 +267,8 @@ impl<'a> Stage<'a> {
         assert!(status.success(), "{status}: {}", self.log());
     }
 
-    fn log(&self) -> String {
+    /// Returns what the started processes have printed.
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 

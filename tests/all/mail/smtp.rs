@@ -8,7 +8,8 @@ use mail_parser::MessageParser;
 use tidings::config::Config;
 use tidings::domain::{Address, Secret};
 use tidings::email::{
-    Certainty, Checked, Mailer, Message, Outcome, Permit, Relay, Security, Sender, Smtp,
+    Certainty, Checked, Mailer, Message, Outcome, Permit, PermitState, Relay, Security, Sender,
+    Smtp,
 };
 use tidings::engine::delivery::brand_identities::mailer;
 
@@ -307,6 +308,42 @@ async fn a_timeout_means_the_same_as_a_lost_connection() {
 
         assert_eq!(kinds(&outcomes), [expected], "{command}");
     }
+}
+
+/// Returns the outcomes of two emails if the process stops while the server gets this command.
+async fn stopped_at(server: &Arc<Server>, command: &'static str) -> Vec<&'static str> {
+    let stopping = server.clone();
+    let permit = Permit::new(move || {
+        let commands = stopping.commands();
+        match commands.iter().any(|line| line.starts_with(command)) {
+            true => PermitState::Ending,
+            false => PermitState::Given,
+        }
+    });
+    kinds(&smtp(server).send("ref", &mails(2), &permit).await)
+}
+
+#[tokio::test]
+async fn a_stop_cancels_a_conversation_before_its_content() {
+    for command in ["EHLO", "MAIL", "RCPT", "DATA"] {
+        let server = Arc::new(Server::start().await);
+
+        assert_eq!(stopped_at(&server, command).await, ["withheld"]);
+
+        assert_starts_with!(server.commands().last().unwrap(), command);
+        assert_eq!((server.connections(), server.mails().len()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_stop_replaces_no_closed_connection() {
+    let server = Arc::new(Server::start().await);
+    server.then("RCPT TO:<p0001", Say::HangUp);
+
+    let outcomes = stopped_at(&server, "RCPT TO:<p0001").await;
+
+    assert_eq!(outcomes, ["accepted", "withheld"]);
+    assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
