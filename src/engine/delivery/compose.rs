@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use self::message::{Contents, Reasons};
+use self::renderings::{Contents, Reasons};
 use super::brand_identities::{Identities, Identity};
 use crate::context::Context;
 use crate::domain::batch::Item;
@@ -31,6 +31,7 @@ use crate::engine::feedback::suppressions::Suppressed;
 mod batch_events;
 mod message;
 mod preview;
+mod renderings;
 
 pub(super) use batch_events::stacks_of;
 pub(crate) use preview::{Selected, SentEmail};
