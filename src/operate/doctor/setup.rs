@@ -1,5 +1,5 @@
-//! Checks the configuration for settings that are unsuitable in production, its files for those
-//! that other users of the machine can read, and the limits of the machine.
+//! Checks the configuration for settings that are unsuitable in production, and its files for those
+//! that other users of the machine can read.
 //!
 //! An outbox is for trials, so with it no finding is worse than a warning. New files are private
 //! (P8, [`crate::private`]). Open ones come from an older version or an operator.
@@ -8,12 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Doctor, Finding};
 use crate::config::{Config, StoreUrl, Transport};
-use crate::operate::machine;
 use crate::private;
-
-/// Open files that a process needs besides its feed streams: other connections, the store, and
-/// calls to providers.
-const OTHER_FILES: u64 = 1_000;
 
 impl Doctor {
     pub(super) fn configuration(&self) -> Vec<Finding> {
@@ -46,14 +41,6 @@ impl Doctor {
     pub(super) fn secret_files(&self) -> Option<Finding> {
         let (files, is_open) = (&self.config.secret_files, private::open_to_everybody);
         judge_files(files, is_open, "o-rwx", "secrets")
-    }
-
-    /// Warns about limits that are too low. Returns nothing if there are none.
-    pub(super) fn limits(&self) -> Vec<Finding> {
-        let store = machine::network_file_system(&self.config).map(judge_file_system);
-        let (_, most) = machine::open_files();
-        let files = judge_open_files(most, self.config.feed.streams);
-        store.into_iter().chain(files).collect()
     }
 }
 
@@ -165,30 +152,6 @@ fn judge_files(
     Some(Finding::warning(found, advice.join("; ")).of("files"))
 }
 
-fn judge_file_system(name: &str) -> Finding {
-    let found = format!("the SQLite file is on {name}, {}", machine::UNSUITABLE);
-    let advice = "move it to a disk of this machine, or use MongoDB";
-    let finding = match name {
-        "FUSE" => Finding::warning(found, advice),
-        _ => Finding::error(found, advice),
-    };
-    finding.of("file system")
-}
-
-/// Warns if a process may open fewer files than `streams` feed streams and other work need.
-fn judge_open_files(limit: Option<u64>, streams: usize) -> Option<Finding> {
-    let needed = OTHER_FILES + streams as u64;
-    let limit = limit.filter(|limit| *limit < needed)?;
-    let finding = Finding::warning(
-        format!(
-            "a process started here may open {limit} files and connections, and feed.streams = \
-             {streams} needs up to {needed}"
-        ),
-        "raise LimitNOFILE of the unit, or the hard limit of the shell (ulimit -Hn)",
-    );
-    Some(finding.of("open files"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,23 +239,5 @@ mod tests {
             text.contains("art.example") && !text.contains("digest@"),
             "{text}"
         );
-    }
-
-    #[test]
-    fn a_network_file_system_is_an_error_and_fuse_a_warning() {
-        let nfs = judge_file_system("NFS");
-
-        assert_eq!(nfs.severity, Severity::Error);
-        assert!(nfs.found.contains("on NFS, "), "{nfs:?}");
-        assert_eq!(judge_file_system("FUSE").severity, Severity::Warning);
-    }
-
-    #[test]
-    fn a_limit_below_the_streams_is_a_warning() {
-        assert_eq!(judge_open_files(None, 100_000), None);
-        assert_eq!(judge_open_files(Some(3_000), 2_000), None);
-        let low = judge_open_files(Some(1_024), 2_000).unwrap();
-        assert_eq!(low.severity, Severity::Warning);
-        assert!(low.found.contains("may open 1024 files"), "{low:?}");
     }
 }

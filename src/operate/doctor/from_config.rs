@@ -1,0 +1,88 @@
+//! Builds a [`Doctor`] from a configuration.
+//!
+//! Nothing here fails: a part that cannot be built becomes a finding. The store is opened without
+//! changing it: no file, table or index is created.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::database::{DATABASE, UNREACHED, judge_schema};
+use super::{Doctor, DoctorOptions};
+use crate::clock::Clock;
+use crate::config::{Config, StoreUrl};
+use crate::domain::BrandName;
+use crate::domain::messages::error_chain;
+use crate::engine::access::links::Links;
+use crate::engine::delivery::brand_identities::Theme;
+use crate::engine::delivery::brand_identities::mailer;
+use crate::operate::dns_and_web::{Names, Web};
+use crate::operate::open::{Access, Refusal, open_with, upgrade_ahead};
+use crate::store::mongo::MongoOptions;
+use crate::store::{self, Store};
+use crate::wire::status::Finding;
+
+/// Builds the doctor of a configuration.
+pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Clock>) -> Doctor {
+    let opening = open(config, options.timeout);
+    let opening = tokio::time::timeout(options.timeout, opening);
+    let store = opening.await.unwrap_or_else(|_| {
+        let seconds = options.timeout.as_secs_f32();
+        let found = format!("could not be opened within {seconds} s");
+        Err(Finding::error(found, "see the option `store`").of(DATABASE))
+    });
+    let opened = store.as_ref().ok();
+    let build = |of: Config, brand: Option<&BrandName>| Doctor {
+        options,
+        links: opened.map(|store| Arc::new(Links::of(&of, store.clone(), brand))),
+        store: store.clone(),
+        mailer: mailer(&of).map_err(|error| format!("{error:#}")),
+        renderer: Theme::new(&of, of.mail.templates.clone())
+            .map(|theme| theme.renderer)
+            .map_err(|error| error_chain(&error)),
+        names: Names::new(options.nameserver, options.timeout),
+        web: Web::new(options.timeout),
+        clock: clock.clone(),
+        brands: Vec::new(),
+        config: of,
+    };
+    let brands = config.brands.iter();
+    let brands =
+        brands.map(|(name, brand)| (name.clone(), build(config.of_brand(brand), Some(name))));
+    Doctor {
+        brands: brands.collect(),
+        ..build(config.clone(), None)
+    }
+}
+
+/// Opens the store and does not upgrade it; fails with a finding.
+async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Finding> {
+    if let Ok(Some(schema)) = upgrade_ahead(config).await {
+        return Err(judge_schema(&schema));
+    }
+    let mongo = MongoOptions {
+        // Shorter than the time-out, so that the driver's reason is reported.
+        patience: timeout * 3 / 4,
+        attempt: timeout * 3 / 4,
+        selection: timeout / 2,
+        ..MongoOptions::default()
+    };
+    let is_mongo = matches!(config.store, StoreUrl::Mongo(_));
+    let opened = open_with(config, Access::Inspect, mongo).await;
+    let judged = |error: anyhow::Error| {
+        let advice = match error.downcast_ref::<store::Error>() {
+            Some(store::Error::Unsupported(_)) => {
+                "run the version of tidings that wrote the database, or a newer one"
+            }
+            Some(store::Error::Database { .. }) if is_mongo => UNREACHED,
+            _ => "see the option `store`",
+        };
+        match error.downcast_ref::<Refusal>() {
+            Some(refusal) if refusal.is_missing && config.file.is_some() => {
+                Finding::warning(refusal.to_string(), &refusal.next)
+            }
+            Some(refusal) => Finding::error(refusal.to_string(), &refusal.next),
+            None => Finding::error(format!("{error:#}"), advice),
+        }
+    };
+    opened.map_err(|error| judged(error).of(DATABASE))
+}
