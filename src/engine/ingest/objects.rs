@@ -99,10 +99,10 @@ impl ObjectService {
     /// Retracts all earlier events of this type about these objects, 1 to 100, so that feeds and
     /// emails no longer include them. Later events about them are not affected.
     ///
-    /// A retraction is one small record per object, written first and independent of the audience's
-    /// size. Feeds, digests, batches, unsent emails and pending fan-outs check it
-    /// ([`crate::engine::eligibility::event_facts`]). Then the events are removed from open batches,
-    /// to keep their totals exact; this step can be repeated.
+    /// A retraction is one small record per object, written first, whatever the audience's size.
+    /// Feeds, digests, batches, unsent emails and pending fan-outs check it
+    /// ([`crate::engine::eligibility::event_facts`]). Then the events are removed from open
+    /// batches, to keep their totals exact; this step can be repeated.
     ///
     /// Returns the keys of the objects, warnings about unknown ones, and what open batches lost.
     /// Does not find out which users were notified before.
