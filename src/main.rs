@@ -5,6 +5,9 @@ use std::process::ExitCode;
 
 use tidings::cli;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match cli::run(std::env::args_os()) {
         Ok(exit) => exit.into(),

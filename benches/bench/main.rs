@@ -23,6 +23,9 @@ mod standing;
 mod ticks;
 mod world;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() {
     let parts: Vec<String> = std::env::args()
