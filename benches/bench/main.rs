@@ -23,6 +23,7 @@ mod standing;
 mod ticks;
 mod world;
 
+/// The allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
