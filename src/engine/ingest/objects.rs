@@ -99,7 +99,7 @@ impl ObjectService {
     /// Retracts all earlier events of this type about these objects, 1 to 100, so that feeds and
     /// emails no longer include them. Later events about them are not affected.
     ///
-    /// A retraction is one small record per object, written first, whatever the audience's size.
+    /// A retraction is one small record per object, written first, for an audience of any size.
     /// Feeds, digests, batches, unsent emails and pending fan-outs check it
     /// ([`crate::engine::eligibility::event_facts`]). Then the events are removed from open
     /// batches, to keep their totals exact; this step can be repeated.
