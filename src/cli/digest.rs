@@ -105,10 +105,10 @@ impl Args {
         if done.is_none() && self.dry_run {
             return self.stopped(screen);
         }
-        // The emails are sent. Report later failures beside the result instead of ending here.
+        // Emails may have been sent. Report the failures of the last writes beside the result.
         let mut notes = Vec::new();
         if done.is_none() {
-            // It has released the leases.
+            // `within_grace` has released the leases.
             report.ended.get_or_insert(Ended::Stopped);
         } else if stopped
             && !self.dry_run

@@ -102,7 +102,7 @@ impl FanOutEnd {
 /// The emails that wait, or why they could not be read.
 pub(super) type Waits = Result<Waiting, String>;
 
-/// Reads the waiting emails of these users, or of all. A process that stops does not take the time.
+/// Reads the waiting emails of these users, or of all. A stopping process skips this read.
 pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>, stops: bool) -> Waits {
     if stops {
         return Err("the waiting emails were not read, because the process stops".into());

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use futures::future::LocalBoxFuture;
 use tokio::sync::watch;
@@ -264,7 +265,7 @@ pub(super) async fn within_grace<T>(
     let worker = app.worker();
     if let Err(error) = last_write(true, worker.release()).await {
         let then = "other processes can continue only once the leases of this one expire";
-        tracing::warn!("{then}: {error}");
+        tracing::warn!("{then}: {error:#}");
     }
     None
 }
@@ -275,7 +276,9 @@ pub(super) async fn last_write(
     write: impl Future<Output = engine::Result<()>>,
 ) -> anyhow::Result<()> {
     match stops {
-        true => timeout(RELEASE_PATIENCE, write).await??,
+        true => timeout(RELEASE_PATIENCE, write)
+            .await
+            .context("the store did not answer in time")??,
         false => write.await?,
     }
     Ok(())

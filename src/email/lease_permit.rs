@@ -52,7 +52,8 @@ impl Permit {
             .then(|| "it was not sent, because another process may send it now".into())
     }
 
-    /// Returns the reason why a call that can still be canceled should be, or `None`.
+    /// Returns the reason to cancel a call whose content is not sent yet. A stale permit does not
+    /// cancel it.
     pub(super) fn canceled(&self) -> Option<String> {
         match self.state() {
             PermitState::Given | PermitState::Stale => None,

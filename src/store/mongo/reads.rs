@@ -17,7 +17,7 @@ use mongodb::{ClientSession, Collection};
 use super::bulk::Update;
 use super::patience::Failure;
 use super::{CATCH_UPS, Mongo};
-use crate::store::record::{Record, read_bson};
+use crate::store::record::{Record, read_bson, shown_id};
 use crate::store::{Error, Result};
 
 /// How often a cursor may be reopened without returning anything new.
@@ -168,6 +168,7 @@ impl Mongo {
 }
 
 /// A query. It waits until the server has all data that this process has seen.
+#[derive(Clone)]
 pub(super) struct Find<'a> {
     pub store: &'a Mongo,
     pub collection: Collection<RawDocumentBuf>,
@@ -230,8 +231,35 @@ impl Find<'_> {
         Ok(found.iter().filter_map(|raw| id_of(raw)).collect())
     }
 
+    /// Returns at most `limit` values that `read` finds in `_id`s, and skips the others. Fewer than
+    /// `limit` are the last ones.
+    pub(super) async fn readable<T>(
+        self,
+        limit: usize,
+        read: impl Fn(&RawDocument) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let mut most = limit;
+        loop {
+            let found = self.clone().limit(most).raw_ids().await?;
+            let mut values: Vec<T> = found.iter().filter_map(|raw| read(raw)).collect();
+            if values.len() >= limit || found.len() < most {
+                if let Some(skipped) = found.iter().find(|raw| read(raw).is_none()) {
+                    let (id, collection) = (shown_id(skipped), self.collection.name());
+                    tracing::warn!(
+                        id,
+                        collection,
+                        "documents with an unreadable id are skipped"
+                    );
+                }
+                values.truncate(limit);
+                return Ok(values);
+            }
+            most = most.saturating_mul(2);
+        }
+    }
+
     /// Returns the documents with no other field than their `_id`.
-    pub(super) async fn raw_ids(self) -> Result<Vec<RawDocumentBuf>> {
+    async fn raw_ids(self) -> Result<Vec<RawDocumentBuf>> {
         let mut find = self.fields(doc! {"_id": 1});
         find.options.batch_size = Some(IDS);
         find.raw().await

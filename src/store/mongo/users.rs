@@ -127,28 +127,13 @@ impl Directory for Mongo {
             let bound = if after.is_some() { "$gt" } else { "$gte" };
             matching.insert("_id", doc! {bound: from});
         }
-        let user = |raw: &RawDocumentBuf| match is_follow {
+        let mut found = self.find(collection, matching).sort(doc! {"_id": 1});
+        found.options.collation = collation;
+        let user = |raw: &RawDocument| match is_follow {
             true => follow_of(raw).map(|(_, user)| user),
             false => Some(UserId::stored(raw.get_str("_id").ok()?)),
         };
-        let mut most = limit;
-        loop {
-            let found = self.find(collection, matching.clone());
-            let mut found = found.sort(doc! {"_id": 1}).limit(most);
-            found.options.collation = collation.clone();
-            let found = found.raw_ids().await?;
-            let mut users: Vec<UserId> = found.iter().filter_map(user).collect();
-            let skipped = found.len() - users.len();
-            if users.len() >= limit || found.len() < most {
-                if skipped > 0 {
-                    tracing::warn!(skipped, collection, "user ids that are no text are skipped");
-                }
-                users.truncate(limit);
-                return Ok(users);
-            }
-            // A page below the limit would end the audience, so the skipped ones are replaced.
-            most = limit.saturating_add(skipped);
-        }
+        found.readable(limit, user).await
     }
 
     async fn values(&self, field: UserField) -> Result<Vec<String>> {
@@ -184,9 +169,7 @@ impl Directory for Mongo {
         let after = after.map(|after| doc! {"$gt": after.as_str()});
         let theirs = given(doc! {"_id.u": user.as_str(), "_id.k": after});
         let found = self.find(FOLLOWS, theirs).sort(doc! {"_id.k": 1});
-        let found = found.limit(limit).raw().await?;
-        let keys = found.iter().filter_map(|raw| follow_of(raw));
-        Ok(keys.map(|(key, _)| key).collect())
+        found.readable(limit, |raw| Some(follow_of(raw)?.0)).await
     }
 
     async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use async_trait::async_trait;
-use rusqlite::{Rows, Transaction};
+use rusqlite::{Row, Rows, Transaction};
 
 use super::Sqlite;
 use super::journal::forget_actor;
@@ -128,8 +128,8 @@ impl Directory for Sqlite {
             }
             UserField::Locale => "SELECT DISTINCT locale FROM users WHERE locale IS NOT NULL",
         };
-        self.read(move |transaction| transaction.all(sql, [], |row| row.get(0)))
-            .await
+        let found = self.read(move |transaction| transaction.all(sql, [], text));
+        Ok(found.await?.into_iter().flatten().collect())
     }
 
     async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
@@ -199,8 +199,10 @@ fn chose(
         let cadence = cadence.map(Cadence::as_str);
         for weekday in &choices.weekdays {
             let weekday = weekday.map(|day| day.to_string());
-            let values = (tz, choices.hour, cadence, weekday, after, limit as i64);
-            found.extend(transaction.all(&sql, values, |row| row.get(0))?);
+            found.extend(readable(limit, |most| {
+                let values = (tz, choices.hour, cadence, &weekday, after, most);
+                transaction.all(&sql, values, text)
+            })?);
         }
     }
     found.sort_unstable();
@@ -219,24 +221,34 @@ fn names(
 ) -> Result<Vec<String>> {
     let sql = format!("{selected} {} ?1 ORDER BY 1 LIMIT ?2", bound(after));
     let from = after.as_deref().unwrap_or_default();
+    readable(limit, |most| transaction.all(&sql, (from, most, of), text))
+}
+
+/// Returns at most `limit` names of a query that takes a limit, and skips those that are not UTF-8.
+/// Fewer than `limit` are the last ones.
+fn readable(
+    limit: usize,
+    query: impl Fn(i64) -> Result<Vec<Option<String>>>,
+) -> Result<Vec<String>> {
     let mut most = limit;
     loop {
-        let values = (from, most as i64, of);
-        let found = transaction.all(&sql, values, |row| {
-            Ok(row.get_ref(0)?.as_str().map(str::to_owned).ok())
-        })?;
+        let found = query(most as i64)?;
         let all = found.len();
         let mut names: Vec<String> = found.into_iter().flatten().collect();
-        let skipped = all - names.len();
         if names.len() >= limit || all < most {
-            if skipped > 0 {
-                tracing::warn!(skipped, "names that are not UTF-8 are skipped");
+            if names.len() < all {
+                tracing::warn!("users or follows with names that are not UTF-8 are skipped");
             }
             names.truncate(limit);
             return Ok(names);
         }
-        most = limit.saturating_add(skipped);
+        most = most.saturating_mul(2);
     }
+}
+
+/// Returns the first column, if it is a text in UTF-8.
+fn text(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
+    Ok(row.get_ref(0)?.as_str().ok().map(str::to_owned))
 }
 
 fn put(transaction: &Transaction<'_>, user: &User) -> Result<bool> {
@@ -375,8 +387,10 @@ fn find_near(
             let place = lng
                 .zip(lat)
                 .and_then(|(lng, lat)| Point::new(lng, lat).ok());
-            if place.is_some_and(|place| center.distance_km(place) <= km) {
-                return Ok(Some(row.get("id")?));
+            if place.is_some_and(|place| center.distance_km(place) <= km)
+                && let Some(id) = text(row)?
+            {
+                return Ok(Some(id));
             }
         }
         Ok(None)

@@ -1,8 +1,9 @@
 //! A document that cannot be read, marked or pushed to affects only its own user.
 
-use bson::{Bson, doc};
+use bson::{Bson, Document, doc};
 use chrono::TimeDelta;
-use tidings::domain::{BadStack, Day, Defect, DeliveryState};
+use tidings::domain::schedule::DueChoices;
+use tidings::domain::{BadStack, Day, Defect, DeliveryState, FollowKey, Point, User, UserId};
 use tidings::engine::Silent;
 use tidings::store::PeopleFilter;
 use tidings::wire::run_report::Report;
@@ -16,7 +17,7 @@ on_both_stores! {
     a_document_without_a_valid_user_id_blocks_no_email
     records_with_invalid_utf8_block_no_email
     unreadable_fan_outs_do_not_block_others
-    an_unreadable_follow_ends_no_audience
+    an_unreadable_id_ends_no_audience
 }
 
 // A row of SQLite always accepts another entry; a document may not.
@@ -304,25 +305,60 @@ async fn unreadable_fan_outs_do_not_block_others(fresh: Fresh) {
     assert!(app.context.store.backlog().await.pending >= 2);
 }
 
-async fn an_unreadable_follow_ends_no_audience(fresh: Fresh) {
-    let artist = key("artist:7");
+async fn an_unreadable_id_ends_no_audience(fresh: Fresh) {
     let (ben, zoe) = (user("ben"), user("zoe"));
+    let (artist, other) = (key("artist:7"), key("artist:8"));
+    let follow = |key: &FollowKey, user: &UserId| (key.clone(), user.clone());
     fresh
-        .follow(&[(artist.clone(), ben.clone()), (artist.clone(), zoe.clone())])
+        .follow(&[follow(&artist, &ben), follow(&artist, &zoe)])
         .await;
+    fresh.follow(&[follow(&other, &ben)]).await;
+    let berlin = Point::new(13.405, 52.52).unwrap();
+    for id in [&ben, &zoe] {
+        let record = User {
+            loc: Some(berlin),
+            ..User::new(id.clone())
+        };
+        fresh.put_users(&[record]).await.unwrap();
+    }
     if let Some(database) = database(&fresh).await {
-        let between = format!("b{NOT_UTF8}");
-        let odd = doc! {"_id": {"k": "artist:7", "u": between}};
-        put_into(&database, "follows", odd).await;
+        let users = database.collection::<Document>("users");
+        let mut odd = users.find_one(doc! {"_id": "ben"}).await.unwrap().unwrap();
+        odd.insert("_id", format!("b{NOT_UTF8}"));
+        put_into(&database, "users", odd).await;
+        let odd_user = ("artist:7".to_owned(), format!("b{NOT_UTF8}"));
+        let odd_key = (format!("artist:7{NOT_UTF8}"), "ben".to_owned());
+        for (key, user) in [odd_user, odd_key] {
+            let odd = doc! {"_id": {"k": key, "u": user}};
+            put_into(&database, "follows", odd).await;
+        }
     } else {
-        let odd = "INSERT INTO follows VALUES ('artist:7', CAST(x'62ffff' AS TEXT))";
-        assert_eq!(file(&fresh).execute(odd, []).unwrap(), 1);
+        let odd = "CREATE TEMP TABLE odd AS SELECT * FROM users WHERE id = 'ben';
+            UPDATE odd SET id = CAST(x'62ffff' AS TEXT);
+            INSERT INTO users SELECT * FROM odd;
+            INSERT INTO follows VALUES
+                ('artist:7', CAST(x'62ffff' AS TEXT)), (CAST(x'6172746973743a37ff' AS TEXT), 'ben');";
+        file(&fresh).execute_batch(odd).unwrap();
     }
 
-    let followers = PeopleFilter::Follow(&artist);
-    let all = fresh.find_people(&followers, None, 9).await.unwrap();
-    let second = fresh.find_people(&followers, Some(&ben), 1).await.unwrap();
+    let choices = DueChoices {
+        tz: None,
+        cadences: vec![None],
+        weekdays: vec![None],
+        hour: None,
+    };
+    for filter in [
+        PeopleFilter::Follow(&artist),
+        PeopleFilter::All,
+        PeopleFilter::Near(berlin, 5.0),
+        PeopleFilter::Chose(&choices),
+    ] {
+        let all = fresh.find_people(&filter, None, 9).await.unwrap();
+        let second = fresh.find_people(&filter, Some(&ben), 1).await.unwrap();
 
-    assert_eq!(all, [ben, zoe.clone()]);
-    assert_eq!(second, [zoe]);
+        assert_eq!(all, [ben.clone(), zoe.clone()], "{filter:?}");
+        assert_eq!(second, [zoe.clone()], "{filter:?}");
+    }
+    let follows = fresh.follows(&ben, Some(&artist), 1).await.unwrap();
+    assert_eq!(follows, [other]);
 }
