@@ -23,10 +23,6 @@ mod standing;
 mod ticks;
 mod world;
 
-/// The allocator of the binary.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 #[tokio::main]
 async fn main() {
     let parts: Vec<String> = std::env::args()
