@@ -231,7 +231,7 @@ pub(super) fn stop_on_signal() -> std::io::Result<Stop> {
 }
 
 /// How long a process that stops may take for each of its last writes.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+const LAST_WRITE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Awaits work that ends by itself soon after `stop` turns true. If it has not ended within
 /// `server.grace`, this drops it, releases the leases of this process, and returns `None`. No call
@@ -270,13 +270,13 @@ pub(super) async fn within_grace<T>(
     None
 }
 
-/// Awaits a write at the end of a command, for at most [`RELEASE_PATIENCE`] if the process stops.
+/// Awaits a write at the end of a command, for at most [`LAST_WRITE_LIMIT`] if the process stops.
 pub(super) async fn last_write(
     stops: bool,
     write: impl Future<Output = engine::Result<()>>,
 ) -> anyhow::Result<()> {
     match stops {
-        true => timeout(RELEASE_PATIENCE, write)
+        true => timeout(LAST_WRITE_LIMIT, write)
             .await
             .context("the store did not answer in time")??,
         false => write.await?,

@@ -257,7 +257,7 @@ async fn a_deferred_email_is_sent_later(fresh: Fresh) {
 async fn the_emails_of_a_call_rejected_as_a_whole_are_sent_one_by_one(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    let together = Outcome::RefusedTogether("somebody's address".into());
+    let together = Outcome::RefusedTogether("another user's address".into());
     let alone = refused("no such mailbox");
     town.answer([together.clone(), together, alone]);
 

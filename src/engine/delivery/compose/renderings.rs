@@ -1,4 +1,4 @@
-//! What emails are made of: renderings that users share, and the reasons why they get an email.
+//! Renderings that users share, and the reasons why users get an email.
 //!
 //! An email that does not mention its recipient is rendered once for all users with the same
 //! content, time zone and language. A followed key such as `artist:7` is a reason if it is also the
