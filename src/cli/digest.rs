@@ -105,19 +105,26 @@ impl Args {
         if done.is_none() && self.dry_run {
             return self.stopped(screen);
         }
-        // Emails may have been sent. Report the failures of the last writes beside the result.
+        let is_cut_off = done.is_none();
+        // If emails were sent before a failure, their counts come first.
+        let failure = match done.transpose() {
+            Err(failure) if report.mails == Tally::default() => return Err(failure),
+            done => done.err(),
+        };
+        let ends_early = stopped || failure.is_some();
+        // Report the failures of the last writes beside the result.
         let mut notes = Vec::new();
-        if done.is_none() {
-            // `within_grace` has released the leases.
+        if ends_early {
             report.ended.get_or_insert(Ended::Stopped);
-        } else if stopped
-            && !self.dry_run
-            && let Err(error) = last_write(true, app.worker().release()).await
-        {
-            let then = "other processes can send its emails once its leases expire";
-            notes.push(format!("{then}: {}", causes(&error)));
+            // At the end of the grace, `within_grace` has released the leases.
+            if !is_cut_off
+                && !self.dry_run
+                && let Err(error) = last_write(true, app.worker().release()).await
+            {
+                let then = "other processes can send its emails once its leases expire";
+                notes.push(format!("{then}: {}", causes(&error)));
+            }
         }
-        done.transpose()?;
         report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
         let mut waits = Ok(Waiting::default());
         if self.dry_run {
@@ -134,10 +141,10 @@ impl Args {
         } else {
             let run = DigestActivity::of(&report, app.context.clock.now());
             let activity = app.activity();
-            if let Err(error) = last_write(stopped, activity.record_digests(&run)).await {
+            if let Err(error) = last_write(ends_early, activity.record_digests(&run)).await {
                 notes.push(causes(&error));
             }
-            waits = read_waits(app, request.users.as_deref(), stopped).await;
+            waits = read_waits(app, request.users.as_deref(), ends_early).await;
         }
         notes.extend(found.iter().flat_map(|found| found.failures.clone()));
         notes.extend(report.unknown_names.warnings(&app.config.policies));
@@ -179,6 +186,9 @@ impl Args {
         let is_whole = show_rest(app, (&report.mails, &fanned_out, &waits), screen)?;
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
         if stopped {
             return self.stopped(screen);
         }

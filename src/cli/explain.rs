@@ -152,7 +152,10 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
         .next_due
         .map(|due| (due <= now, phrases::minute(due)));
     let next = match next {
-        Some((true, since)) => format!("; due since {since} UTC, and mailed by the next run"),
+        Some((true, since)) => {
+            let how = "tidings digest sends it now, a worker within digest.full_scan";
+            format!("; due since {since} UTC: {how}")
+        }
         Some((false, next)) => format!("; next {next} UTC"),
         None => String::new(),
     };

@@ -77,7 +77,7 @@ section! {
         max_age: TimeDelta = r.duration("digest.max_age", DAY * 14..=DAY * 365),
         /// The interval of full scans, 15 minutes to 1 day. Other scans read only users whose hour
         /// has come.
-        full_look: TimeDelta = r.duration("digest.full_look", TICK..=DAY),
+        full_scan: TimeDelta = r.duration("digest.full_scan", TICK..=DAY),
         /// Whether digests exclude events that the user has seen in the feed.
         skip_seen: bool = r.flag("digest.skip_seen"),
     }

@@ -150,19 +150,19 @@ impl Ticks {
     pub const NOTE: &str = "digest-ticks";
 
     /// Parses the note. Returns `None` if a full scan is needed. That is so if the note is
-    /// unreadable or in the future, the defaults have changed, or the interval `full_look` has
+    /// unreadable or in the future, the defaults have changed, or the interval `full_scan` has
     /// passed.
     pub fn read(
         text: &str,
         common: &Common,
-        full_look: TimeDelta,
+        full_scan: TimeDelta,
         now: DateTime<Utc>,
     ) -> Option<Self> {
         let ticks: Self = serde_json::from_str(text).ok()?;
         // A clock that was ahead may have written the note.
         let is_past = ticks.due <= now && ticks.all <= now;
         // Ticks are not exact to the second.
-        let is_late = now - ticks.all >= full_look - TICK / 2;
+        let is_late = now - ticks.all >= full_scan - TICK / 2;
         (is_past && !is_late && ticks.common == common.summary()).then_some(ticks)
     }
 }

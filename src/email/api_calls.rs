@@ -294,5 +294,5 @@ fn encoded_path(url: &Url) -> String {
 mod tests;
 
 #[cfg(test)]
-#[path = "request_auth_tests.rs"]
-mod request_auth_tests;
+#[path = "aws_signature_tests.rs"]
+mod aws_signature_tests;

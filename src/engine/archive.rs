@@ -62,6 +62,10 @@ impl Archive {
         progress: &dyn Watcher,
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
+        if let (Some(folder), false) = (&request.export, request.dry_run) {
+            // A wrong folder is an error on the first night, not only when a day is old enough.
+            file::prepare(folder)?;
+        }
         let now = self.context.clock.now();
         let window = self.backlog.days_read(now).window;
         let oldest_kept = Day::of(now - request.keep);

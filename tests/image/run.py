@@ -161,7 +161,7 @@ def the_checksums_are_those_of_all_results(folder):
 def the_archive_runs_where_there_is_nothing_else(folder):
     whole, rooted = unpacked(folder)
     names = {path.relative_to(whole).as_posix() for path in whole.rglob("*")}
-    for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "tidings.example.toml", "tidings.service", "man/man1/tidings.1"]:
+    for name in ["README.md", "docs/README.md", "templates/digest/body.html", "locales/en.ftl", "ops/tidings.rules.yml", "LICENSE-MIT", "LICENSE-APACHE", "tidings.example.toml", "tidings.service", "man/man1/tidings.1"]:
         assert name in names, name
     assert {f"completions/tidings.{shell}" for shell in ("bash", "zsh", "fish")} <= names
     assert "NEEDED" not in output("readelf", "--dynamic", whole / "tidings")

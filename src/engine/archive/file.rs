@@ -108,6 +108,21 @@ impl Drop for Partial {
     }
 }
 
+/// Creates the folder for exports if it does not exist.
+///
+/// # Errors
+///
+/// If that fails, or if the folder holds an unfinished export of a whole store.
+pub(super) fn prepare(folder: &Path) -> Result<()> {
+    let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
+    private::folder(folder).map_err(failed)?;
+    if folder.join(UNFINISHED).exists() {
+        let why = "holds an unfinished `tidings export`: name another folder";
+        return Err(Error::Conflict(format!("{} {why}", folder.display())));
+    }
+    Ok(())
+}
+
 /// A verified export, at first under its temporary name.
 pub(super) struct Draft {
     partial: Partial,
@@ -129,12 +144,6 @@ impl Draft {
         static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
         let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}.{owner}-{attempt}.partial", day.collection());
-        let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
-        private::folder(folder).map_err(failed)?;
-        if folder.join(UNFINISHED).exists() {
-            let why = "holds an unfinished `tidings export`: name another folder";
-            return Err(Error::Conflict(format!("{} {why}", folder.display())));
-        }
         let partial = Partial(folder.join(name));
         let failed = |cause| Error::file(format!("writing {}", partial.0.display()), cause);
         let file = private::options().create_new(true).open(&partial.0);

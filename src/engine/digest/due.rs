@@ -2,7 +2,7 @@
 //!
 //! A tick reads only users whose hour has come since the last complete tick. That time is stored in
 //! a note, so a later tick, of any process, makes up for one that was missed. Other causes make
-//! digests due as well, such as a confirmed address. So a full scan runs every `digest.full_look`,
+//! digests due as well, such as a confirmed address. So a full scan runs every `digest.full_scan`,
 //! without a usable note ([`Ticks::read`]), and if too many users are due.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -30,7 +30,7 @@ impl Digests {
     /// Sends the digests that became due since the last complete tick.
     pub async fn tick(&self, progress: &dyn Watcher) -> Result<Report> {
         let now = self.context.clock.now();
-        let full_look = self.context.config.digest.full_look;
+        let full_scan = self.context.config.digest.full_scan;
         let common = Common {
             schedule: self.context.config.digest.schedule,
             mandatory: self.context.policies.always_mailed().next().is_some(),
@@ -38,7 +38,7 @@ impl Digests {
         let read = self.context.store.note(Ticks::NOTE).await?;
         let ticks = read
             .as_deref()
-            .and_then(|text| Ticks::read(text, &common, full_look, now));
+            .and_then(|text| Ticks::read(text, &common, full_scan, now));
         // A user who is not found is skipped until the next full scan, so reads must be current.
         self.context.store.catch_up().await?;
         // Read before any stack. The stacks then contain all events from before the oldest pending
@@ -71,7 +71,7 @@ impl Digests {
             };
             let ticks = Ticks {
                 // A full scan covers longer delays.
-                due: due.max(all - full_look),
+                due: due.max(all - full_scan),
                 all,
                 common: common.summary(),
             };

@@ -39,6 +39,29 @@ fn a_digest_notes_events_that_a_worker_has_leased() {
 }
 
 #[test]
+fn a_digest_that_fails_after_some_emails_reports_these() {
+    let desk = Desk::with_people();
+    desk.write("tidings.toml", "[delivery]\nchunk = 1\n");
+    for user in ["ada", "cem"] {
+        desk.done(&["notify", "Published", "a1", "--to", user]);
+    }
+    execute(
+        &desk,
+        "CREATE TRIGGER full BEFORE UPDATE ON deliveries
+         WHEN NEW.state = 'sent' AND EXISTS (SELECT 1 FROM deliveries WHERE state = 'sent')
+         BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
+    );
+
+    let digest = desk.run(&["digest", "--now", "--json"]);
+
+    assert_eq!(digest.code, 1, "{}{}", digest.out, digest.err);
+    assert_eq!(digest.json()["mails"]["sent"], 1);
+    assert!(digest.err.contains("the disk is full"), "{}", digest.err);
+    execute(&desk, "DROP TRIGGER full");
+    assert_eq!(desk.run(&["digest", "--now"]).code, 0);
+}
+
+#[test]
 fn every_command_that_fans_out_names_an_unreadable_fan_out() {
     let desk = with_a_broken_fan_out();
 

@@ -98,6 +98,17 @@ fn a_dry_run_drops_nothing() {
 }
 
 #[test]
+fn a_wrong_folder_is_an_error_before_any_day_is_old() {
+    let desk = Desk::with_people();
+    desk.write("old", "a file");
+
+    let ran = desk.run(&["archive", "--export", "old"]);
+
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert_contains!(ran.err, "exporting to old");
+}
+
+#[test]
 fn an_exported_day_can_be_restored() {
     let desk = aged();
     let before = days(&desk);

@@ -98,7 +98,7 @@ fn the_cron_lines_name_the_configuration_and_work_from_any_folder() {
         assert_contains!(arguments, "--config /etc/tidings/tidings.toml");
         let arguments = arguments
             .replace("/etc/tidings/tidings.toml", &own)
-            .replace("/var/backups/tidings", "exported");
+            .replace("/var/lib/tidings/archive", "exported");
         let arguments: Vec<&str> = arguments.split_whitespace().collect();
         elsewhere.run(&arguments).done();
     }

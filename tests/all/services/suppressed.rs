@@ -187,7 +187,7 @@ async fn the_first_digest_after_a_lift_has_every_event_up_to_max_age(fresh: Fres
 }
 
 async fn a_tick_after_a_lift_has_every_event_up_to_max_age(fresh: Fresh) {
-    let town = blocked_readers(&fresh, "digest.full_look = \"1d\"\n").await;
+    let town = blocked_readers(&fresh, "digest.full_scan = \"1d\"\n").await;
     twelve_days(&town, &READERS).await;
     town.clock.set(day(13, 0));
     town.process().digests().tick(&Silent).await.unwrap();

@@ -34,7 +34,7 @@ mostly_on_sqlite! {
 }
 
 /// The first tick is a full scan. For a day after it, ticks scan only users whose hour has come.
-const RARELY: &str = "digest.full_look = \"1d\"\n";
+const RARELY: &str = "digest.full_scan = \"1d\"\n";
 
 fn at(text: &str) -> DateTime<Utc> {
     format!("2014-04-{text}:00Z").parse().unwrap()
@@ -202,7 +202,7 @@ async fn a_tick_retries_a_failed_digest(fresh: Fresh) {
 }
 
 async fn a_full_scan_runs_at_the_configured_interval(fresh: Fresh) {
-    let town = Town::found(&fresh, true, "digest.full_look = \"2h\"\n").await;
+    let town = Town::found(&fresh, true, "digest.full_scan = \"2h\"\n").await;
     ada_at(&town, 20).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     tick(&town, "19T10:30").await;
