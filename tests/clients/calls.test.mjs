@@ -254,7 +254,7 @@ test('groups, batches, users and follows are walked to their end', async () => {
   }));
   const people = Array.from({ length: 5 }, (_, at) => ({ id: `${user}/${at}` }));
   const keys = Array.from({ length: 7 }, (_, at) => `artist:${at}`);
-  const mailed = {
+  const emailed = {
     email: 'a@example.org',
     confirmed: true,
     types: { Comment: { route: 'batch' } },
@@ -262,7 +262,7 @@ test('groups, batches, users and follows are walked to their end', async () => {
   assert.equal(await client.putObjects(objects), 9);
   assert.equal(await client.putUsers(people), 5);
   assert.equal(await client.putFollows(keys.map(key => ({ user, key }))), 7);
-  await client.putUser(user, mailed);
+  await client.putUser(user, emailed);
   await told(user, 9);
   for (const key of ['acme', 'globex', 'initech']) await told(user, 1, { batch_key: key });
   await until(async () => (await take(client.batches({ user, limit: 1 }), 99)).length === 4);

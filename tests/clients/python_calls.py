@@ -170,11 +170,11 @@ def groups_batches_users_and_follows_are_walked_to_their_end(caller):
     objects = [{"id": f"Comment:{at}", "data": {"about": f"thread:{at % 3}"}} for at in range(9)]
     people = [{"id": f"{user}/{at}"} for at in range(5)]
     keys = [f"artist:{at}" for at in range(7)]
-    mailed = {"email": "a@example.org", "confirmed": True, "types": {"Comment": {"route": "batch"}}}
+    emailed = {"email": "a@example.org", "confirmed": True, "types": {"Comment": {"route": "batch"}}}
     assert caller.get(client.put_objects(objects)) == 9
     assert caller.get(client.put_users(people)) == 5
     assert caller.get(client.put_follows([{"user": user, "key": key} for key in keys])) == 7
-    caller.get(client.put_user(user, mailed))
+    caller.get(client.put_user(user, emailed))
     told(caller, 9)
     for key in ("acme", "globex", "initech"):
         told(caller, 1, batch_key=key)

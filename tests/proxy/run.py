@@ -202,11 +202,11 @@ def links_forms_and_one_click_work_below_the_path(visitor):
     visitor.tidings.tell("eve", [{"title": "A thing"}])
     command = [proxy.binary, "worker", "--once", "--config", proxy.folder / "tidings.toml"]
     until(lambda: subprocess.run(command, check=True, capture_output=True, cwd=proxy.folder, timeout=60) and list((proxy.folder / "outbox").rglob("*.eml")))
-    [mail] = (proxy.folder / "outbox").rglob("*.eml")
-    mail = email.message_from_bytes(mail.read_bytes(), policy=policy.default)
-    link = mail["List-Unsubscribe"].strip("<>")
+    [file] = (proxy.folder / "outbox").rglob("*.eml")
+    message = email.message_from_bytes(file.read_bytes(), policy=policy.default)
+    link = message["List-Unsubscribe"].strip("<>")
     assert link.startswith(f"{proxy.url}/u/"), link
-    assert mail["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
 
     clicked = proxy.curl("POST", link, "-d", "List-Unsubscribe=One-Click")
     assert (clicked.version, clicked.status) == ("HTTP/2", 200), clicked.headers
