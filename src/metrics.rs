@@ -159,7 +159,7 @@ counters! {
     deferred: Counts = "deliveries_deferred", "Deferrals of emails";
     provider_time: Times = "provider_call_duration_seconds",
         "Time until the provider answered", times();
-    provider_mails: Counts = "provider_mails", "Emails in calls to the provider, by outcome";
+    provider_emails: Counts = "provider_mails", "Emails in calls to the provider, by outcome";
     reports: Counts = "reports", "Later reports of providers";
     unreadable_reports: Counter = "reports_skipped",
         "Verified reports that do not have the documented form";
@@ -335,7 +335,7 @@ impl Metrics {
         time(&self.counters.provider_time, [provider()], took);
         for outcome in outcomes {
             let labels = [provider(), ("outcome", outcome.into())];
-            count(&self.counters.provider_mails, labels);
+            count(&self.counters.provider_emails, labels);
         }
     }
 

@@ -252,7 +252,7 @@ pub async fn burst() {
     let sender = world.app.sender();
     let (closed, took) = timed(async {
         let closed = world.app.batches().drain(&Silent).await.expect("closed");
-        sender.drain().await.expect("mailed");
+        sender.drain().await.expect("emailed");
         closed
     })
     .await;

@@ -76,7 +76,10 @@ pub async fn day() {
             };
             let digests = world.app.digests();
             let (report, took) = timed(digests.run(&request, &Silent)).await;
-            assert_eq!(report.expect("a run").mails.events, (count * EVENTS) as u64);
+            assert_eq!(
+                report.expect("a run").emails.events,
+                (count * EVENTS) as u64
+            );
             costs.note(fan_out, took);
             world.end().await;
         }

@@ -24,7 +24,7 @@ const EVENTS: usize = 5;
 /// events.
 async fn assemble_all(world: &World) -> (u64, usize) {
     let policies = Arc::new(world.app.config.policies.clone());
-    let mut catalog = Catalog::of_mails(&world.app.context);
+    let mut catalog = Catalog::of_emails(&world.app.context);
     let person = User {
         email: Address::new("a@example.org").ok(),
         confirmed: true,

@@ -114,7 +114,7 @@ async fn digested_pages() {
         ..Default::default()
     };
     let run = world.app.digests().run(&request, &Silent).await;
-    assert_eq!(run.expect("a run").mails.sent, ids.len() as u64);
+    assert_eq!(run.expect("a run").emails.sent, ids.len() as u64);
     let (stop, stopped) = watch::channel(false);
     let bound = api::bind(world.app.clone(), KEY).expect("an address");
     let addr = bound.addr;

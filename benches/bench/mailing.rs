@@ -58,7 +58,7 @@ pub async fn end_to_end() {
             };
             let digests = world.app.digests();
             let (report, took) = timed(digests.run(&request, &Silent)).await;
-            assert_eq!(report.expect("a run").mails.sent, count as u64);
+            assert_eq!(report.expect("a run").emails.sent, count as u64);
             ours.note(count as u64, took);
             ours_server.note(count as u64, worked(processor(&world).await - between));
             world.end().await;

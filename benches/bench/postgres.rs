@@ -161,7 +161,7 @@ async fn ours(ids: &[String]) -> [f64; 7] {
         ..DigestRequest::default()
     };
     let (report, digests) = timed(world.app.digests().run(&request, &Silent)).await;
-    assert!(report.expect("a run").mails.events > 0);
+    assert!(report.expect("a run").emails.events > 0);
     let many = fan_out(&world, 20).await;
     let today = world
         .db

@@ -65,7 +65,7 @@ async fn choosers(world: &World, ids: &[String], one_in: usize) {
 }
 
 /// Marks the two oldest days of all users who are not due, as their last digest would have done.
-async fn mailed(world: &World, ids: &[String], one_in: usize) {
+async fn emailed(world: &World, ids: &[String], one_in: usize) {
     let days: Vec<Day> = (DAYS - 2..DAYS)
         .map(|back| Day::of(now()).back(back))
         .collect();
@@ -124,7 +124,7 @@ pub async fn ticks() {
         let ids = people(count);
         choosers(world, &ids, one_in).await;
         world.fill(&ids, DAYS, EVENTS).await;
-        mailed(world, &ids, one_in).await;
+        emailed(world, &ids, one_in).await;
     }
     let due = (all / ONE_IN) as u64;
     let [mut nobody, mut ours, mut full, mut dense] = [(); 4].map(|()| Rounds::default());

@@ -222,7 +222,7 @@ impl Mailer for Nowhere {
     }
 
     async fn check(&self) -> Checked {
-        Checked::ready("takes every mail")
+        Checked::ready("accepts every email")
     }
 
     fn name(&self) -> &str {

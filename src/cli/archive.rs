@@ -80,7 +80,7 @@ impl Args {
             DayFate::Unmailed { people, events } => {
                 let (people, events) = (phrases::people(*people), phrases::events(*events));
                 let force = "(--force drops the day anyway)";
-                let why = format!("{people} should have been mailed {events} {force}");
+                let why = format!("{people} should have been emailed {events} {force}");
                 kept(&why)
             }
             DayFate::Held => kept("another process archives or restores it"),

@@ -130,15 +130,15 @@ async fn show(id: Id, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
 }
 
 /// Returns the outcome of the batch's email, or why it has none.
-fn mail(view: &BatchView) -> String {
+fn email(view: &BatchView) -> String {
     // The leading event was emailed at once, and no other event followed.
     let is_lead_alone = view.lead_sent && view.count == 0;
     match &view.delivery {
-        None if is_lead_alone => "its lead was mailed at once".to_owned(),
+        None if is_lead_alone => "its lead was emailed at once".to_owned(),
         None => String::new(),
-        Some(mail) => {
-            let reason = mail.reason.as_ref().map(|reason| format!(": {reason}"));
-            format!("{}{}", mail.state.as_str(), reason.unwrap_or_default())
+        Some(email) => {
+            let reason = email.reason.as_ref().map(|reason| format!(": {reason}"));
+            format!("{}{}", email.state.as_str(), reason.unwrap_or_default())
         }
     }
 }
@@ -146,7 +146,7 @@ fn mail(view: &BatchView) -> String {
 async fn end(ids: &[Id], how: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
     let (book, mut good) = (app.batches(), 0);
     let what = match how {
-        End::Close => "is closing; a worker mails it in its next round",
+        End::Close => "is closing; a worker emails it in its next round",
         End::Cancel => "is canceled",
     };
     for id in ids {
@@ -184,7 +184,7 @@ fn table(views: &[BatchView]) -> Table {
         Column("person", Cut, |view| view.user.to_string()),
         Column("key", Cut, |view| view.key.clone()),
         Column("batch", Full, |view| view.id.to_string()),
-        Column("mail", Cut, |view| mail(view)),
+        Column("email", Cut, |view| email(view)),
     ];
     Table::new(views, columns)
 }

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand};
 
+use super::remaining_work::emails;
 use super::session::Fit::{Cut, Full, Number};
 use super::session::{
     Access, App, Column, Exit, Refusal, Screen, Session, Table, TemplateUse, phrases,
@@ -91,8 +92,8 @@ impl Args {
         let more = phrases::more(&mut rows, limit, "--user, --state or --since");
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
-            let Story { row, mail, .. } = app.compose().story(row).await?;
-            let subject = mail.map(|mail| mail.subject);
+            let Story { row, email, .. } = app.compose().story(row).await?;
+            let subject = email.map(|email| email.subject);
             listed.push(Listed { row, subject });
         }
         if !screen.answer(&listed)? {
@@ -111,7 +112,7 @@ pub(super) fn table<'a>(
         row.settled.or(row.tried).unwrap_or(row.created)
     }
     let columns: &[Column<(&'a DeliveryRow, Option<&'a str>)>] = &[
-        Column("emails (UTC)", Full, |of| phrases::minute(latest(of.0))),
+        Column("time (UTC)", Full, |of| phrases::minute(latest(of.0))),
         Column("state", Full, |of| phrases::delivery_state(of.0)),
         Column("events", Number, |of| phrases::number(of.0.items.into())),
         Column("tried", Number, |of| phrases::number(of.0.attempts.into())),
@@ -120,11 +121,6 @@ pub(super) fn table<'a>(
         Column("because", Cut, |of| of.0.reason.clone().unwrap_or_default()),
     ];
     Table::new(rows, columns)
-}
-
-/// Formats a number of emails in the output of `settle` and `retry`.
-fn mails(count: u64) -> String {
-    phrases::count(count, "mail", "mails")
 }
 
 #[derive(Debug, Arguments)]
@@ -153,12 +149,12 @@ impl Retry {
         if screen.answer(&retried)? {
             return Ok(exit);
         }
-        let again = mails(retried.again);
+        let again = emails(retried.again);
         screen.line(match retried.again {
-            0 => "no failed mail is tried again".to_owned(),
+            0 => "no failed email is tried again".to_owned(),
             _ => format!("{again} will be tried again by the next run or a worker"),
         })?;
-        let busy = "another mail to the same person is open; try again when it has ended";
+        let busy = "another email to the same person is open; try again when it has ended";
         let not_failed = "there is no failed delivery of that name";
         for (ids, why) in [(&retried.busy, busy), (&retried.not_failed, not_failed)] {
             screen.warnings(ids.iter().map(|id| format!("{id}: {why}")))?;
@@ -207,8 +203,8 @@ impl Settle {
         let span = Span { since, until };
         let rows = deliveries.unknown(self.call.as_deref(), &span).await?;
         let settled = deliveries.settle_all(&rows, outcome).await?;
-        screen.line(format!("{}: {result}", mails(settled.settled)))?;
-        let busy = (settled.busy > 0).then(|| mails(settled.busy));
+        screen.line(format!("{}: {result}", emails(settled.settled)))?;
+        let busy = (settled.busy > 0).then(|| emails(settled.busy));
         let why = "another delivery of the person is open; settle these when that one has ended";
         screen.warnings(busy.map(|busy| format!("{busy}: {why}")))?;
         Ok(Exit::Done.if_whole(settled.busy == 0))
@@ -247,7 +243,7 @@ fn history(story: &Story) -> Table {
     table.fact("  because", row.reason.clone());
     table.fact("  provider's id", row.provider_id.clone());
     table.fact("  reported", report);
-    table.fact("  cannot leave", story.barred.clone());
+    table.fact("  cannot be sent", story.barred.clone());
     table
 }
 
@@ -258,17 +254,17 @@ fn show_story(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     screen.line(format!("{id}  {state}  to {to}"))?;
     screen.table(&history(story))?;
     screen.line("")?;
-    let Some(mail) = &story.mail else {
-        let why = story.no_mail.as_deref().unwrap_or_default();
-        return Ok(screen.line(format!("no mail to show: {why}"))?);
+    let Some(email) = &story.email else {
+        let why = story.no_email.as_deref().unwrap_or_default();
+        return Ok(screen.line(format!("no email to show: {why}"))?);
     };
-    screen.line("The mail, with objects as they are now:")?;
-    let lines = mail.text.trim_end().lines();
-    for line in std::iter::once(&*mail.subject).chain(lines) {
+    screen.line("The email, with objects as they are now:")?;
+    let lines = email.text.trim_end().lines();
+    for line in std::iter::once(&*email.subject).chain(lines) {
         screen.line(format!("  {line}").trim_end())?;
     }
     let sent = u64::from(row.items);
-    if row.state == DeliveryState::Sent && sent != mail.events() {
+    if row.state == DeliveryState::Sent && sent != email.events() {
         let events = phrases::events(sent);
         screen.warning(format!("it was sent with {events}: objects have changed"))?;
     }

@@ -141,7 +141,7 @@ impl Story<'_> {
         };
         let latest = self.app.deliveries().list(&only, 1).await?.pop();
         let row = latest.context("no email was sent")?;
-        let email = self.app.compose().story(row).await?.mail;
+        let email = self.app.compose().story(row).await?.email;
         let text = email.context("the email cannot be shown")?.text;
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         for line in lines.take(EXCERPT).chain(["…"]) {

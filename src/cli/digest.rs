@@ -71,7 +71,7 @@ impl Args {
         let (app, screen) = (&app, &mut *session.screen);
         let now = app.context.clock.now();
         if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
-            let why = "lies ahead, and a mail cannot leave before its time";
+            let why = "lies ahead, and an email cannot be sent before its time";
             let what = format!("--at {} UTC {why}", phrases::minute(at));
             let next = "--dry-run, which says what would be sent then; or leaving --at out";
             return Err(Refusal::new(what, next).into());
@@ -108,7 +108,7 @@ impl Args {
         let is_cut_off = done.is_none();
         // If emails were sent before a failure, their counts come first.
         let failure = match done.transpose() {
-            Err(failure) if report.mails == Tally::default() => return Err(failure),
+            Err(failure) if report.emails == Tally::default() => return Err(failure),
             done => done.err(),
         };
         let ends_early = stopped || failure.is_some();
@@ -125,12 +125,12 @@ impl Args {
                 notes.push(format!("{then}: {}", causes(&error)));
             }
         }
-        report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
+        report.emails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
         let mut waits = Ok(Waiting::default());
         if self.dry_run {
             // A pause stops the emails that it counts, and it misses pending events.
             let pause = app.deliveries().pause().await?;
-            notes.extend(pause.map(|pause| format!("no mail leaves: {}", paused(&pause))));
+            notes.extend(pause.map(|pause| format!("no email is sent: {}", paused(&pause))));
             let pending = app.status().not_fanned_out().await?;
             if pending > 0 {
                 let events = phrases::count(pending, "accepted event", "accepted events");
@@ -176,14 +176,14 @@ impl Args {
             at,
             dry_run: self.dry_run,
             page,
-            mails_waiting: waits.as_ref().ok(),
+            emails_waiting: waits.as_ref().ok(),
             bad_fanouts: &fanned_out.done.bad_fanouts,
             report: &report,
         };
         if !screen.answer(&run)? {
             lines.iter().try_for_each(|line| screen.line(line))?;
         }
-        let is_whole = show_rest(app, (&report.mails, &fanned_out, &waits), screen)?;
+        let is_whole = show_rest(app, (&report.emails, &fanned_out, &waits), screen)?;
         screen.warnings(notes)?;
         screen.warnings(report.ended.as_ref().map(why_ended))?;
         if let Some(failure) = failure {
@@ -229,17 +229,17 @@ fn check_page(path: &Path) -> Result<(), Refusal> {
 /// Returns 3 if only some emails were sent, and 1 if none was. A pause is never a success.
 fn exit(report: &Report) -> Exit {
     let held = report.due.held + u64::from(matches!(report.ended, Some(Ended::Paused(_))));
-    exit_of(&report.mails, held)
+    exit_of(&report.emails, held)
 }
 
 /// Does the same for emails only, with this number of emails that were held back.
-pub(super) fn exit_of(mails: &Tally, held: u64) -> Exit {
-    let bad = mails.failed + mails.unknown + mails.deferred + held;
+pub(super) fn exit_of(tally: &Tally, held: u64) -> Exit {
+    let bad = tally.failed + tally.unknown + tally.deferred + held;
     // An operator has to repair these documents.
-    Exit::of(mails.sent, bad).if_whole(mails.bad_stacks.is_empty())
+    Exit::of(tally.sent, bad).if_whole(tally.bad_stacks.is_empty())
 }
 
-/// Describes a pause: `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.
+/// Describes a pause: `paused since 2014-04-21 09:30 UTC: 12 of the last 50 emails failed`.
 pub(super) fn paused(pause: &Pause) -> String {
     let since = phrases::minute(pause.at);
     format!("paused since {since} UTC: {}", pause.reason)
@@ -254,9 +254,9 @@ fn why_ended(ended: &Ended) -> String {
         }
         Ended::Patience => {
             let next = "the next run goes on with them";
-            format!("some mails still wait, and nothing moved for delivery.patience; {next}")
+            format!("some emails still wait, and nothing moved for delivery.patience; {next}")
         }
-        Ended::Stopped => "stopped while some mails wait; the next run goes on with them".into(),
+        Ended::Stopped => "stopped while some emails wait; the next run goes on with them".into(),
         Ended::Settled => String::new(),
     }
 }
@@ -268,7 +268,7 @@ fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String
         true => would_be_sent(report),
         false => phrases::list([
             Some(due(report)),
-            Some(sent(&report.mails, outbox)),
+            Some(sent(&report.emails, outbox)),
             phrases::some(report.due.held, "not begun"),
             report.limited.then(|| "stopped at the limit".to_owned()),
         ]),
@@ -297,13 +297,13 @@ fn would_be_sent(report: &Report) -> String {
         }
         (_, 0) => format!("{due}, would send {emails} ({events}); dry run"),
         (_, waiting) => {
-            let mails = match report.emails_ahead() {
+            let emailed = match report.emails_ahead() {
                 0 => "none".to_owned(),
-                mails => phrases::number(mails),
+                emails => phrases::number(emails),
             };
             let wait = phrases::count(waiting, "waits", "wait");
             format!(
-                "{due} with {events}: {mails} would be mailed, {wait} for a brand that is not \
+                "{due} with {events}: {emailed} would be emailed, {wait} for a brand that is not \
                  configured (dry run)"
             )
         }
@@ -312,19 +312,19 @@ fn would_be_sent(report: &Report) -> String {
 
 /// Returns the outcomes of emails, with the folder if they were written to files; empty if there
 /// were no emails.
-pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> String {
-    let sent = phrases::some(mails.sent, "sent").map(|sent| {
-        let events = phrases::events(mails.events);
+pub(super) fn sent(tally: &Tally, outbox: Option<&Path>) -> String {
+    let sent = phrases::some(tally.sent, "sent").map(|sent| {
+        let events = phrases::events(tally.events);
         match outbox {
             Some(folder) => format!("{sent} into {} ({events})", folder.display()),
             None => format!("{sent} ({events})"),
         }
     });
     let others = [
-        (mails.failed, "failed"),
-        (mails.unknown, "unknown"),
-        (mails.canceled, "canceled"),
-        (mails.deferred, "not settled yet"),
+        (tally.failed, "failed"),
+        (tally.unknown, "unknown"),
+        (tally.canceled, "canceled"),
+        (tally.deferred, "not settled yet"),
     ];
     let others = others.map(|(count, what)| phrases::some(count, what));
     phrases::list(std::iter::once(sent).chain(others))
@@ -345,10 +345,10 @@ fn left(report: &Report, request: &Request) -> String {
         "unknown" => phrases::some(*count, "without a record"),
         why => phrases::some(*count, why),
     });
-    let busy = "with a mail that waits, or that another worker handles";
+    let busy = "with an email that waits, or that another worker handles";
     let others = [
         waiting,
-        phrases::some(users.mailed_already, "mailed this period already"),
+        phrases::some(users.mailed_already, "emailed this period already"),
         failed(report),
         phrases::some(users.withdrawn, "with nothing left that applies"),
         phrases::some(report.due.busy, busy),

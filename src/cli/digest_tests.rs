@@ -23,7 +23,7 @@ fn report() -> Report {
             events: 9_000,
             ..DueDigests::default()
         },
-        mails: Tally {
+        emails: Tally {
             sent: 1_230,
             events: 8_990,
             failed: 2,
@@ -50,8 +50,8 @@ fn the_json_of_a_report_is_flat() {
     let json = serde_json::to_value(report()).unwrap();
     let mut fields: Vec<&String> = json.as_object().unwrap().keys().collect();
     fields.sort_unstable();
-    let expected = "blocked busy due ended events expired expired_blocked failed_already held left_over \
-        limited mailed_already mails next_due older pending people \
+    let expected = "blocked busy due emails ended events expired expired_blocked failed_already held left_over \
+        limited mailed_already next_due older pending people \
         tried_again turned_off unmailable unsubscribed waiting withdrawn";
     assert!(fields.into_iter().eq(expected.split(' ')), "{json}");
 }
@@ -60,7 +60,7 @@ fn the_json_of_a_report_is_flat() {
 fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
     let mut waiting = Report {
         due: DueDigests::default(),
-        mails: Tally::default(),
+        emails: Tally::default(),
         ..report()
     };
     waiting.users.unmailable.clear();
@@ -79,7 +79,7 @@ fn a_dry_run_counts_the_emails() {
         ..Request::default()
     };
     let counted = Report {
-        mails: Tally::default(),
+        emails: Tally::default(),
         ..report()
     };
 
@@ -106,20 +106,20 @@ fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
 
     assert_eq!(
         of(1, 0),
-        "3 due with 9 events: 2 would be mailed, 1 waits for a brand that is not configured (dry run)"
+        "3 due with 9 events: 2 would be emailed, 1 waits for a brand that is not configured (dry run)"
     );
     assert!(of(2, 1).starts_with(
-        "3 due with 9 events: none would be mailed, 2 wait for a brand that is not configured (dry run); 1 "
+        "3 due with 9 events: none would be emailed, 2 wait for a brand that is not configured (dry run); 1 "
     ));
 }
 
 #[test]
 fn a_run_without_any_sent_email_has_failed() {
-    let mails = Tally {
+    let tally = Tally {
         failed: 3,
         ..Tally::default()
     };
-    assert_eq!(exit_of(&mails, 0), Exit::Failed);
+    assert_eq!(exit_of(&tally, 0), Exit::Failed);
 }
 
 #[test]

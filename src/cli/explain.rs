@@ -100,7 +100,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     facts.fact("  locale", locale.map(ToString::to_string));
     facts.fact("  off", off);
     if let Some(BrandView { name, configured }) = &explained.brand {
-        let waits = format!("no mail leaves: the brand {name} is not configured, so they wait");
+        let waits = format!("no email is sent: the brand {name} is not configured, so they wait");
         match configured {
             true => facts.fact("  brand", name.to_string()),
             false => obstacles.push(waits),
@@ -112,7 +112,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
         format!("unsubscribed from everything on {at} UTC")
     }));
     let unmailable = explained.unmailable.iter();
-    obstacles.extend(unmailable.map(|why| format!("no mail leaves: {why}")));
+    obstacles.extend(unmailable.map(|why| format!("no email is sent: {why}")));
     obstacles.extend(explained.suppression.as_ref().map(since));
     let mut obstacles = obstacles.iter();
     Ok(obstacles.try_for_each(|obstacle| screen.paragraph(obstacle))?)
@@ -171,7 +171,7 @@ fn weekday(day: Weekday) -> String {
 /// 09:00`.
 fn dealt_with(by: &By) -> String {
     match by {
-        By::Mail {
+        By::Email {
             delivery,
             state,
             at,

@@ -102,7 +102,9 @@ impl Args {
         let screen = &mut *session.screen;
         let listening = api::listen(self.listen)?;
         let at = listening.addr;
-        screen.line(format!("http://{at} shows mails and pages; Ctrl-C ends it"))?;
+        screen.line(format!(
+            "http://{at} shows emails and pages; Ctrl-C ends it"
+        ))?;
         let templates = match &preview.config.mail.templates {
             Some(folder) => format!("{}, looked at again when one is saved", folder.display()),
             None => "the built-in ones; mail.templates names a folder of your own".to_owned(),
@@ -138,7 +140,7 @@ impl SendTestArgs {
         let Some(sheet) = several.or(sheets.first()) else {
             return Err(Refusal::new(notes.join("; "), "leaving --user out").into());
         };
-        // The configuration of the brand: an email for a user leaves by that brand's provider.
+        // The configuration of the brand: an email for a user is sent by that brand's provider.
         let (config, to) = (&preview.config, self.address.clone());
         let outcome = send_test(config, preview.brand.as_ref(), to, sheet).await?;
         let to = &self.address;
@@ -146,8 +148,8 @@ impl SendTestArgs {
         let (what, reason) = match outcome {
             Outcome::Accepted(provider_id) => {
                 screen.line(match config.mail.transport {
-                    Transport::Outbox => format!("the outbox took the mail: {provider_id}"),
-                    _ => format!("the provider took the mail for {to} as {provider_id}"),
+                    Transport::Outbox => format!("the outbox accepted the email: {provider_id}"),
+                    _ => format!("the provider accepted the email for {to} as {provider_id}"),
                 })?;
                 return Ok(Exit::Done);
             }

@@ -116,11 +116,11 @@ pub(super) async fn read_waits(app: &App, users: Option<&[UserId]>, stops: bool)
 /// Prints why emails were not sent, and which emails wait. Returns whether nothing is left to do.
 pub(super) fn show_rest(
     app: &App,
-    (mails, fanned_out, waits): (&Tally, &FanOutEnd, &Waits),
+    (tally, fanned_out, waits): (&Tally, &FanOutEnd, &Waits),
     screen: &mut Screen,
 ) -> io::Result<bool> {
     let listed = waits.as_ref().map_or(&[][..], |waiting| &waiting.reasons);
-    let reasons = mails.reasons.iter();
+    let reasons = tally.reasons.iter();
     let reasons = reasons.filter(|(why, _)| !listed.iter().any(|reason| reason.why == *why));
     screen.warnings(reasons.map(|(why, n)| format!("{}: {why}", emails(*n))))?;
     fanned_out.show(screen)?;
@@ -143,7 +143,7 @@ const LISTED: usize = 10;
 /// 09:08:14 UTC`.
 pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     let line = |reason: &WaitReason| {
-        let emails = emails(reason.mails);
+        let emails = emails(reason.emails);
         let until = reason.until.map(|until| phrases::moment(until, now));
         let why = &reason.why;
         match (&reason.held_by, until) {
@@ -157,7 +157,7 @@ pub(super) fn waits(waiting: &Waiting, now: DateTime<Utc>) -> Vec<String> {
     let (listed, others) = waiting.reasons.split_at(LISTED.min(waiting.reasons.len()));
     let mut lines: Vec<String> = listed.iter().map(line).collect();
     if !others.is_empty() {
-        let others = emails(others.iter().map(|reason| reason.mails).sum());
+        let others = emails(others.iter().map(|reason| reason.emails).sum());
         lines.push(format!("{others} waiting for other reasons"));
     }
     lines
@@ -208,14 +208,14 @@ mod tests {
     #[test]
     fn each_reason_has_a_line_with_its_count_and_the_next_attempt() {
         let now: DateTime<Utc> = "2014-04-21T09:00:00Z".parse().unwrap();
-        let reason = |mails, why: &str, seconds: Option<i64>, held_by: Option<&str>| WaitReason {
+        let reason = |emails, why: &str, seconds: Option<i64>, held_by: Option<&str>| WaitReason {
             why: why.to_owned(),
-            mails,
+            emails,
             until: seconds.map(|seconds| now + chrono::TimeDelta::seconds(seconds)),
             held_by: held_by.map(str::to_owned),
         };
         let mut waiting = Waiting {
-            mails: 10,
+            emails: 10,
             reasons: vec![
                 reason(5, "451 4.7.1 greylisted", Some(494), None),
                 reason(3, "452 4.2.2 mailbox full", Some(86_400), None),

@@ -110,7 +110,7 @@ impl Args {
         };
         let mut facts = Table::facts();
         facts.fact("  store", format!("{:?}", config.store));
-        facts.fact("  mails", outbox);
+        facts.fact("  emails", outbox);
         facts.fact("  worker", worker.to_owned());
         facts.fact("  key", about_key);
         let what = format!("listens on {url}");
@@ -136,10 +136,10 @@ fn greet(
 /// Prints the address of the demo page, its folder and its key.
 fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Result<()> {
     let (url, key, dir) = (served.url(), &served.key, dir.display());
-    let mails = format!("are written to {dir}/outbox; none is sent");
+    let emails = format!("are written to {dir}/outbox; none is sent");
     let mut facts = Table::facts();
     facts.fact("  folder", format!("{dir}, made anew each time"));
-    facts.fact("  mails", mails);
+    facts.fact("  emails", emails);
     facts.fact("  key", format!("{key}, made up for this run"));
     let what = format!("shows {url}/demo");
     greet(screen, &what, &facts, (key, &url, "mara"))

@@ -84,8 +84,8 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.fact("fan-outs", fanouts(&status.fanouts, oldest));
     let batches = by_name(&status.batches, BatchState::as_str);
     table.fact("batches", or_none(batches, "none open"));
-    let mails = by_name(&status.deliveries, DeliveryState::as_str);
-    table.fact("mails", or_none(mails, "none yet"));
+    let deliveries = by_name(&status.deliveries, DeliveryState::as_str);
+    table.fact("emails", or_none(deliveries, "none yet"));
     let events = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", phrases::events(n)));
     let failed = "whose batch email failed within the last 7 days";
     table.fact("not emailed", events(status.not_emailed, failed));
@@ -100,7 +100,7 @@ fn facts(status: &Status, now: DateTime<Utc>) -> Table {
     table.fact("last 7 days", reported);
     let silent = (status.unreported > 0).then(|| {
         let emails = emails(status.unreported);
-        format!("none since {emails} left more than a day ago; see `tidings doctor`")
+        format!("none on {emails} sent more than a day ago; see `tidings doctor`")
     });
     table.fact("reports", silent);
     let older = &status.older;

@@ -67,23 +67,23 @@ async fn once(app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exi
         failure: round.not_fanned_out.take().map(anyhow::Error::from),
         left: 0,
     };
-    let mut mails = mails(&round);
-    mails.bad_stacks += fanned_out.done.bad_stacks.clone();
+    let mut tally = tally(&round);
+    tally.bad_stacks += fanned_out.done.bad_stacks.clone();
     if !screen.answer(&round)? {
         let done = sentence(&round, app.identities.outbox());
         let done = done.unwrap_or_else(|| "nothing to do".into());
         screen.line(format!("worker: {done}"))?;
     }
     let waits = read_waits(app, None, stops).await;
-    let is_whole = show_rest(app, (&mails, &fanned_out, &waits), screen)?;
+    let is_whole = show_rest(app, (&tally, &fanned_out, &waits), screen)?;
     let pause = round.paused.as_ref().map(paused);
-    screen.warnings(pause.map(|paused| format!("no mail leaves: {paused}")))?;
+    screen.warnings(pause.map(|paused| format!("no email is sent: {paused}")))?;
     released?;
     recorded?;
     if stops {
         return stopped(screen);
     }
-    let exit = exit_of(&mails, u64::from(round.paused.is_some()));
+    let exit = exit_of(&tally, u64::from(round.paused.is_some()));
     Ok(exit.if_whole(is_whole))
 }
 
@@ -207,11 +207,11 @@ impl Seen {
         if self.failing.remove(&part).is_some() {
             tracing::info!("worker: works again");
         }
-        // Only rounds of the mailing part show reliably whether a pause is in effect.
+        // Only rounds of `Part::Mailing` show reliably whether a pause is in effect.
         if part == Part::Mailing && self.paused != round.paused {
             match &round.paused {
-                Some(pause) => tracing::error!("worker: no mail leaves: {}", paused(pause)),
-                None => tracing::info!("worker: mails leave again"),
+                Some(pause) => tracing::error!("worker: no email is sent: {}", paused(pause)),
+                None => tracing::info!("worker: sending has resumed"),
             }
             self.paused.clone_from(&round.paused);
         }
@@ -224,17 +224,18 @@ impl Seen {
                 tracing::warn!("worker: {line}");
             }
         }
-        for (reason, times) in mails(&round).reasons {
+        for (reason, times) in tally(&round).reasons {
             tracing::warn!("worker: {}: {reason}", emails(times));
         }
     }
 }
 
-fn mails(round: &Round) -> Tally {
-    let mut mails = round.mails.clone();
+/// Returns the outcomes of the emails of all parts of a round.
+fn tally(round: &Round) -> Tally {
+    let mut tally = round.emails.clone();
     let digests = round.digests.iter();
-    digests.for_each(|report| mails += report.mails.clone());
-    mails
+    digests.for_each(|report| tally += report.emails.clone());
+    tally
 }
 
 /// Summarizes a round. Returns `None` if it did nothing.
@@ -254,7 +255,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     ]);
     let count = |n, one, many| (n > 0).then(|| phrases::count(n, one, many));
     let settled = phrases::list([
-        count(forgotten.deliveries, "mail", "mails"),
+        count(forgotten.deliveries, "email", "emails"),
         count(forgotten.batches, "batch", "batches"),
     ]);
     let about = |head: &str, what: String, tail: &str| match what.as_str() {
@@ -264,7 +265,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let done = phrases::clauses([
         fanned_out.unwrap_or_default(),
         about("batches: ", ended, ""),
-        about("mails: ", sent(&mails(round), outbox), ""),
+        about("emails: ", sent(&tally(round), outbox), ""),
         about("forgot ", settled, " settled long ago"),
     ]);
     (!done.is_empty()).then_some(done)
@@ -313,7 +314,7 @@ mod tests {
 
         assert_eq!(
             sentence(&some, None).unwrap(),
-            "batches: 1,200 ended, 1 canceled; forgot 1,000 mails, 1 batch settled long ago"
+            "batches: 1,200 ended, 1 canceled; forgot 1,000 emails, 1 batch settled long ago"
         );
         assert_eq!(sentence(&Round::default(), None), None);
     }

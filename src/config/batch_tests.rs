@@ -116,7 +116,7 @@ fn questionable_batch_options_cause_warnings_with_advice() {
     assert_eq!(
         warnings(text),
         [
-            "types.Comment.cooldown has no max_wait beside it: while events keep coming within it, no mail leaves; set max_wait",
+            "types.Comment.cooldown has no max_wait beside it: while events keep coming within it, no email is sent; set max_wait",
             "types.Like.window is longer than max_wait, which always ends the batch before; make it at most max_wait",
             "types.Odd.One.route is batch, but neither window nor cooldown is longer than 0s: nothing is gathered; \
              set one of them, or route = \"immediate\"",

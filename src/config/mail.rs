@@ -101,7 +101,7 @@ impl Mail {
         let name = name.unwrap_or(Name::Outbox);
         let from = r.address("mail.from").unwrap_or_else(|| {
             if !r.is_wrong("mail.from") {
-                r.problem("mail.from", "must be an e-mail address");
+                r.problem("mail.from", "must be an email address");
             }
             Address::new("nobody@localhost.localdomain").expect("this is an address")
         });
@@ -117,7 +117,7 @@ impl Mail {
             if timeout * 2 > lease {
                 r.problem(
                     "mail.timeout",
-                    "must be at most half of delivery.lease, or deliveries are lost to other workers while their mails are on the way",
+                    "must be at most half of delivery.lease, or deliveries are lost to other workers while their emails are being sent",
                 );
             }
         }
@@ -221,7 +221,7 @@ fn smtp(r: &mut Reader<'_>, name: Name, timeout: TimeDelta, sender: Sender) -> R
     let security = security.unwrap_or(Security::StartTls);
     if matches!(name, Name::Smtp) {
         if host.is_empty() {
-            let what = "is needed with SMTP: the server that takes the mails";
+            let what = "is needed with SMTP: the server that accepts the emails";
             r.problem("mail.smtp_host", what);
         }
         if security == Security::Plain && !is_this_machine(&host) {

@@ -22,7 +22,7 @@ use crate::engine::delivery::brand_identities::outbox;
 use crate::engine::delivery::operator_actions::Only;
 use crate::engine::ingest::Request;
 use crate::engine::{Error, Result, Silent, digest};
-use crate::wire::local_pages::{Made, Mail, Mails, Person, Published, Scene, Work};
+use crate::wire::local_pages::{DemoEmail, DemoEmails, Made, Person, Published, Scene, Work};
 
 /// The gallery and its works.
 pub struct Gallery {
@@ -37,7 +37,7 @@ pub struct Gallery {
 /// The longest title of a work, in characters.
 const MAX_TITLE: usize = 80;
 /// The number of emails that the page can list.
-const MAX_MAILS: usize = 1_000;
+const MAX_EMAILS: usize = 1_000;
 /// How long to wait for emails that the provider delays.
 const PATIENCE: TimeDelta = TimeDelta::seconds(20);
 /// The pause between two checks for pending fan-outs.
@@ -71,7 +71,7 @@ impl Gallery {
                 let is_one = follows.contains(&key(artist)?);
                 followers.extend(is_one.then(|| user.id.clone()));
             }
-            let digest = when_mailed(app, &user);
+            let digest = when_emailed(app, &user);
             let (id, name) = (user.id, user.name);
             let name = name.unwrap_or_else(|| id.to_string());
             people.push(Person { id, name, digest });
@@ -130,7 +130,7 @@ impl Gallery {
     }
 
     /// Sends the next digest of every user, with all events accepted up to now, as if it were due.
-    pub(crate) async fn send_digests(&self, app: &App) -> Result<Mails> {
+    pub(crate) async fn send_digests(&self, app: &App) -> Result<DemoEmails> {
         let mut sent_at = self.sent_at.lock().await;
         let before = sent(app).await?.len();
         fan_out(app).await?;
@@ -151,32 +151,32 @@ impl Gallery {
         if report.due.users > 0 {
             *sent_at = Some(at);
         }
-        let mut mails = self.mails(app).await?;
-        mails.new = mails.mails.len() - before;
-        Ok(mails)
+        let mut emails = self.emails(app).await?;
+        emails.new = emails.emails.len() - before;
+        Ok(emails)
     }
 
     /// Lists the sent emails, newest first.
-    pub(crate) async fn mails(&self, app: &App) -> Result<Mails> {
+    pub(crate) async fn emails(&self, app: &App) -> Result<DemoEmails> {
         let rows = sent(app).await?;
-        let mut mails = Vec::with_capacity(rows.len());
+        let mut emails = Vec::with_capacity(rows.len());
         for (number, row) in (0..rows.len()).rev().zip(rows) {
             let at = row.outcome.settled.unwrap_or(row.created);
             let user = row.user.to_string();
-            let mail = app.compose().story(row).await?.mail;
-            let subject = mail.map_or(String::new(), |mail| mail.subject);
-            mails.push(Mail {
+            let email = app.compose().story(row).await?.email;
+            let subject = email.map_or(String::new(), |email| email.subject);
+            emails.push(DemoEmail {
                 number,
                 user,
                 subject,
                 at,
             });
         }
-        Ok(Mails { new: 0, mails })
+        Ok(DemoEmails { new: 0, emails })
     }
 
     /// Returns the HTML of an email, by its number from 0. Its links open in other tabs.
-    pub(crate) async fn mail(&self, app: &App, number: usize) -> Result<Option<String>> {
+    pub(crate) async fn email(&self, app: &App, number: usize) -> Result<Option<String>> {
         let rows = sent(app).await?;
         let Some(row) = rows.into_iter().rev().nth(number) else {
             return Ok(None);
@@ -209,7 +209,7 @@ async fn sent(app: &App) -> Result<Vec<Delivery>> {
         state: Some(DeliveryState::Sent),
         ..Only::default()
     };
-    app.deliveries().list(&only, MAX_MAILS).await
+    app.deliveries().list(&only, MAX_EMAILS).await
 }
 
 async fn users(app: &App) -> Result<Vec<User>> {
@@ -219,7 +219,7 @@ async fn users(app: &App) -> Result<Vec<User>> {
 }
 
 /// Describes when a user gets a digest, such as `Mon 9:00, New York`.
-fn when_mailed(app: &App, user: &User) -> String {
+fn when_emailed(app: &App, user: &User) -> String {
     let schedule = user.schedule(&app.config.digest.schedule);
     let (hour, day, zone) = (schedule.hour, schedule.weekday, schedule.tz.name());
     let city = zone.rsplit('/').next().unwrap_or(zone).replace('_', " ");

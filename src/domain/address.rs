@@ -26,7 +26,7 @@ impl Address {
     /// Quoted local parts and address literals are rejected. The mailbox may still not exist.
     pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
         let address = Self::stored(text)?;
-        let refuse = |why: &str| Err(Invalid::new("e-mail address", mask(&address.0), why));
+        let refuse = |why: &str| Err(Invalid::new("email address", mask(&address.0), why));
         if address.0.chars().any(is_unseen) {
             return refuse(
                 "holds a character that cannot be seen, or that turns the direction of text",
@@ -53,7 +53,7 @@ impl Address {
     /// versions stored addresses that are rejected now.
     pub fn stored(text: impl Into<String>) -> Result<Self, Invalid> {
         let text = text.into();
-        let refuse = |why: &str| Err(Invalid::new("e-mail address", mask(&text), why));
+        let refuse = |why: &str| Err(Invalid::new("email address", mask(&text), why));
         if text.contains('…') {
             return refuse("is masked, as it was shown; give the address itself");
         }

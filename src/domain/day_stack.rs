@@ -294,9 +294,9 @@ impl Stack {
 
     fn uncovered_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let mailed = self.mailed();
-        let is_mailed = move |event: &Event| event.i.is_some_and(|i| mailed.contains(&i));
+        let is_emailed = move |event: &Event| event.i.is_some_and(|i| mailed.contains(&i));
         self.events_from(from)
-            .filter(move |(_, event)| !is_mailed(event))
+            .filter(move |(_, event)| !is_emailed(event))
     }
 
     /// Returns the ids of the accepted events that batches have emailed.
@@ -441,7 +441,7 @@ impl PersonStacks {
     }
 
     /// Returns whether any stack has a `mailed` marker with this id, so that its batch was emailed.
-    pub fn are_mailed_by(&self, id: Id) -> bool {
+    pub fn are_emailed_by(&self, id: Id) -> bool {
         self.any(|entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id))
     }
 

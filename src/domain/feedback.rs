@@ -121,21 +121,21 @@ pub struct ReportCounts {
 }
 
 impl ReportCounts {
-    /// Adds `mails` emails with this state and worst report. An unknown outcome counts as sent once
+    /// Adds emails with this state and worst report. An unknown outcome counts as sent once
     /// the provider reports on it.
-    pub fn settled(&mut self, state: DeliveryState, news: Option<ReportKind>, mails: u64) {
+    pub fn settled(&mut self, state: DeliveryState, news: Option<ReportKind>, emails: u64) {
         match (state, news) {
-            (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_)) => self.sent += mails,
+            (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_)) => self.sent += emails,
             _ => return,
         }
         match news {
             None => {}
-            Some(ReportKind::Delayed) => self.delayed += mails,
-            Some(ReportKind::Delivered) => self.delivered += mails,
-            Some(ReportKind::Refused) => self.refused += mails,
-            Some(ReportKind::Unsubscribed) => self.unsubscribed += mails,
-            Some(ReportKind::Bounced) => self.bounced += mails,
-            Some(ReportKind::Complained) => self.complained += mails,
+            Some(ReportKind::Delayed) => self.delayed += emails,
+            Some(ReportKind::Delivered) => self.delivered += emails,
+            Some(ReportKind::Refused) => self.refused += emails,
+            Some(ReportKind::Unsubscribed) => self.unsubscribed += emails,
+            Some(ReportKind::Bounced) => self.bounced += emails,
+            Some(ReportKind::Complained) => self.complained += emails,
         }
     }
 

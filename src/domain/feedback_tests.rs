@@ -31,7 +31,7 @@ mod reports {
     fn shares_are_relative_to_sent_emails() {
         let mut report_counts = ReportCounts::default();
         assert_eq!(report_counts.share(report_counts.bounced), 0.0);
-        for (state, news, mails) in [
+        for (state, news, emails) in [
             (DeliveryState::Sent, None, 50),
             (DeliveryState::Sent, Some(ReportKind::Delivered), 40),
             (DeliveryState::Unknown, Some(ReportKind::Delivered), 5),
@@ -40,7 +40,7 @@ mod reports {
             (DeliveryState::Sent, Some(ReportKind::Bounced), 4),
             (DeliveryState::Sent, Some(ReportKind::Complained), 1),
         ] {
-            report_counts.settled(state, news, mails);
+            report_counts.settled(state, news, emails);
         }
         assert_eq!((report_counts.sent, report_counts.bounced), (100, 4));
         assert_eq!(report_counts.share(report_counts.bounced), 0.04);

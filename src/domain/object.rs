@@ -183,7 +183,7 @@ impl Object {
             Invalid::check_limit(what, bytes, MAX_TEXT, why)?;
         }
         let why = format_args!(
-            "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what mails show, and the rest elsewhere"
+            "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what emails show, and the rest elsewhere"
         );
         Invalid::check_limit("object data of", self.data.bytes(), MAX_DATA, why)?;
         for (what, link) in [("object url", &self.url), ("object image", &self.image)] {

@@ -51,7 +51,7 @@ impl Stop {
 
     /// Returns the effect of the unsubscribe link in this email; `None` if all its types are
     /// mandatory.
-    pub fn of_mail(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
+    pub fn of_email(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
         let kinds = content.sections.iter().map(|section| &section.kind);
         let mut kinds = kinds.filter(|kind| !policies.is_mandatory(kind)).peekable();
         kinds.peek()?;
@@ -95,7 +95,7 @@ impl Stop {
             Self::Digest => user.schedule(default).cadence == Cadence::Never,
             Self::Alone => {
                 let mut kinds = policies.kinds().chain(user.types.keys());
-                kinds.all(|kind| !user.is_mailed_alone(kind, policies))
+                kinds.all(|kind| !user.is_emailed_alone(kind, policies))
             }
             Self::Types(kinds) => {
                 let mut kinds = kinds.iter();
@@ -112,7 +112,7 @@ impl User {
             Stop::All => self.unsubscribe(policies, now),
             Stop::Digest => self.digest.cadence = Some(Cadence::Never),
             Stop::Alone => {
-                for chosen in self.mailed_alone(policies, now) {
+                for chosen in self.emailed_alone(policies, now) {
                     chosen.route = Route::Never;
                 }
             }
@@ -135,13 +135,13 @@ impl User {
     pub fn chosen_route(&self, kind: &EventType, policies: &Policies) -> Route {
         let chosen = self.types.get(kind);
         chosen.map_or(policies.of(kind).route, |chosen| {
-            policies.mailed_by(kind, chosen.route)
+            policies.emailed_by(kind, chosen.route)
         })
     }
 
     /// Returns whether the user gets this type outside the digest and can turn it off.
-    pub fn is_mailed_alone(&self, kind: &EventType, policies: &Policies) -> bool {
-        !policies.is_mandatory(kind) && self.chosen_route(kind, policies).is_mailed_alone()
+    pub fn is_emailed_alone(&self, kind: &EventType, policies: &Policies) -> bool {
+        !policies.is_mandatory(kind) && self.chosen_route(kind, policies).is_emailed_alone()
     }
 }
 

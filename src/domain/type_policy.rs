@@ -27,7 +27,7 @@ named_enum! {
 
 impl Route {
     /// Returns whether the route sends emails outside the digest.
-    pub fn is_mailed_alone(self) -> bool {
+    pub fn is_emailed_alone(self) -> bool {
         matches!(self, Self::Immediate | Self::Batch)
     }
 }
@@ -155,7 +155,7 @@ impl Policies {
     }
 
     /// Returns the route of this type for users who chose `chosen`.
-    pub fn mailed_by(&self, name: &EventType, chosen: Route) -> Route {
+    pub fn emailed_by(&self, name: &EventType, chosen: Route) -> Route {
         match chosen {
             Route::Digest if self.of(name).branded => Route::Batch,
             chosen => chosen,
@@ -163,7 +163,7 @@ impl Policies {
     }
 
     /// Returns the mandatory types that are emailed, in the order of their sections.
-    pub fn always_mailed(&self) -> impl Iterator<Item = &EventType> {
+    pub fn always_emailed(&self) -> impl Iterator<Item = &EventType> {
         let mailed = |policy: &Policy| policy.mandatory.is_some() && policy.route != Route::Never;
         self.kinds().filter(move |kind| mailed(self.of(kind)))
     }

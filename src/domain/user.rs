@@ -65,7 +65,7 @@ impl TypePreference {
     ) -> Route {
         match chosen.filter(|_| !policies.is_mandatory(kind)) {
             Some(chosen) if is_older(chosen.since) => Route::Never,
-            Some(chosen) => policies.mailed_by(kind, chosen.route),
+            Some(chosen) => policies.emailed_by(kind, chosen.route),
             None => policies.of(kind).route,
         }
     }
@@ -360,7 +360,7 @@ impl User {
     /// Mandatory types are still emailed, for as long as they are mandatory.
     pub fn unsubscribe(&mut self, policies: &Policies, now: DateTime<Utc>) {
         self.digest.cadence = Some(Cadence::Never);
-        for chosen in self.mailed_alone(policies, now) {
+        for chosen in self.emailed_alone(policies, now) {
             chosen.route = Route::Never;
         }
         self.unsubscribed.get_or_insert(now);
@@ -391,7 +391,7 @@ impl User {
         let comes_back = before.unsubscribed.is_some() && self.unsubscribed.is_none();
         let route_before = |kind: &EventType| before.chosen_route(kind, policies);
         // Routes that have the same effect count as equal.
-        let route = |kind: &EventType, chosen| policies.mailed_by(kind, chosen);
+        let route = |kind: &EventType, chosen| policies.emailed_by(kind, chosen);
         for (kind, chosen) in &mut self.types {
             let kept = before
                 .types
@@ -413,7 +413,7 @@ impl User {
             });
         }
         if comes_back {
-            for chosen in self.mailed_alone(policies, now) {
+            for chosen in self.emailed_alone(policies, now) {
                 chosen.since = now;
             }
         }
@@ -427,20 +427,20 @@ impl User {
 
     /// Returns the choices of types that are emailed outside the digest. Adds a choice dated
     /// `since` for each configured type of this kind that has none.
-    pub(super) fn mailed_alone(
+    pub(super) fn emailed_alone(
         &mut self,
         policies: &Policies,
         since: DateTime<Utc>,
     ) -> impl Iterator<Item = &mut TypePreference> {
         let defaults = policies.kinds().map(|kind| (kind, policies.of(kind).route));
-        for (kind, route) in defaults.filter(|(_, route)| route.is_mailed_alone()) {
+        for (kind, route) in defaults.filter(|(_, route)| route.is_emailed_alone()) {
             let default = TypePreference::new(route, since);
             self.types.entry(kind.clone()).or_insert(default);
         }
         let chosen = self.types.iter_mut();
         let chosen = chosen.filter(|(kind, chosen)| {
-            let route = policies.mailed_by(kind, chosen.route);
-            route.is_mailed_alone()
+            let route = policies.emailed_by(kind, chosen.route);
+            route.is_emailed_alone()
         });
         chosen.map(|(_, chosen)| chosen)
     }

@@ -40,7 +40,7 @@ impl<'a> Letter<'a> {
     fn new(message: &'a Message) -> Result<Self, String> {
         let content = &message.content;
         if content.says_nothing() {
-            return Err("the mail says nothing".into());
+            return Err("the email is empty".into());
         }
         let headers = headers(message)?.into_iter();
         Ok(Self {
@@ -87,9 +87,9 @@ pub(super) async fn post<'a>(
     let (ready, refused) = prepare(messages);
     let answered = match ready.len() {
         0 => Vec::new(),
-        mails => match api.post(path, body(&ready), permit).await {
-            Ok(answer) => judge(&answer, mails),
-            Err(failed) => vec![Outcome::from(failed); mails],
+        emails => match api.post(path, body(&ready), permit).await {
+            Ok(answer) => judge(&answer, emails),
+            Err(failed) => vec![Outcome::from(failed); emails],
         },
     };
     merged(refused, answered)

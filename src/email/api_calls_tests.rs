@@ -6,18 +6,18 @@ use super::super::Content;
 use super::super::Text;
 use super::*;
 use crate::domain::Address;
-use crate::email::http::tests::{kind, mail};
+use crate::email::http::tests::{email, kind};
 
-fn mails(people: &[(&str, &str)]) -> Vec<Message> {
+fn emails(people: &[(&str, &str)]) -> Vec<Message> {
     people
         .iter()
-        .map(|(person, subject)| mail(person, subject))
+        .map(|(person, subject)| email(person, subject))
         .collect()
 }
 
 #[test]
 fn calls_are_split_by_count_and_by_size() {
-    let five = mails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("e", "x")]);
+    let five = emails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("e", "x")]);
     let one = five[0].content.bytes();
 
     assert_eq!(cut(&five, 2, usize::MAX), [vec![0, 1], vec![2, 3], vec![4]]);
@@ -29,42 +29,42 @@ fn calls_are_split_by_count_and_by_size() {
 
 #[test]
 fn messages_with_equal_content_share_a_call_in_order() {
-    let mails = mails(&[("a", "x"), ("b", "y"), ("c", "x"), ("d", "y"), ("e", "x")]);
+    let emails = emails(&[("a", "x"), ("b", "y"), ("c", "x"), ("d", "y"), ("e", "x")]);
 
-    assert_eq!(share(&mails, 1000), [vec![0, 2, 4], vec![1, 3]]);
-    assert_eq!(share(&mails, 2), [vec![0, 2], vec![1, 3], vec![4]]);
+    assert_eq!(share(&emails, 1000), [vec![0, 2, 4], vec![1, 3]]);
+    assert_eq!(share(&emails, 2), [vec![0, 2], vec![1, 3], vec![4]]);
 }
 
 #[test]
 fn a_call_contains_an_address_once_in_any_spelling() {
-    let mut mails = mails(&[("ada", "x"), ("ben", "x"), ("eve", "x")]);
-    mails[2].to = Address::new("ADA@example.org").unwrap();
+    let mut emails = emails(&[("ada", "x"), ("ben", "x"), ("eve", "x")]);
+    emails[2].to = Address::new("ADA@example.org").unwrap();
 
-    assert_eq!(share(&mails, 1000), [vec![0, 1], vec![2]]);
+    assert_eq!(share(&emails, 1000), [vec![0, 1], vec![2]]);
 }
 
 #[test]
 fn messages_with_different_headers_do_not_share_a_call() {
-    let mut mails = mails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x")]);
-    mails[1].further.clear();
-    mails[2].personal = None;
-    if let Some(links) = &mut mails[3].personal {
+    let mut emails = emails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x")]);
+    emails[1].further.clear();
+    emails[2].personal = None;
+    if let Some(links) = &mut emails[3].personal {
         links.unsubscribe = Some("http://127.0.0.1/u/d".into());
     }
 
-    assert_eq!(share(&mails, 1000), [vec![0], vec![1], vec![2], vec![3]]);
+    assert_eq!(share(&emails, 1000), [vec![0], vec![1], vec![2], vec![3]]);
 }
 
 #[test]
 fn an_invalid_message_is_rejected_alone() {
-    let mut mails = mails(&[("a", "x"), ("b", "x"), ("c", "x")]);
-    mails[1].further.push(("X-A".into(), "a\nb".into()));
-    mails[2].content = Arc::new(Content {
+    let mut emails = emails(&[("a", "x"), ("b", "x"), ("c", "x")]);
+    emails[1].further.push(("X-A".into(), "a\nb".into()));
+    emails[2].content = Arc::new(Content {
         subject: "x".into(),
         html: Text::default(),
         text: Text::default(),
     });
-    let (ready, refused) = prepare(&mails);
+    let (ready, refused) = prepare(&emails);
     assert_eq!(ready.len(), 1);
     let accepted = Outcome::Accepted("1".into());
 
@@ -76,7 +76,7 @@ fn an_invalid_message_is_rejected_alone() {
 
 #[test]
 fn a_message_without_a_result_is_unknown() {
-    let mails = mails(&[("a", "x")]);
-    let outcomes = merged(prepare(&mails).1, Vec::new());
+    let emails = emails(&[("a", "x")]);
+    let outcomes = merged(prepare(&emails).1, Vec::new());
     assert_eq!(kind(&outcomes[0]), "unknown");
 }

@@ -48,7 +48,7 @@ pub(crate) fn account() -> Account {
 }
 
 /// Returns an email to this user, with links of their own.
-pub(crate) fn mail(person: &str, subject: &str) -> Message {
+pub(crate) fn email(person: &str, subject: &str) -> Message {
     let base = format!("https://x.example/u/{person}");
     let placeholders = Placeholders::new().unwrap();
     let place = placeholders.of(Place::Unsubscribe);

@@ -41,10 +41,10 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
         .boundary(format!("tidings-{tag}"))
         .singlepart(part(ContentType::TEXT_PLAIN, &content.text))
         .singlepart(part(ContentType::TEXT_HTML, &content.html));
-    let mail = builder
+    let email = builder
         .multipart(parts)
         .map_err(|error| error.to_string())?;
-    Ok(mail.formatted())
+    Ok(email.formatted())
 }
 
 /// Returns the `Message-ID` with this local part, in the sender's domain.

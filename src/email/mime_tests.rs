@@ -38,8 +38,8 @@ fn message() -> Message {
     }
 }
 
-fn header<'a>(mail: &'a str, name: &str) -> Option<&'a str> {
-    let (head, _) = mail.split_once("\r\n\r\n").unwrap();
+fn header<'a>(email: &'a str, name: &str) -> Option<&'a str> {
+    let (head, _) = email.split_once("\r\n\r\n").unwrap();
     head.split("\r\n")
         .find_map(|line| line.strip_prefix(&format!("{name}: ")))
 }
@@ -50,24 +50,24 @@ fn both_parts_and_all_headers_survive_parsing() {
 
     let bytes = compose(&message, &sender()).unwrap();
 
-    let mail = MessageParser::new().parse(&bytes).unwrap();
-    assert_eq!(mail.subject(), Some(message.content.subject.as_str()));
-    let from = mail.from().unwrap().first().unwrap();
+    let email = MessageParser::new().parse(&bytes).unwrap();
+    assert_eq!(email.subject(), Some(message.content.subject.as_str()));
+    let from = email.from().unwrap().first().unwrap();
     assert_eq!(from.name(), Some("Tate, Süd & Nord"));
     assert_eq!(from.address(), Some("news@tate.example"));
-    let to = mail.to().unwrap().first().unwrap();
+    let to = email.to().unwrap().first().unwrap();
     assert_eq!(
         (to.name(), to.address()),
         (Some("Ádá Lovelace"), Some("ada@example.org"))
     );
     assert_eq!(
-        mail.reply_to().unwrap().first().unwrap().address(),
+        email.reply_to().unwrap().first().unwrap().address(),
         Some("help@tate.example")
     );
-    assert_eq!(mail.date().unwrap().to_timestamp(), message.at.timestamp());
-    assert!(mail.content_type().unwrap().ctype() == "multipart");
-    assert_eq!(mail.content_type().unwrap().subtype(), Some("alternative"));
-    let parts: Vec<_> = mail
+    assert_eq!(email.date().unwrap().to_timestamp(), message.at.timestamp());
+    assert!(email.content_type().unwrap().ctype() == "multipart");
+    assert_eq!(email.content_type().unwrap().subtype(), Some("alternative"));
+    let parts: Vec<_> = email
         .parts
         .iter()
         .skip(1)
@@ -75,11 +75,11 @@ fn both_parts_and_all_headers_survive_parsing() {
         .collect();
     assert_eq!(parts, ["plain", "html"]);
     assert_eq!(
-        mail.body_text(0).unwrap().replace("\r\n", "\n").trim_end(),
+        email.body_text(0).unwrap().replace("\r\n", "\n").trim_end(),
         message.filled().text.trim_end()
     );
     assert_eq!(
-        mail.body_html(0).unwrap().replace("\r\n", "\n").trim_end(),
+        email.body_html(0).unwrap().replace("\r\n", "\n").trim_end(),
         message.filled().html.trim_end()
     );
 }
@@ -116,12 +116,12 @@ fn every_line_is_ascii_and_short_enough_for_any_server() {
     Arc::make_mut(&mut message.content).subject = "ü".repeat(2_000);
     message.to_name = Some("n".repeat(2_000));
 
-    let mail = String::from_utf8(compose(&message, &sender()).unwrap()).unwrap();
+    let email = String::from_utf8(compose(&message, &sender()).unwrap()).unwrap();
 
-    assert!(mail.is_ascii());
-    let longest = mail.split("\r\n").map(str::len).max().unwrap();
+    assert!(email.is_ascii());
+    let longest = email.split("\r\n").map(str::len).max().unwrap();
     assert!(longest <= 998, "{longest}");
-    assert!(!mail.replace("\r\n", "").contains(['\r', '\n']));
+    assert!(!email.replace("\r\n", "").contains(['\r', '\n']));
 }
 
 #[test]
@@ -137,11 +137,11 @@ fn a_line_break_in_a_name_or_subject_adds_no_header() {
 
     let text = String::from_utf8(bytes.clone()).unwrap();
     assert!(!text.contains("\nBcc:"), "{text}");
-    let mail = MessageParser::new().parse(&bytes).unwrap();
-    assert!(mail.bcc().is_none());
-    assert_eq!(mail.subject(), Some("Hello Bcc: eve@example.org <p>owned"));
+    let email = MessageParser::new().parse(&bytes).unwrap();
+    assert!(email.bcc().is_none());
+    assert_eq!(email.subject(), Some("Hello Bcc: eve@example.org <p>owned"));
     assert_eq!(
-        mail.to().unwrap().first().unwrap().name(),
+        email.to().unwrap().first().unwrap().name(),
         Some("Ada Bcc: eve@example.org x")
     );
 }
@@ -153,15 +153,15 @@ fn a_subject_that_resembles_an_encoded_word_is_shown_literally() {
 
     let bytes = compose(&message, &sender()).unwrap();
 
-    let mail = MessageParser::new().parse(&bytes).unwrap();
-    assert_eq!(mail.subject(), Some("= ?utf-8?q?Bcc=3A_eve?= sends this"));
+    let email = MessageParser::new().parse(&bytes).unwrap();
+    assert_eq!(email.subject(), Some("= ?utf-8?q?Bcc=3A_eve?= sends this"));
 }
 
 #[test]
 fn extra_headers_are_written_unchanged() {
-    let mail = String::from_utf8(compose(&message(), &sender()).unwrap()).unwrap();
+    let email = String::from_utf8(compose(&message(), &sender()).unwrap()).unwrap();
 
-    let unfolded = mail.replace("\r\n ", " ");
+    let unfolded = email.replace("\r\n ", " ");
     assert_eq!(
         header(&unfolded, "Feedback-ID"),
         Some("digest:weekly:tate:tidings")
@@ -209,9 +209,9 @@ fn an_invalid_address_is_rejected_without_revealing_it() {
 #[test]
 fn an_out_of_range_date_is_clamped() {
     for at in [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC] {
-        let mail = compose(&Message { at, ..message() }, &sender()).unwrap();
-        let mail = String::from_utf8(mail).unwrap();
-        let date = header(&mail, "Date").unwrap();
+        let email = compose(&Message { at, ..message() }, &sender()).unwrap();
+        let email = String::from_utf8(email).unwrap();
+        let date = header(&email, "Date").unwrap();
         assert!(date.ends_with("+0000"), "{date}");
         assert!(date.contains("1970") || date.contains("9999"), "{date}");
     }

@@ -59,8 +59,8 @@ impl Outbox {
     }
 
     fn write(&self, message: &Message) -> Outcome {
-        let mail = match compose(message, &self.sender) {
-            Ok(mail) => mail,
+        let email = match compose(message, &self.sender) {
+            Ok(email) => email,
             Err(reason) => return Outcome::Unsendable(reason),
         };
         let page = self.pages.then(|| {
@@ -68,7 +68,7 @@ impl Outbox {
             (page_name(&message.delivery), html)
         });
         let name = file_name(&message.delivery);
-        for (name, content) in page.into_iter().chain([(name.clone(), mail)]) {
+        for (name, content) in page.into_iter().chain([(name.clone(), email)]) {
             let path = self.folder.join(name);
             if let Err(error) = private::replace(&path, content) {
                 return try_later(&path, &error);

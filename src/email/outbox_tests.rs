@@ -61,8 +61,8 @@ async fn an_email_is_written_to_a_file_in_a_new_folder() {
     assert!(name.starts_with("digest-ada-weekly-2014-w17-"), "{name}");
     assert_eq!(outcomes, [Outcome::Accepted(name.clone())]);
     let bytes = fs::read(outbox.folder.join(file_name(&message.delivery))).unwrap();
-    let mail = MessageParser::new().parse(&bytes).unwrap();
-    assert_eq!(mail.subject(), Some("14 new works"));
+    let email = MessageParser::new().parse(&bytes).unwrap();
+    assert_eq!(email.subject(), Some("14 new works"));
 }
 
 #[tokio::test]

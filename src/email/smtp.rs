@@ -224,12 +224,12 @@ impl Smtp {
     }
 
     async fn one(&self, message: &Message, permit: &Permit) -> Outcome {
-        let prepared = compose(message, &self.relay.sender).and_then(|mail| {
+        let prepared = compose(message, &self.relay.sender).and_then(|email| {
             let from = mailbox(&self.relay.sender.from, None)?.email;
             let to = mailbox(&message.to, None)?.email;
-            Ok((from, to, mail))
+            Ok((from, to, email))
         });
-        let (from, to, mail) = match prepared {
+        let (from, to, email) = match prepared {
             Ok(prepared) => prepared,
             Err(reason) => return Outcome::Unsendable(reason),
         };
@@ -241,7 +241,7 @@ impl Smtp {
                 Ok(line) => line,
                 Err(failure) => return self.outcome(Stage::Introduction, failure),
             };
-            let spoken = self.converse(&mut line.connection, &from, &to, &mail, permit);
+            let spoken = self.converse(&mut line.connection, &from, &to, &email, permit);
             let (stage, failure) = match spoken.await {
                 Ok(_) => {
                     self.keep(line);
@@ -272,7 +272,7 @@ impl Smtp {
         connection: &mut AsyncSmtpConnection,
         from: &MailAddress,
         to: &MailAddress,
-        mail: &[u8],
+        email: &[u8],
         permit: &Permit,
     ) -> Result<Response, (Stage, Failure)> {
         let able = |extension| connection.server_info().supports_feature(extension);
@@ -285,7 +285,7 @@ impl Smtp {
             }
             parameters.push(MailParameter::SmtpUtfEight);
         }
-        if !mail.is_ascii() && able(Extension::EightBitMime) {
+        if !email.is_ascii() && able(Extension::EightBitMime) {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
         if let Some(reason) = permit.withheld() {
@@ -316,7 +316,7 @@ impl Smtp {
             written.store(true, Ordering::SeqCst);
             None
         });
-        let parts = std::iter::once(mail).chain(end);
+        let parts = std::iter::once(email).chain(end);
         let said = self.within(connection.message_iter(parts)).await;
         said.map_err(|failure| {
             let whole = written.load(Ordering::SeqCst) && !failure.is_broken_pipe();

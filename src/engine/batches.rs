@@ -270,20 +270,20 @@ impl BatchService {
 
     /// Returns batches for display, with object titles and the outcomes of their emails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         let kept = batches.iter().flat_map(|batch| &batch.contents.items);
         let kept: Vec<Event> = kept.cloned().map(Event::from).collect();
         catalog.load(kept.iter()).await?;
         let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
-        let mails = self.context.store.deliveries(&ids).await?;
+        let deliveries = self.context.store.deliveries(&ids).await?;
         let now = self.context.clock.now();
         let held = quiet_until(&self.context, batches.iter().cloned(), now).await?;
         let title = |event: &Event| catalog.record(event)?.title.clone();
-        let view = |(batch, mail): (Batch, _)| {
+        let view = |(batch, delivery): (Batch, _)| {
             let held = held.get(&batch.id).copied();
-            BatchView::of(batch, mail, held, title)
+            BatchView::of(batch, delivery, held, title)
         };
-        Ok(batches.into_iter().zip(mails).map(view).collect())
+        Ok(batches.into_iter().zip(deliveries).map(view).collect())
     }
 
     /// Returns one batch for display: see [`Self::views`].
@@ -440,7 +440,7 @@ pub(crate) async fn quiet_until(
 fn ended(id: Id, state: BatchState) -> Error {
     let why = match state {
         BatchState::Open => "is open",
-        BatchState::Closing => "is closing: its mail may be on its way",
+        BatchState::Closing => "is closing: its email may be on its way",
         BatchState::Closed => "is closed",
         BatchState::Canceled => "is canceled",
     };

@@ -183,7 +183,7 @@ impl Digests {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        self.report.mails = self.sender.ledger.tally.so_far();
+        self.report.emails = self.sender.ledger.tally.so_far();
     }
 }
 
@@ -205,7 +205,7 @@ impl<'a> Run<'a> {
             sender: digests.sender.with_new_tally(),
             report,
             passed_over: false,
-            catalog: Catalog::of_mails(&digests.context),
+            catalog: Catalog::of_emails(&digests.context),
             older: Older::new(&digests.backlog.days_read(at)),
         }
     }

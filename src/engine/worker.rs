@@ -69,7 +69,7 @@ impl Worker {
         progress: &dyn Watcher,
     ) -> Result<Round> {
         let fanned_out = self.fan_out(TimeDelta::zero(), progress).await;
-        let mut round = self.mail(progress).await?;
+        let mut round = self.send_emails(progress).await?;
         if round.paused.is_none() {
             let digests = self.digest(scanned, progress).await?;
             round.digests = digests.digests;
@@ -90,7 +90,7 @@ impl Worker {
     }
 
     /// Ends due batches, sends pending emails, and removes some expired records.
-    async fn mail(&self, progress: &dyn Watcher) -> Result<Round> {
+    async fn send_emails(&self, progress: &dyn Watcher) -> Result<Round> {
         let batches = self.batches.drain(progress).await?;
         let sender = self.digests.sender.with_new_tally();
         let paused = match sender.drain().await? {
@@ -99,7 +99,7 @@ impl Worker {
         };
         Ok(Round {
             batches,
-            mails: sender.ledger.tally.so_far(),
+            emails: sender.ledger.tally.so_far(),
             forgotten: self.cleaner.step().await?,
             paused,
             ..Round::default()
@@ -180,7 +180,7 @@ impl Worker {
                     self.fan_out(self.context.config.fanout.linger, &progress)
                         .await
                 }
-                Part::Mailing => self.mail(&progress).await,
+                Part::Mailing => self.send_emails(&progress).await,
                 Part::Digests => self.digest(&mut scanned, &progress).await,
             };
             let busy = round.as_ref().is_ok_and(|round| !round.idle());

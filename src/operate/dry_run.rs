@@ -46,8 +46,8 @@ impl DryRun {
             let Some(compose) = compose.of_brand(draft.user.brand.as_ref()) else {
                 return;
             };
-            found.mails += 1;
-            if found.mails > self.max_rendered {
+            found.total += 1;
+            if found.total > self.max_rendered {
                 return;
             }
             let (user, content) = (&draft.user, &draft.content);

@@ -81,7 +81,7 @@ impl Explain {
         let mut deliveries = store.find_deliveries(&theirs, A_PERSONS).await?;
         deliveries.retain(|row| start.is_none_or(|start| !start.is_after(row.marker)));
         let batches = Batches::of(&self.batches, user).await?;
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         catalog.load(batches.kept().iter()).await?;
         let of_stacks = person.stacks.iter().flat_map(|stack| stack.events());
         catalog.load(of_stacks.map(|(_, event)| event)).await?;
@@ -90,8 +90,8 @@ impl Explain {
         for row in &deliveries {
             let covers = match row.occasion {
                 Occasion::Digest(..) => person.hold_marker(row.marker),
-                Occasion::Batch(..) if !batches.mails.contains_key(&row.id) => false,
-                Occasion::Batch(..) => person.are_mailed_by(row.marker),
+                Occasion::Batch(..) if !batches.deliveries.contains_key(&row.id) => false,
+                Occasion::Batch(..) => person.are_emailed_by(row.marker),
             };
             if covers {
                 let email = self.compose.as_sent(row, vec![record.cloned()]).await?;
@@ -167,7 +167,7 @@ impl Explain {
             return Some("there is no record of them".to_owned());
         };
         let gets_mandatory = suppressed.scope(user) == Ok(EmailScope::MandatoryOnly)
-            && self.context.policies.always_mailed().next().is_some();
+            && self.context.policies.always_emailed().next().is_some();
         let but = gets_mandatory.then_some(", so none but of mandatory types");
         let why = suppressed.mailable(user).err()?.as_str();
         Some(format!("they are {why}{}", but.unwrap_or_default()))

@@ -83,9 +83,9 @@ fn note(kind: Kind, user: &UserId) -> String {
     match kind {
         Kind::Digest => format!(
             "{user} would get no digest now: nothing is pending, or they had one this period, or no \
-             mail may leave (tidings explain {user})"
+             email may be sent (tidings explain {user})"
         ),
-        Kind::Batch => format!("no batch of {user} is open, or no mail may leave"),
+        Kind::Batch => format!("no batch of {user} is open, or no email may be sent"),
         Kind::Page => format!("there is no record of {user}"),
     }
 }
@@ -143,8 +143,8 @@ impl Preview {
             locale: self.locale.clone().or_else(|| user.locale.clone()),
             ..user.clone()
         };
-        let mail = |draft: &Draft| self.mail(&renderer, draft, &in_locale(&draft.user), now);
-        let mut sheets: Vec<Sheet> = drafts.iter().map(mail).collect::<Result<_, _>>()?;
+        let email = |draft: &Draft| self.email(&renderer, draft, &in_locale(&draft.user), now);
+        let mut sheets: Vec<Sheet> = drafts.iter().map(email).collect::<Result<_, _>>()?;
         if let Some(reader) = reader {
             let (pages, user) = (Pages::new(site, templates.clone())?, in_locale(reader));
             let (default, policies) = (&self.config.digest.schedule, &self.config.policies);
@@ -166,7 +166,7 @@ impl Preview {
         Catalogs::load(self.config.mail.templates.as_deref())
     }
 
-    fn mail(
+    fn email(
         &self,
         renderer: &Renderer,
         draft: &Draft,
@@ -174,9 +174,9 @@ impl Preview {
         now: DateTime<Utc>,
     ) -> Result<Sheet, render::Error> {
         let place = |place: Place| Some(place.nowhere().to_owned());
-        let stop = Stop::of_mail(&draft.content, &draft.occasion, &self.config.policies);
+        let stop = Stop::of_email(&draft.content, &draft.occasion, &self.config.policies);
         let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.config.policies);
-        let rendered = renderer.render(&render::Mail {
+        let rendered = renderer.render(&render::EmailInput {
             user,
             content: &draft.content,
             occasion: &draft.occasion,
@@ -293,7 +293,7 @@ pub async fn send_test(
         },
     };
     if let Some(suppression) = states.into_iter().find_map(|state| state.suppression) {
-        let (what, why) = ("no mail goes to this address", suppression.reason);
+        let (what, why) = ("no email is sent to this address", suppression.reason);
         let why = format!("{what}: {why} (tidings suppressions lift ends it)");
         return Err(engine::Error::Conflict(why).into());
     }

@@ -67,9 +67,9 @@ fn sample_events_use_the_configured_types() {
             "stop all but the digest",
             "stopped all but the digest",
             "stopped all but the digest before",
-            "stop all e-mail",
-            "stopped all e-mail",
-            "stopped all e-mail before",
+            "stop all email",
+            "stopped all email",
+            "stopped all email before",
             "stop a follow",
             "stopped a follow",
             "stopped a follow before",
@@ -171,7 +171,7 @@ fn pages_that_stop_emails_name_the_stopped_subject() {
     };
 
     assert!(names("stop a follow", "Ines Tavoro"));
-    for page in ["stop a type", "stop the digest", "stop all e-mail"] {
+    for page in ["stop a type", "stop the digest", "stop all email"] {
         assert!(!names(page, "Ines Tavoro"), "{page}");
     }
     assert!(names("stop a type", "Comments") && names("stop a thread", "Budget"));

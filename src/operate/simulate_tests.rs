@@ -165,7 +165,7 @@ fn a_percentile_is_the_smallest_value_that_covers_that_share() {
 
 /// Applies the closing formula to each user's events; returns the emails and the sum of delays.
 fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
-    let (mut mails, mut waited) = (0, 0);
+    let (mut emails, mut waited) = (0, 0);
     for person in 0..4 {
         let mut left: Vec<i64> = stream
             .iter()
@@ -181,14 +181,14 @@ fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
             if policy.is_full(count as u64) {
                 closes = closes.min(at(left[count - 1]));
             }
-            mails += 1;
+            emails += 1;
             waited += left
                 .drain(..count)
                 .map(|then| (closes - at(then)).num_seconds())
                 .sum::<i64>();
         }
     }
-    (mails, waited)
+    (emails, waited)
 }
 
 proptest! {

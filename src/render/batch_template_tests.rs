@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::batch_tests::{content, content_of, four_comments, mail, on, render, said};
+use super::batch_tests::{content, content_of, email, four_comments, on, render, said};
 use super::template_tests::with;
 use super::tests::{at, digest, works};
 use super::*;
@@ -10,7 +10,7 @@ use crate::domain::{BatchKey, Content, EventType, Object, UserId};
 
 fn by(renderer: &Renderer, content: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));
-    renderer.render(&mail(&user, content)).unwrap()
+    renderer.render(&email(&user, content)).unwrap()
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_replaced_shared_part_applies_to_digests_and_batches() {
     let user = User::new(UserId::stored("ada"));
 
     let digest = renderer
-        .render(&super::tests::mail(&user, &digest))
+        .render(&super::tests::email(&user, &digest))
         .unwrap();
     let batch = by(&renderer, &content(four_comments(), 0));
 
@@ -100,7 +100,7 @@ fn a_shared_part_can_test_which_email_it_is_in() {
     let user = User::new(UserId::stored("ada"));
 
     let digest = digest(at(), [("Work", "New works", works(0..2), 0)]);
-    let digest = renderer.render(&super::tests::mail(&user, &digest));
+    let digest = renderer.render(&super::tests::email(&user, &digest));
     let batch = by(&renderer, &content(four_comments(), 0));
 
     let digest = digest.unwrap().text;

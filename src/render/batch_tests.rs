@@ -69,9 +69,9 @@ pub(super) fn content(events: Vec<(&str, Object)>, omitted: u64) -> Content {
 
 static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch(Id::at(at(), [0; 8]), at()));
 
-pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
+pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> {
     let stop = Stop::of_types(content.sections.iter().map(|section| &section.kind));
-    Mail {
+    EmailInput {
         user,
         content,
         occasion: &CLOSED,
@@ -92,7 +92,7 @@ pub(super) fn render(content: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));
     Renderer::new(site(), None)
         .unwrap()
-        .render(&mail(&user, content))
+        .render(&email(&user, content))
         .unwrap()
 }
 
@@ -353,7 +353,7 @@ fn users_with_the_same_content_get_identical_emails() {
     let ben = User::new(UserId::stored("ben"));
     let renderer = Renderer::new(site(), None).unwrap();
 
-    let [one, other] = [&ada, &ben].map(|user| renderer.render(&mail(user, &content)).unwrap());
+    let [one, other] = [&ada, &ben].map(|user| renderer.render(&email(user, &content)).unwrap());
 
     assert_eq!(one, other);
 }
@@ -363,13 +363,13 @@ fn times_use_the_users_zone() {
     let user = User::new(UserId::stored("ada"));
     let content = content(four_comments(), 0);
     let zoned = |tz| {
-        let mail = Mail {
+        let email = EmailInput {
             tz,
-            ..mail(&user, &content)
+            ..email(&user, &content)
         };
         Renderer::new(site(), None)
             .unwrap()
-            .render(&mail)
+            .render(&email)
             .unwrap()
             .text
     };
@@ -378,9 +378,9 @@ fn times_use_the_users_zone() {
     let west = zoned(Tz::America__Los_Angeles);
     assert!(west.contains("From 01:34 to 01:55."), "{west}");
     assert!(west.contains("America/Los_Angeles"));
-    let late = Mail {
+    let late = EmailInput {
         at: at() + TimeDelta::hours(20),
-        ..mail(&user, &content)
+        ..email(&user, &content)
     };
     let late = Renderer::new(site(), None)
         .unwrap()

@@ -113,24 +113,24 @@ fn part(line: &str) -> Option<&'static Template> {
 
 /// The templates of one kind of email.
 #[derive(Debug)]
-pub(super) struct MailTemplates {
+pub(super) struct EmailTemplates {
     pub subject: Template,
     pub text: Template,
     pub html: Template,
 }
 
-pub(super) static DIGEST: MailTemplates = MailTemplates {
+pub(super) static DIGEST: EmailTemplates = EmailTemplates {
     subject: template!("digest/subject.txt"),
     text: template!("digest/body.txt"),
     html: template!("digest/body.html"),
 };
-pub(super) static BATCH: MailTemplates = MailTemplates {
+pub(super) static BATCH: EmailTemplates = EmailTemplates {
     subject: template!("batch/subject.txt"),
     text: template!("batch/body.txt"),
     html: template!("batch/body.html"),
 };
 
-impl MailTemplates {
+impl EmailTemplates {
     pub(super) fn all(&self) -> [&Template; 3] {
         [&self.subject, &self.text, &self.html]
     }
@@ -155,8 +155,8 @@ pub(super) static PAGES: [Template; 13] = [
 
 /// Returns the names of all templates and of the parts that they share.
 pub(crate) fn template_names() -> impl Iterator<Item = &'static str> {
-    let mails = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
-    let all = mails.chain(PARTS).chain(&PAGES);
+    let emails = [&DIGEST, &BATCH].into_iter().flat_map(EmailTemplates::all);
+    let all = emails.chain(PARTS).chain(&PAGES);
     all.map(|template| template.name)
 }
 

@@ -5,7 +5,7 @@
 use fluent_bundle::FluentResource;
 
 use super::super::catalog_files::{BUILT_IN, Messages, REGIONAL, messages};
-use super::super::tests::{at, digest, mail, site, titled, work};
+use super::super::tests::{at, digest, email, site, titled, work};
 use super::super::voice::{Filled, Medium};
 use super::super::{Renderer, sample};
 use super::*;
@@ -92,12 +92,12 @@ fn emails_and_pages_render_in_every_catalog() {
     for (tag, _) in BUILT_IN {
         let user = user(tag);
         assert_eq!(renderer.locale_of(&user), *tag);
-        let try_out = |mail: &super::super::Mail<'_>| {
-            let mail = super::super::Mail {
+        let try_out = |email: &super::super::EmailInput<'_>| {
+            let email = super::super::EmailInput {
                 user: &user,
-                ..mail.clone()
+                ..email.clone()
             };
-            let rendered = renderer.render(&mail)?;
+            let rendered = renderer.render(&email)?;
             let html = format!(r#"<html lang="{tag}" dir=""#);
             assert!(rendered.html.contains(&html), "{}", rendered.html);
             let words = format!("{} {}", rendered.subject, rendered.text);
@@ -332,7 +332,7 @@ fn a_new_language_is_one_file_and_missing_messages_fall_back() {
                    type-ArtworkPublished = Nya verk\n    .new = nya verk\n";
     let renderer = with("sv.ftl", swedish).unwrap();
 
-    let rendered = renderer.render(&mail(&reader("sv-FI"), &digest)).unwrap();
+    let rendered = renderer.render(&email(&reader("sv-FI"), &digest)).unwrap();
 
     assert_eq!(renderer.locale_of(&reader("sv-FI")), "sv");
     assert!(rendered.html.contains(r#"<html lang="sv" dir="ltr""#));
@@ -361,7 +361,7 @@ fn a_regional_file_overrides_its_language_and_built_in_messages() {
 
     let of = |renderer: &Renderer, locale: &str| {
         renderer
-            .render(&mail(&reader(locale), &digest))
+            .render(&email(&reader(locale), &digest))
             .unwrap()
             .text
     };
@@ -486,7 +486,7 @@ fn a_truncated_subject_keeps_its_direction_isolates_balanced() {
     let renderer = Renderer::new(site(), None).unwrap();
 
     let subject = renderer
-        .render(&mail(&reader("ar"), &digest))
+        .render(&email(&reader("ar"), &digest))
         .unwrap()
         .subject;
 

@@ -33,7 +33,7 @@ pub struct DryRunPage {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct DryRunEmails {
     /// The number of emails.
-    pub mails: u64,
+    pub total: u64,
     /// The first emails, in the order of user ids.
     pub emails: Vec<DryRunEmail>,
     /// The median of their sizes; 0 if there are none.

@@ -24,9 +24,9 @@ fn report() -> DryRunPage {
     DryRunPage {
         at: "21 April 2014, 09:30 UTC".into(),
         counts: vec!["digest 2014-04-21 09:30 UTC: 1,234 due; 12 unconfirmed".into()],
-        warnings: vec!["no mail leaves: 12 of the last 50 emails failed".into()],
+        warnings: vec!["no email is sent: 12 of the last 50 emails failed".into()],
         found: DryRunEmails {
-            mails: 1_234,
+            total: 1_234,
             emails: vec![
                 email("ada", Some(r#"<p title="x">Norham & Castle</p>"#)),
                 email("ben", None),
@@ -45,7 +45,7 @@ fn the_page_shows_counts_warnings_sizes_and_emails() {
     for shown in [
         "<h1>1,234 digests would be sent</h1>",
         "1,234 due; 12 unconfirmed",
-        "no mail leaves: 12 of the last 50 emails failed",
+        "no email is sent: 12 of the last 50 emails failed",
         "median 14,000, largest 41,234",
         "The first 2 emails",
         "<td>ben</td><td dir=\"auto\">New works: Norham Castle</td><td>8</td><td>6,012</td>",

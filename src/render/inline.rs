@@ -19,7 +19,7 @@ pub(super) fn inliner() -> CSSInliner<'static> {
 /// the value of an attribute that no style depends on.
 pub(super) fn template(inliner: &CSSInliner<'_>, source: &str) -> Result<String, InlineError> {
     let (masked, tags) = mask(source);
-    let mut html = mail(inliner, &masked)?;
+    let mut html = email(inliner, &masked)?;
     for (n, tag) in tags.into_iter().enumerate() {
         // The title has no comments: the parser escapes them as text.
         for mask in [format!("<!--{n}-->"), format!("&lt;!--{n}--&gt;")] {
@@ -30,7 +30,7 @@ pub(super) fn template(inliner: &CSSInliner<'_>, source: &str) -> Result<String,
 }
 
 /// Returns a finished email with its styles inlined.
-pub(super) fn mail(inliner: &CSSInliner<'_>, html: &str) -> Result<String, InlineError> {
+pub(super) fn email(inliner: &CSSInliner<'_>, html: &str) -> Result<String, InlineError> {
     inliner.inline(html).map(sheet_last)
 }
 

@@ -1,7 +1,7 @@
 //! Tests of emails in other languages: snapshots, also with type names from catalogs.
 
-use super::batch_tests::{content, mail as batch_mail, said};
-use super::tests::{at, digest, mail, site, titled, whole, works};
+use super::batch_tests::{content, email as batch_email, said};
+use super::tests::{at, digest, email, site, titled, whole, works};
 use super::*;
 use crate::domain::email_content::Followed;
 use crate::domain::{Content, FollowKey, Object, UserId};
@@ -69,7 +69,7 @@ fn a_digest_is_entirely_in_the_language_of_its_user() {
         ..digest(at(), sections)
     };
     for user in readers() {
-        let rendered = renderer.render(&mail(&user, &digest)).unwrap();
+        let rendered = renderer.render(&email(&user, &digest)).unwrap();
 
         let tag = renderer.locale_of(&user);
         insta::assert_snapshot!(format!("digest_{tag}"), whole(&rendered));
@@ -96,7 +96,7 @@ fn a_batch_is_entirely_in_the_language_of_its_user() {
     for user in readers() {
         let tag = renderer.locale_of(&user);
         for (name, content) in [("one", &one), ("many", &many)] {
-            let rendered = renderer.render(&batch_mail(&user, content)).unwrap();
+            let rendered = renderer.render(&batch_email(&user, content)).unwrap();
 
             insta::assert_snapshot!(format!("batch_{name}_{tag}"), whole(&rendered));
         }

@@ -13,7 +13,7 @@ use super::sentence::{
     NAMES, SentenceView, about_view, ends, further, heading, is_itself, mandatory, named_by, news,
     says, things,
 };
-use super::template_input::{Mail, data_value, followed, place_in};
+use super::template_input::{EmailInput, data_value, followed, place_in};
 use super::voice::Voice;
 use crate::domain::email_content::{About, Group, Item, Person, Section};
 use crate::domain::{Cadence, Occasion, Stop};
@@ -23,13 +23,13 @@ const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
 
 /// Returns the variables of an email's templates, except `site`. `shown` is the number of items for
 /// each section; sections beyond its length are not shown.
-pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, shown: &[usize]) -> Value {
-    let content = mail.content;
+pub(super) fn view_of(email: &EmailInput<'_>, voice: &Voice, shown: &[usize]) -> Value {
+    let content = email.content;
     let all = &content.sections;
     let known: u64 = all.iter().map(|section| section.total).sum();
     let in_sections = all.iter().take(shown.len()).map(|section| section.total);
     let sections = all.iter().zip(shown);
-    let sections = sections.map(|(section, shown)| mail.section(voice, section, *shown));
+    let sections = sections.map(|(section, shown)| email.section(voice, section, *shown));
     let by = content.items().map(|(_, item)| item.person());
     let by_all = by_all(by, content.more() == 0);
     let columns = all
@@ -47,21 +47,21 @@ pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, shown: &[usize]) -> Value 
     let one = all.first().filter(|_| content.total == 1);
     let one = one.and_then(|section| {
         let item = section.items().next()?;
-        Some(mail.item(voice, section, item, url(item)))
+        Some(email.item(voice, section, item, url(item)))
     });
     context! {
         // The recipient. Built-in templates do not read it, see `Rendered::is_personal`.
         user => context! {
-            id => mail.user.id.as_str(),
-            name => mail.user.name.as_deref().and_then(|name| words(name, SHORT)),
-            locale => mail.user.locale.as_deref(),
+            id => email.user.id.as_str(),
+            name => email.user.name.as_deref().and_then(|name| words(name, SHORT)),
+            locale => email.user.locale.as_deref(),
         },
         // The date of the email, such as `22 April 2014`.
-        date => voice.day_in_full(mail.at, mail.tz),
+        date => voice.day_in_full(email.at, email.tz),
         // The recipient's time zone, such as `Europe/London`.
-        tz => mail.tz.name(),
+        tz => email.tz.name(),
         // The time of the oldest included event: a date in a digest, a time in a batch.
-        since => mail.when(voice, content.oldest),
+        since => email.when(voice, content.oldest),
         // The number of included events.
         total => content.total,
         // Whether `things` is the general noun.
@@ -78,29 +78,29 @@ pub(super) fn view_of(mail: &Mail<'_>, voice: &Voice, shown: &[usize]) -> Value 
         // The name of the one person behind all events, if there is only one.
         by_all,
         // Short texts for the first items.
-        preview => mail.preview(voice),
+        preview => email.preview(voice),
         sections => sections.collect::<Vec<_>>(),
         // The number of events that are in no shown section: in a hidden one, or of unknown type.
         elsewhere => content.total.saturating_sub(in_sections.sum()),
         links => context! {
-            preferences => mail.links.preferences.as_deref().and_then(link),
-            unsubscribe => mail.links.unsubscribe.as_deref().and_then(link),
-            mute => mail.links.mute.as_deref().and_then(link),
+            preferences => email.links.preferences.as_deref().and_then(link),
+            unsubscribe => email.links.unsubscribe.as_deref().and_then(link),
+            mute => email.links.mute.as_deref().and_then(link),
         },
         // The follows that brought these events to the user, those with the most events first.
-        because => followed(mail),
+        because => followed(email),
         // The effect of the unsubscribe link, if there is one.
-        ends => mail.ends(voice),
+        ends => email.ends(voice),
         // The title of the subject that the mute link mutes; none if it has no title.
-        mutes => mail.mutes(),
+        mutes => email.mutes(),
         // The reason why the user cannot turn this email off, without a period. None unless all of
         // its events are mandatory.
         mandatory => mandatory(voice, &content.sections),
-        ..mail.own_variables(voice)
+        ..email.own_variables(voice)
     }
 }
 
-impl Mail<'_> {
+impl EmailInput<'_> {
     /// Returns the variables that only digests have, or only batches. Shared templates use them to
     /// distinguish the two.
     fn own_variables(&self, voice: &Voice) -> Value {

@@ -27,7 +27,7 @@ use minijinja::context;
 use crate::domain::email_content::Section;
 use crate::domain::{Occasion, Site, User};
 
-use built_in_templates::{BATCH, DIGEST, MailTemplates};
+use built_in_templates::{BATCH, DIGEST, EmailTemplates};
 use templates::Templates;
 
 pub use built_in_templates::Error;
@@ -36,7 +36,7 @@ pub use catalogs::Catalogs;
 pub use pages::{Page, Pages};
 pub use sample::Draft;
 pub(crate) use sample::{Samples, reader};
-pub use template_input::{Links, Mail};
+pub use template_input::{EmailInput, Links};
 
 /// The size limit of an HTML or text body, in bytes. Every body is shorter.
 pub const MAX_BYTES: usize = 90_000;
@@ -83,7 +83,7 @@ impl Renderer {
     ///
     /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let all = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
+        let all = [&DIGEST, &BATCH].into_iter().flat_map(EmailTemplates::all);
         let inliner = Some(inline::inliner());
         let templates = Templates::load(all, overrides.as_deref(), &site, inliner)?;
         let renderer = Self {
@@ -108,13 +108,13 @@ impl Renderer {
 
     /// Renders an email. If it would be too long, the longest sections show fewer items and count
     /// the rest.
-    pub fn render(&self, mail: &Mail<'_>) -> Result<Rendered, Error> {
-        let templates = templates_of(mail);
-        let sections = mail.content.sections.iter().take(MAX_SECTIONS);
+    pub fn render(&self, email: &EmailInput<'_>) -> Result<Rendered, Error> {
+        let templates = templates_of(email);
+        let sections = email.content.sections.iter().take(MAX_SECTIONS);
         let mut shown: Vec<usize> = sections.map(Section::shown).collect();
         level(&mut shown, MAX_ITEMS);
         loop {
-            let rendered = self.fill_in(templates, mail, &shown)?;
+            let rendered = self.fill_in(templates, email, &shown)?;
             let bytes = rendered.html.len().max(rendered.text.len());
             if bytes < MAX_BYTES - LINK_BYTES {
                 return Ok(rendered);
@@ -144,12 +144,12 @@ impl Renderer {
     /// Fills in the templates with the given number of items for each section.
     fn fill_in(
         &self,
-        templates: &MailTemplates,
-        mail: &Mail<'_>,
+        templates: &EmailTemplates,
+        email: &EmailInput<'_>,
         shown: &[usize],
     ) -> Result<Rendered, Error> {
-        let voice = self.catalogs().voice(mail.user.locale.as_deref());
-        let view = mail_view::view_of(mail, voice, shown);
+        let voice = self.catalogs().voice(email.user.locale.as_deref());
+        let view = mail_view::view_of(email, voice, shown);
         let render = |name, view| self.templates.render(name, voice, view);
         let subject = render(templates.subject.name, view.clone())?;
         let subject = safe_text::clamp(&safe_text::one_line(&subject), MAX_SUBJECT).into_owned();
@@ -168,12 +168,12 @@ impl Renderer {
 
     /// Renders the samples.
     fn try_out(&self) -> Result<(), Error> {
-        sample::try_all(|mail| self.render(mail).map(drop))
+        sample::try_all(|email| self.render(email).map(drop))
     }
 }
 
-fn templates_of(mail: &Mail<'_>) -> &'static MailTemplates {
-    match mail.occasion {
+fn templates_of(email: &EmailInput<'_>) -> &'static EmailTemplates {
+    match email.occasion {
         Occasion::Digest(..) => &DIGEST,
         Occasion::Batch(..) => &BATCH,
     }

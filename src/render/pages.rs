@@ -146,11 +146,11 @@ impl Pages {
         let mut stops = vec![
             ("the digest", Stop::Digest),
             ("all but the digest", Stop::Alone),
-            ("all e-mail", Stop::All),
+            ("all email", Stop::All),
             ("a follow", Stop::Follow(FollowKey::stored("artist:7"))),
         ];
         let mut kinds = policies.kinds();
-        let alone = kinds.find(|kind| user.is_mailed_alone(kind, policies));
+        let alone = kinds.find(|kind| user.is_emailed_alone(kind, policies));
         if alone.is_some() {
             let thread = Stop::Subject(Subject::stored("preview"), Title::cut("Budget"));
             stops.extend([("a type", Stop::of_types(alone)), ("a thread", thread)]);

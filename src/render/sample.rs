@@ -11,7 +11,7 @@ use chrono_tz::Tz;
 use serde_json::json;
 
 use super::built_in_templates::Error;
-use super::template_input::{Links, Mail};
+use super::template_input::{EmailInput, Links};
 use crate::domain::batch::{BatchKey, Item as Kept};
 use crate::domain::day_stack::EventAt;
 use crate::domain::details::Actor;
@@ -151,7 +151,7 @@ impl Samples<'_> {
             route: Route::Batch,
             ..Policy::default()
         };
-        let (kinds, policies) = kinds(policies, Route::is_mailed_alone, ("Comment", sample));
+        let (kinds, policies) = kinds(policies, Route::is_emailed_alone, ("Comment", sample));
         let mut batches = Vec::new();
         for kind in &kinds {
             for (name, kept, omitted) in [("one event", 1, 0), ("several", 4, 0), ("many", 6, 17)] {
@@ -233,7 +233,7 @@ impl Samples<'_> {
 /// Passes each sample to `try_out`: without links for a user without a name, and with links for one
 /// who has all. Stops at the first error.
 pub(super) fn try_all(
-    mut try_out: impl FnMut(&Mail<'_>) -> Result<(), Error>,
+    mut try_out: impl FnMut(&EmailInput<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let anonymous = User::new(UserId::stored("sample"));
     let links = || Links {
@@ -256,7 +256,7 @@ pub(super) fn try_all(
         };
         let digests = samples.digests(&policies(), caps);
         for draft in [digests, samples.batches(&policies())].concat() {
-            let mail = Mail {
+            let email = EmailInput {
                 user: &draft.user,
                 content: &draft.content,
                 occasion: &draft.occasion,
@@ -265,10 +265,10 @@ pub(super) fn try_all(
                 links: links(),
                 stop: None,
             };
-            try_out(&Mail {
+            try_out(&EmailInput {
                 user: &anonymous,
                 links: Links::default(),
-                ..mail.clone()
+                ..email.clone()
             })?;
             let types = Stop::of_types(draft.content.sections.iter().map(|section| &section.kind));
             let stops = match draft.occasion {
@@ -276,9 +276,9 @@ pub(super) fn try_all(
                 Occasion::Batch(..) => vec![types, Stop::Alone],
             };
             for stop in &stops {
-                try_out(&Mail {
+                try_out(&EmailInput {
                     stop: Some(stop),
-                    ..mail.clone()
+                    ..email.clone()
                 })?;
             }
         }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::batch_tests::{content, mail as batch_mail, said};
-use super::tests::{at, digest, mail, site, titled, works};
+use super::batch_tests::{content, email as batch_email, said};
+use super::tests::{at, digest, email, site, titled, works};
 use super::*;
 use crate::domain::email_content::Followed;
 use crate::domain::{Content, UserId};
@@ -91,12 +91,12 @@ fn whole() -> String {
                 because: vec![followed.clone()],
                 ..digest(at(), sections)
             };
-            all += &renderer.render(&mail(&user, &digest)).unwrap().html;
+            all += &renderer.render(&email(&user, &digest)).unwrap().html;
         }
         let comments = ["Are the travel costs in here?", "They are."];
         let comments = comments.map(|words| said("Ada", words, "Budget"));
         let batch = content(comments.to_vec(), 3);
-        all += &renderer.render(&batch_mail(&user, &batch)).unwrap().html;
+        all += &renderer.render(&batch_email(&user, &batch)).unwrap().html;
     }
     all
 }

@@ -18,7 +18,7 @@ use crate::domain::{Content, Json, Occasion, Stop, User};
 
 /// An email to be rendered.
 #[derive(Debug, Clone)]
-pub struct Mail<'a> {
+pub struct EmailInput<'a> {
     /// The recipient. Templates see the id, name and locale.
     pub user: &'a User,
     /// The included events.
@@ -53,9 +53,9 @@ pub const UNFOLLOW: &str = "unfollow";
 ///
 /// The link to unfollow is a fixed suffix of the recipient's preference link. Recipients of the
 /// same content can therefore share the rendered email.
-pub(super) fn followed(mail: &Mail<'_>) -> Vec<Value> {
-    let preferences = mail.links.preferences.as_deref().and_then(link);
-    let followed = mail.content.because.iter().filter_map(|followed| {
+pub(super) fn followed(email: &EmailInput<'_>) -> Vec<Value> {
+    let preferences = email.links.preferences.as_deref().and_then(link);
+    let followed = email.content.because.iter().filter_map(|followed| {
         let key = followed.key.as_str();
         let encoded: String = byte_serialize(key.as_bytes()).collect();
         let name = words(&followed.name, NAME)?;

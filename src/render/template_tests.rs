@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::tests::{at, digest, mail, renderer, site, titled, works};
+use super::tests::{at, digest, email, renderer, site, titled, works};
 use super::*;
 use crate::domain::UserId;
 
@@ -24,13 +24,13 @@ fn styles_inlined_in_advance_equal_styles_inlined_for_each_email() {
             ],
         ),
     ] {
-        let filled = each.render(&mail(&user, &digest)).unwrap().html;
+        let filled = each.render(&email(&user, &digest)).unwrap().html;
 
-        let html = once.render(&mail(&user, &digest)).unwrap().html;
+        let html = once.render(&email(&user, &digest)).unwrap().html;
 
         // A parser writes a hard space as an entity, and drops line breaks after the end.
         let plain = |html: &str| html.replace("&nbsp;", "\u{a0}").replace('\n', "");
-        assert!(plain(&html) == plain(&inline::mail(&inliner, &filled).unwrap()));
+        assert!(plain(&html) == plain(&inline::email(&inliner, &filled).unwrap()));
     }
 }
 
@@ -58,7 +58,7 @@ fn an_operators_template_replaces_the_built_in_one() {
     let user = User::new(UserId::stored("u".repeat(200)));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
 
-    let rendered = renderer.render(&mail(&user, &digest)).unwrap();
+    let rendered = renderer.render(&email(&user, &digest)).unwrap();
 
     assert!(
         rendered.subject.starts_with("2 for uuu"),
@@ -88,7 +88,7 @@ fn an_operators_template_may_have_tags_inside_elements() {
         assert!(!renderer.templates.inlined.contains("digest/body.html"));
         assert!(renderer.templates.inlined.contains("batch/body.html"));
 
-        let html = renderer.render(&mail(&user, &digest)).unwrap().html;
+        let html = renderer.render(&email(&user, &digest)).unwrap().html;
 
         for part in expected {
             assert!(html.contains(part), "{part} is not in\n{html}");
@@ -183,7 +183,7 @@ fn an_email_is_personal_if_its_template_reads_user_fields() {
     };
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
     let is_personal = |renderer: Renderer| {
-        let rendered = renderer.render(&mail(&user, &digest)).unwrap();
+        let rendered = renderer.render(&email(&user, &digest)).unwrap();
         rendered.is_personal
     };
     assert!(!is_personal(renderer()));
@@ -213,7 +213,7 @@ fn templates_format_dates_and_messages_in_the_users_language() {
             locale: Some(locale.into()),
             ..User::new(UserId::stored("ada"))
         };
-        renderer.render(&mail(&user, &digest)).unwrap().subject
+        renderer.render(&email(&user, &digest)).unwrap().subject
     };
 
     assert_eq!(said("en"), "2014-04-22T00:00:00Z 22 April 1 people 39,389");
@@ -235,7 +235,7 @@ fn macros_from_before_catalogs_still_work() {
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
     let user = User::new(UserId::stored("ada"));
 
-    let rendered = renderer.render(&mail(&user, &digest)).unwrap();
+    let rendered = renderer.render(&email(&user, &digest)).unwrap();
 
     assert!(
         rendered.text.contains("Unsubscribe from it:\n"),

@@ -114,7 +114,7 @@ impl Templates {
         let filled = String::from_utf8(output.0).unwrap_or_default();
         match &self.inliner {
             Some(inliner) if name.ends_with(".html") && !self.inlined.contains(name) => {
-                let html = inline::mail(inliner, &filled);
+                let html = inline::email(inliner, &filled);
                 html.map_err(|error| self.wrong(name, None, error.to_string()))
             }
             _ => Ok(filled),

@@ -39,8 +39,8 @@ fn of_cadence(cadence: Cadence) -> Occasion {
 
 static WEEKLY: LazyLock<Occasion> = LazyLock::new(|| of_cadence(Cadence::Weekly));
 
-pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
-    Mail {
+pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> {
+    EmailInput {
         user,
         content,
         occasion: &WEEKLY,
@@ -102,7 +102,7 @@ pub(super) fn digest<'a>(
 
 fn render(digest: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));
-    renderer().render(&mail(&user, digest)).unwrap()
+    renderer().render(&email(&user, digest)).unwrap()
 }
 
 /// Returns the `n`th work of an invented museum.
@@ -218,13 +218,13 @@ fn missing_site_details_and_links_are_omitted() {
         at(),
         [("ArtworkPublished", "New works", vec![titled("Ruins")], 30)],
     );
-    let mail = Mail {
+    let email = EmailInput {
         occasion: &of_cadence(Cadence::Never),
         links: Links::default(),
-        ..mail(&user, &digest)
+        ..email(&user, &digest)
     };
 
-    let rendered = Renderer::new(site, None).unwrap().render(&mail).unwrap();
+    let rendered = Renderer::new(site, None).unwrap().render(&email).unwrap();
 
     insta::assert_snapshot!("bare", whole(&rendered));
     assert!(!rendered.html.contains("href"));
@@ -314,7 +314,7 @@ fn markup_and_line_breaks_in_digest_input_are_neutralized() {
         html,
         text,
         ..
-    } = renderer().render(&mail(&user, &digest)).unwrap();
+    } = renderer().render(&email(&user, &digest)).unwrap();
 
     for bad in [
         "<script",
@@ -428,11 +428,11 @@ fn dates_use_the_users_zone() {
     let user = User::new(UserId::stored("ada"));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
     let zoned = |tz| {
-        let mail = Mail {
+        let email = EmailInput {
             tz,
-            ..mail(&user, &digest)
+            ..email(&user, &digest)
         };
-        renderer().render(&mail).unwrap()
+        renderer().render(&email).unwrap()
     };
 
     assert!(zoned(Tz::UTC).html.contains("22 April 2014"));

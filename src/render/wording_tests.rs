@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
 
-use super::batch_tests::{content, four_comments, mail as batch_mail, on, render, said};
-use super::tests::{at, digest, mail, site, titled, work, works};
+use super::batch_tests::{content, email as batch_email, four_comments, on, render, said};
+use super::tests::{at, digest, email, site, titled, work, works};
 use super::*;
 use crate::domain::email_content::Followed;
 use crate::domain::{Content, FollowKey, Mandate, Object, UserId};
@@ -20,7 +20,7 @@ fn reader(locale: &str) -> User {
 fn in_locale(locale: &str, content: &Content) -> Rendered {
     let renderer = Renderer::new(site(), None).unwrap();
     renderer
-        .render(&batch_mail(&reader(locale), content))
+        .render(&batch_email(&reader(locale), content))
         .unwrap()
 }
 
@@ -42,7 +42,7 @@ fn the_text_of_an_email_begins_with_words() {
     let renderer = Renderer::new(site(), None).unwrap();
     let digest = |works: Vec<Object>| {
         let digest = digest(at(), [("Work", "New works", works, 0)]);
-        renderer.render(&mail(&user, &digest)).unwrap().text
+        renderer.render(&email(&user, &digest)).unwrap().text
     };
     let mut texts = vec![digest(works(0..1)), digest(works(0..3))];
     texts.extend(batches().iter().map(|content| render(content).text));
@@ -132,7 +132,7 @@ fn the_reason_for_a_digest_is_one_sentence() {
             because: followed.collect(),
             ..digest(at(), [("Work", "New works", works(0..3), 0)])
         };
-        renderer.render(&mail(&user, &digest)).unwrap().text
+        renderer.render(&email(&user, &digest)).unwrap().text
     };
 
     for (names, sentence) in [
@@ -154,16 +154,16 @@ fn the_reason_for_a_digest_is_one_sentence() {
 fn american_english_has_its_own_dates_and_times() {
     let comments = content(four_comments(), 0);
     let user = reader("en-US");
-    let late = Mail {
+    let late = EmailInput {
         at: at() + TimeDelta::hours(20),
-        ..batch_mail(&user, &comments)
+        ..batch_email(&user, &comments)
     };
     let renderer = Renderer::new(site(), None).unwrap();
 
     let today = in_locale("en-US", &comments);
     let late = renderer.render(&late).unwrap();
     let digest = digest(at(), [("Work", "New works", works(0..3), 0)]);
-    let digest = renderer.render(&mail(&user, &digest)).unwrap();
+    let digest = renderer.render(&email(&user, &digest)).unwrap();
 
     assert!(
         today.text.contains("From 9:34 AM to 9:55 AM."),
@@ -253,7 +253,7 @@ fn type_names_do_not_fall_back_to_english() {
     let renderer = Renderer::new(site(), Some(folder.path().to_owned())).unwrap();
     let content = content(four_comments(), 0);
     let of = |locale: &str| {
-        let rendered = renderer.render(&batch_mail(&reader(locale), &content));
+        let rendered = renderer.render(&batch_email(&reader(locale), &content));
         rendered.unwrap().text
     };
 

@@ -92,9 +92,9 @@ pub struct Story {
     /// Why the user may not get this email now; `None` if they may, or if the delivery is settled.
     pub barred: Option<String>,
     /// The contents, as they were or would be sent, with current object data.
-    pub mail: Option<Preview>,
+    pub email: Option<Preview>,
     /// Why the contents cannot be shown, for humans.
-    pub no_mail: Option<String>,
+    pub no_email: Option<String>,
 }
 
 /// The outcome of retrying failed deliveries.
@@ -112,7 +112,7 @@ pub struct Retried {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Waiting {
     /// The number of deliveries. For selected users, only the newest 10,000 of each state count.
-    pub mails: u64,
+    pub emails: u64,
     /// The reasons, those with the most deliveries first.
     pub reasons: Vec<WaitReason>,
 }
@@ -123,7 +123,7 @@ pub struct WaitReason {
     /// The reason in the row, or else the state in words.
     pub why: String,
     /// The number of deliveries with this reason, among the newest 10,000 of each state.
-    pub mails: u64,
+    pub emails: u64,
     /// When the first of them can be claimed; `None` if one can be claimed now.
     pub until: Option<DateTime<Utc>>,
     /// The worker that has leased them until then, if one has.
@@ -133,7 +133,7 @@ pub struct WaitReason {
 impl Waiting {
     /// Returns whether no delivery waits.
     pub fn is_empty(&self) -> bool {
-        self.mails == 0
+        self.emails == 0
     }
 }
 

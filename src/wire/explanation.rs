@@ -228,7 +228,7 @@ sentences! {
 #[serde(rename_all = "snake_case", tag = "by")]
 pub enum By {
     /// A digest, whose marker covers the event, or the email of its batch.
-    Mail {
+    Email {
         /// The id of the delivery.
         delivery: DeliveryId,
         /// The current state of the delivery.

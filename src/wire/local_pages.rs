@@ -63,16 +63,16 @@ pub(crate) struct Published {
 
 /// The sent emails.
 #[derive(Debug, Serialize)]
-pub(crate) struct Mails {
+pub(crate) struct DemoEmails {
     /// The number of emails that this request sent; they are the first ones.
     pub(crate) new: usize,
     /// Newest first.
-    pub(crate) mails: Vec<Mail>,
+    pub(crate) emails: Vec<DemoEmail>,
 }
 
 /// A sent email.
 #[derive(Debug, Serialize)]
-pub(crate) struct Mail {
+pub(crate) struct DemoEmail {
     pub(crate) number: usize,
     pub(crate) user: String,
     pub(crate) subject: String,

@@ -32,7 +32,7 @@ pub struct Report {
     /// The outcomes of the emails of this run and of those left over. Their sum: sent + failed +
     /// canceled + unknown + deferred = due − busy − held + left over, unless the grace of a stop
     /// cut the run off.
-    pub mails: Tally,
+    pub emails: Tally,
     /// The unknown types and objects of the events of due users, included or not.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub unknown_names: Unknown,
@@ -180,7 +180,7 @@ pub(crate) struct DigestRun<'a> {
     pub(crate) page: Option<&'a Path>,
     /// The unsettled emails of all runs; `null` if they were not read.
     #[serde(skip_serializing_if = "none_wait")]
-    pub(crate) mails_waiting: Option<&'a Waiting>,
+    pub(crate) emails_waiting: Option<&'a Waiting>,
     #[serde(skip_serializing_if = "BadFanouts::is_empty")]
     pub(crate) bad_fanouts: &'a BadFanouts,
     #[serde(flatten)]
@@ -199,7 +199,7 @@ pub struct Round {
     /// The batches that ended.
     pub batches: EndedBatches,
     /// The outcomes of waiting deliveries, including those of batches.
-    pub mails: Tally,
+    pub emails: Tally,
     /// The digest run; `None` if this worker did not start one.
     pub digests: Option<Report>,
     /// The old records that were removed.
@@ -217,7 +217,7 @@ impl Round {
         self.fanouts.done == 0
             && self.batches == EndedBatches::default()
             && self.forgotten == Forgotten::default()
-            && self.mails.settled() == 0
+            && self.emails.settled() == 0
             && self.digests.is_none()
     }
 }

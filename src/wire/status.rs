@@ -90,12 +90,12 @@ pub struct DigestActivity {
 impl DigestActivity {
     /// Summarizes a run that ended at `at`.
     pub fn of(report: &Report, at: DateTime<Utc>) -> Self {
-        let mails = &report.mails;
+        let emails = &report.emails;
         Self {
             at,
             due: report.due.users,
-            sent: mails.sent,
-            failed: mails.failed + mails.unknown,
+            sent: emails.sent,
+            failed: emails.failed + emails.unknown,
         }
     }
 }

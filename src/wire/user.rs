@@ -26,7 +26,7 @@ impl UserView {
     /// choice in the record.
     pub(crate) fn of(mut user: User, policies: &Policies) -> Self {
         for (kind, chosen) in &mut user.types {
-            chosen.route = policies.mailed_by(kind, chosen.route);
+            chosen.route = policies.emailed_by(kind, chosen.route);
         }
         Self(user)
     }

@@ -302,8 +302,8 @@ async fn repeated_failovers_lose_duplicate_and_cancel_no_email() {
     });
     let canceled = first.deliveries_in(DeliveryState::Canceled, 1_000).await;
     println!(
-        "{failovers} failovers, {} mails, {} canceled",
-        town.mails().len(),
+        "{failovers} failovers, {} emails, {} canceled",
+        town.emails().len(),
         canceled.len()
     );
     assert_eq!(canceled, []);

@@ -134,7 +134,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
             Some(_) => doubled += 1,
         }
     }
-    let (mails, joined) = (town.mails().len(), events as usize * PEOPLE);
-    println!("{joined} joined, {mails} mails, {lost} lost, {doubled} doubled");
+    let (emails, joined) = (town.emails().len(), events as usize * PEOPLE);
+    println!("{joined} joined, {emails} emails, {lost} lost, {doubled} doubled");
     assert_eq!((lost, doubled, emailed.len()), (0, 0, joined));
 }

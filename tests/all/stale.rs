@@ -84,7 +84,7 @@ async fn assert_batches_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) 
     town.process().sender().drain().await.unwrap();
     let canceled = town.store.deliveries_in(DeliveryState::Canceled, 100).await;
     assert_eq!(canceled, [], "canceled without cause");
-    assert_eq!(town.mails().len(), PEOPLE);
+    assert_eq!(town.emails().len(), PEOPLE);
 }
 
 async fn assert_events_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) {

@@ -216,12 +216,12 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     app.batches().drain(&Silent).await.unwrap();
     town.digests_at(monday(1)).await;
     let mut emailed: BTreeMap<(String, &str), usize> = BTreeMap::new();
-    for mail in town.mails() {
-        let text = mail.filled().text;
+    for email in town.emails() {
+        let text = email.filled().text;
         for work in WORKS {
             if text.contains(&format!("Work {work}.")) {
                 *emailed
-                    .entry((mail.to.reveal().to_owned(), work))
+                    .entry((email.to.reveal().to_owned(), work))
                     .or_default() += 1;
             }
         }

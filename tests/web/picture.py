@@ -43,8 +43,8 @@ def main(binary, chromium, folder, *modes):
                 page.keyboard.press("Escape")
             send(page)
             expect(page.locator("#sent")).to_contain_text("They are listed below")
-            numbers = page.evaluate("() => fetch('/demo/mails').then(answer => answer.json()).then(({ mails }) => mails)")
-            number = next(mail["number"] for mail in numbers if mail["user"] == "mara")
+            numbers = page.evaluate("() => fetch('/demo/mails').then(answer => answer.json()).then(({ emails }) => emails)")
+            number = next(email["number"] for email in numbers if email["user"] == "mara")
             preferences = page.locator("#links a").first.get_attribute("href")
             for address, name in ((f"/demo/mails/{number}", "digest"), (preferences, "preferences")):
                 narrow.goto(demo.url.removesuffix("/demo") + address if address.startswith("/") else address)

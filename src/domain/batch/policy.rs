@@ -104,7 +104,7 @@ impl BatchPolicy {
             (
                 self.max_wait.is_none() && !self.cooldown.is_zero(),
                 "cooldown",
-                "has no max_wait beside it: while events keep coming within it, no mail leaves",
+                "has no max_wait beside it: while events keep coming within it, no email is sent",
                 "set max_wait",
             ),
             (shorter(self.window), "window", ended, shorten),
@@ -112,13 +112,13 @@ impl BatchPolicy {
             (
                 lone && !self.is_immediate(),
                 "close_at",
-                "is 1: each event is a mail, and the times mean nothing",
+                "is 1: each event gets its own email, and the times mean nothing",
                 "raise it, or set route = \"immediate\"",
             ),
             (
                 self.leading && (self.is_immediate() || lone),
                 "leading",
-                "means nothing where each event is a mail",
+                "means nothing where each event gets its own email",
                 "set a window or a cooldown",
             ),
             (

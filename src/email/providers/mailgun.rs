@@ -233,7 +233,7 @@ fn said(answer: &Answer) -> String {
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
+fn judge(answer: &Answer, emails: usize) -> Vec<Outcome> {
     let reason = format!("Mailgun: {}", said(answer));
     let after = answer.wait().or_else(|| wait_in(&reason));
     let outcome = match answer.status {
@@ -243,7 +243,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
         402 => Outcome::TryLater(reason, after.max(Some(UNPAID))),
         _ => usual(answer, reason),
     };
-    all(outcome, mails)
+    all(outcome, emails)
 }
 
 /// Returns the wait that Mailgun names in its message: "… try again after 30 seconds".

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::email::api_calls::prepare;
-use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::http::tests::{account, answer, email, kind};
 
 fn mailgun() -> Mailgun {
     Mailgun::new(Account {
@@ -20,35 +20,38 @@ fn fault(status: u16, message: &str) -> String {
     judged(status, &[], &json!({ "message": message }).to_string())
 }
 
-fn field(mails: &[Message], wanted: &str) -> String {
-    let fields = mailgun().fields("ref-1", &prepare(mails).0);
+fn field(emails: &[Message], wanted: &str) -> String {
+    let fields = mailgun().fields("ref-1", &prepare(emails).0);
     let mut found = fields.into_iter().filter(|(name, _)| name == wanted);
     found.next().map(|(_, value)| value).unwrap()
 }
 
 #[test]
 fn a_call_contains_the_content_once_and_variables_for_each_recipient() {
-    let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
-    let fields = mailgun().fields("ref-1", &prepare(&mails).0);
+    let emails = [
+        email("ada", "Fourteen works"),
+        email("ben", "Fourteen works"),
+    ];
+    let fields = mailgun().fields("ref-1", &prepare(&emails).0);
     let body = serde_json::to_string_pretty(&fields).unwrap();
     insta::assert_snapshot!(body);
 }
 
 #[test]
 fn content_of_an_email_is_never_expanded_as_a_variable() {
-    let mut odd = mail("ada", "100 %recipient.unsubscribe% %Recipient%");
+    let mut odd = email("ada", "100 %recipient.unsubscribe% %Recipient%");
     odd.to_name = Some("%recipient.delivery%".into());
-    let mails = [odd];
+    let emails = [odd];
     for name in ["subject", "text", "html", "to"] {
-        let value = field(&mails, name);
+        let value = field(&emails, name);
         let ours = value.replace(UNSUBSCRIBE, "");
         let ours = ours.to_lowercase();
         assert!(!ours.contains("%recipient"), "{name}: {value}");
     }
-    let text = field(&mails, "text");
+    let text = field(&emails, "text");
     assert_eq!(text.matches(UNSUBSCRIBE).count(), 1, "{text}");
     assert_eq!(
-        field(&mails, "subject"),
+        field(&emails, "subject"),
         "100 %\u{2060}recipient.unsubscribe% %\u{2060}Recipient%"
     );
 }

@@ -32,7 +32,7 @@ pub static PROVIDERS: &[Provider] = &[
                 Some(domain).filter(|domain| !domain.starts_with('.'))
             },
             unset: Unset::Lacks(
-                "is needed with Mailgun: the domain mails leave from, as it is named there",
+                "is needed with Mailgun: the domain that sends the emails, as Mailgun names it",
             ),
         }],
         regions: Regions::Each(&[

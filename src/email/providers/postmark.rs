@@ -48,18 +48,18 @@ impl Postmark {
     }
 
     fn body(&self, reference: &str, letters: &[Letter<'_>]) -> Value {
-        let mails = letters.iter();
-        mails.map(|letter| self.mail(reference, letter)).collect()
+        let emails = letters.iter();
+        emails.map(|letter| self.email(reference, letter)).collect()
     }
 
-    fn mail(&self, reference: &str, letter: &Letter<'_>) -> Value {
+    fn email(&self, reference: &str, letter: &Letter<'_>) -> Value {
         let sender = &self.api.account.sender;
         let content = letter.message.filled();
         // Without this header, Postmark replaces our `Message-ID`.
         let keep = ("X-PM-KeepID".to_owned(), "true".to_owned());
         let headers = letter.all_headers(sender).into_iter().chain([keep]);
         let headers = headers.map(|(name, value)| json!({ "Name": name, "Value": value }));
-        let mut mail = json!({
+        let mut email = json!({
             "From": self.api.from,
             "To": letter.to,
             "Subject": letter.subject,
@@ -69,12 +69,12 @@ impl Postmark {
             "TrackOpens": false,
             "TrackLinks": "None",
         });
-        set_text(&mut mail, "HtmlBody", content.html);
-        set_text(&mut mail, "TextBody", content.text);
+        set_text(&mut email, "HtmlBody", content.html);
+        set_text(&mut email, "TextBody", content.text);
         if let Some(reply_to) = &sender.reply_to {
-            set_text(&mut mail, "ReplyTo", reply_to.reveal());
+            set_text(&mut email, "ReplyTo", reply_to.reveal());
         }
-        mail
+        email
     }
 }
 
@@ -131,19 +131,19 @@ fn plain(answer: &Answer) -> String {
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
+fn judge(answer: &Answer, emails: usize) -> Vec<Outcome> {
     let value = answer.value();
     if answer.is_success() {
-        return match value.as_array().filter(|items| items.len() == mails) {
+        return match value.as_array().filter(|items| items.len() == emails) {
             Some(items) => items.iter().map(|item| one(answer, item)).collect(),
-            None => all(without_id("Postmark", answer), mails),
+            None => all(without_id("Postmark", answer), emails),
         };
     }
     let outcome = match (answer.status, value["ErrorCode"].as_i64()) {
         (422, Some(code)) => meaning(code, said(answer, &value)),
         _ => usual(answer, said(answer, &value)),
     };
-    all(outcome, mails)
+    all(outcome, emails)
 }
 
 /// Returns the outcome of one email, from its item in the answer.
@@ -189,22 +189,22 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Que
         });
     }
     let sent = answer.value();
-    let (Some(total), Some(mails)) = (sent["TotalCount"].as_u64(), sent["Messages"].as_array())
+    let (Some(total), Some(emails)) = (sent["TotalCount"].as_u64(), sent["Messages"].as_array())
     else {
         return silent("Postmark's list of sent emails cannot be read".into());
     };
-    let ours = |mail: &Value| mail["Metadata"]["call"] == reference;
-    if !mails.iter().all(ours) {
+    let ours = |email: &Value| email["Metadata"]["call"] == reference;
+    if !emails.iter().all(ours) {
         return silent("Postmark listed emails that were not requested".into());
     }
-    let ids = mails.iter().map(|mail| {
-        let tag = mail["Metadata"]["delivery"].as_str()?;
-        Some((tag, mail["MessageID"].as_str()?))
+    let ids = emails.iter().map(|email| {
+        let tag = email["Metadata"]["delivery"].as_str()?;
+        Some((tag, email["MessageID"].as_str()?))
     });
     let Some(ids) = ids.collect::<Option<HashMap<&str, &str>>>() else {
         return silent("Postmark listed emails without an id or a delivery".into());
     };
-    let is_complete = total == mails.len() as u64;
+    let is_complete = total == emails.len() as u64;
     let answer = |delivery: &DeliveryId| match ids.get(tag(delivery).as_str()) {
         Some(id) => QueryAnswer::Accepted((*id).to_owned()),
         None if is_complete => QueryAnswer::NotAccepted,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::email::api_calls::prepare;
-use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::http::tests::{account, answer, email, kind};
 
 fn judged(status: u16, body: &str) -> String {
     kind(&judge(&answer(status, &[], body), 1)[0])
@@ -20,13 +20,13 @@ fn call(status: u16, code: i64) -> String {
 
 #[test]
 fn each_email_of_a_call_is_complete_and_separate() {
-    let mails = [mail("ada", "Fourteen works"), mail("ben", "One work")];
+    let emails = [email("ada", "Fourteen works"), email("ben", "One work")];
     let postmark = Postmark::new(Account {
         options: [(STREAM, "broadcast".into())].into(),
         ..account()
     })
     .unwrap();
-    let body = serde_json::to_string_pretty(&postmark.body("ref-1", &prepare(&mails).0)).unwrap();
+    let body = serde_json::to_string_pretty(&postmark.body("ref-1", &prepare(&emails).0)).unwrap();
     insta::assert_snapshot!(body);
 }
 
@@ -100,12 +100,12 @@ fn an_invalid_token_signature_or_account_stops_the_sender() {
 
 /// Returns the results for the emails of ada and ben in this list.
 fn lookup(body: &str) -> Vec<QueryAnswer> {
-    let deliveries = [mail("ada", "x").delivery, mail("ben", "x").delivery];
+    let deliveries = [email("ada", "x").delivery, email("ben", "x").delivery];
     found(&answer(200, &[], body), "ref-1", &deliveries)
 }
 
 fn listed(person: &str, call: &str) -> String {
-    let tag = tag(&mail(person, "x").delivery);
+    let tag = tag(&email(person, "x").delivery);
     format!(r#"{{"MessageID":"id-{person}","Metadata":{{"delivery":"{tag}","call":"{call}"}}}}"#)
 }
 
@@ -148,7 +148,7 @@ fn a_response_to_another_query_is_ignored() {
     )));
     assert!(silent(lookup("{}")));
     assert!(silent(lookup("<html>")));
-    let deliveries = [mail("ada", "x").delivery];
+    let deliveries = [email("ada", "x").delivery];
     assert!(silent(found(&answer(401, &[], "{}"), "ref-1", &deliveries)));
     // A list with more pages says nothing about the emails that it does not show.
     let part = format!(

@@ -73,25 +73,25 @@ impl Resend {
     }
 
     fn body(&self, letters: &[Letter<'_>]) -> Value {
-        letters.iter().map(|letter| self.mail(letter)).collect()
+        letters.iter().map(|letter| self.email(letter)).collect()
     }
 
-    fn mail(&self, letter: &Letter<'_>) -> Value {
+    fn email(&self, letter: &Letter<'_>) -> Value {
         let sender = &self.0.account.sender;
         let content = letter.message.filled();
-        let mut mail = json!({
+        let mut email = json!({
             "from": self.0.from,
             "to": [letter.to],
             "subject": letter.subject,
             "headers": letter.all_headers(sender).into_iter().collect::<Value>(),
             "tags": [{ "name": "delivery", "value": letter.tag }],
         });
-        set_text(&mut mail, "html", content.html);
-        set_text(&mut mail, "text", content.text);
+        set_text(&mut email, "html", content.html);
+        set_text(&mut email, "text", content.text);
         if let Some(reply_to) = &sender.reply_to {
-            set_text(&mut mail, "reply_to", reply_to.reveal());
+            set_text(&mut email, "reply_to", reply_to.reveal());
         }
-        mail
+        email
     }
 }
 
@@ -108,7 +108,7 @@ impl Mailer for Resend {
             body.headers.push(key);
             body
         };
-        let judge = |answer: &Answer, mails| judge(answer, reference, mails);
+        let judge = |answer: &Answer, emails| judge(answer, reference, emails);
         post(messages, permit, (&self.0, "/emails/batch"), body, judge).await
     }
 
@@ -158,15 +158,15 @@ fn said(answer: &Answer) -> String {
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
+fn judge(answer: &Answer, reference: &str, emails: usize) -> Vec<Outcome> {
     let value = answer.value();
     if answer.is_success() {
         let ids = value["data"].as_array().into_iter().flatten();
         let ids = ids.map(|item| Some(item["id"].as_str()?.to_owned()));
         let ids: Option<Vec<String>> = ids.collect();
-        return match ids.filter(|ids| ids.len() == mails) {
+        return match ids.filter(|ids| ids.len() == emails) {
             Some(ids) => ids.into_iter().map(Outcome::Accepted).collect(),
-            None => all(without_id("Resend", answer), mails),
+            None => all(without_id("Resend", answer), emails),
         };
     }
     let reason = format!("Resend: {}", said(answer));
@@ -182,7 +182,7 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
         // The call can be repeated under its key, also if the outcome is unknown.
         _ => usual(answer, reason),
     };
-    all(outcome, mails)
+    all(outcome, emails)
 }
 
 /// The tolerance of Svix's own libraries.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::email::api_calls::prepare;
-use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::http::tests::{account, answer, email, kind};
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
     kind(&judge(&answer(status, headers, body), "ref-1", 1)[0])
@@ -18,21 +18,21 @@ fn fault(status: u16, name: &str) -> String {
 
 #[test]
 fn each_email_of_a_call_is_complete_and_separate() {
-    let mails = [mail("ada", "Fourteen works"), mail("ben", "One work")];
+    let emails = [email("ada", "Fourteen works"), email("ben", "One work")];
     let resend = Resend::new(account()).unwrap();
-    let body = serde_json::to_string_pretty(&resend.body(&prepare(&mails).0)).unwrap();
+    let body = serde_json::to_string_pretty(&resend.body(&prepare(&emails).0)).unwrap();
     insta::assert_snapshot!(body);
 }
 
 #[test]
 fn the_body_does_not_depend_on_the_time_of_sending() {
     let resend = Resend::new(account()).unwrap();
-    let first = mail("ada", "Fourteen works");
+    let first = email("ada", "Fourteen works");
     let later = Message {
         at: first.at + chrono::TimeDelta::hours(3),
         ..first.clone()
     };
-    let body = |mail: Message| resend.body(&prepare(&[mail]).0).to_string();
+    let body = |email: Message| resend.body(&prepare(&[email]).0).to_string();
     assert_eq!(body(first), body(later));
 }
 

@@ -157,7 +157,7 @@ fn said(answer: &Answer) -> String {
 }
 
 /// Returns the outcomes that an answer means for the emails of its call.
-fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
+fn judge(answer: &Answer, emails: usize) -> Vec<Outcome> {
     let reason = format!("SendGrid: {}", said(answer));
     let after = answer.wait();
     let outcome = match answer.status {
@@ -170,7 +170,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
         451 => Outcome::Stop(reason),
         _ => usual(answer, reason),
     };
-    all(outcome, mails)
+    all(outcome, emails)
 }
 
 /// Returns whether a 401 or 403 is temporary: a block after too many bad requests, or used-up daily

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::email::api_calls::prepare;
-use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::http::tests::{account, answer, email, kind};
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
     kind(&judge(&answer(status, headers, body), 1)[0])
@@ -15,15 +15,18 @@ fn fault(status: u16, message: &str) -> String {
 
 #[test]
 fn a_call_contains_the_content_once_and_substitutions_for_each_recipient() {
-    let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
+    let emails = [
+        email("ada", "Fourteen works"),
+        email("ben", "Fourteen works"),
+    ];
     let sendgrid = SendGrid::new(account()).unwrap();
-    let body = serde_json::to_string_pretty(&sendgrid.body("ref-1", &prepare(&mails).0)).unwrap();
+    let body = serde_json::to_string_pretty(&sendgrid.body("ref-1", &prepare(&emails).0)).unwrap();
     insta::assert_snapshot!(body);
 }
 
 #[test]
 fn an_email_without_links_or_text_omits_both() {
-    let mut bare = mail("ada", "Fourteen works");
+    let mut bare = email("ada", "Fourteen works");
     bare.personal = None;
     bare.to_name = None;
     bare.content = std::sync::Arc::new(crate::email::Content {
@@ -33,8 +36,8 @@ fn an_email_without_links_or_text_omits_both() {
     });
     let sendgrid = SendGrid::new(account()).unwrap();
 
-    let mails = [bare];
-    let body = sendgrid.body("ref-1", &prepare(&mails).0);
+    let emails = [bare];
+    let body = sendgrid.body("ref-1", &prepare(&emails).0);
 
     assert_eq!(
         body["content"],

@@ -130,8 +130,8 @@ impl Ses {
         };
         let api = (&self.api, "/v2/email/outbound-emails");
         let body = |ready: &[Letter<'_>]| Body::json(&self.body(&ready[0], &to));
-        let judge = |answer: &Answer, mails: usize| {
-            all(judge(answer, &self.api.account.sender.from), mails)
+        let judge = |answer: &Answer, emails: usize| {
+            all(judge(answer, &self.api.account.sender.from), emails)
         };
         post(std::slice::from_ref(message), permit, api, body, judge).await
     }
@@ -157,7 +157,7 @@ impl Ses {
         }
         let rate = state["SendQuota"]["MaxSendRate"].as_f64();
         let rate = rate.map_or(String::new(), |rate| {
-            format!("; it takes {rate} mails a second")
+            format!("; it accepts {rate} emails a second")
         });
         let from = &self.api.account.sender.from;
         let domain = from.domain_in_ascii();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::email::Provider;
 use crate::email::api_calls::prepare;
-use crate::email::http::tests::{account, answer, kind, mail};
+use crate::email::http::tests::{account, answer, email, kind};
 
 fn ses() -> Ses {
     Ses::new(Account {
@@ -37,14 +37,14 @@ fn fault(status: u16, name: &str, message: &str) -> String {
 
 #[test]
 fn an_email_is_complete_with_its_tag_and_unsubscribe_link() {
-    let body = body(&mail("ada", "Vierzehn Werke für dich"));
+    let body = body(&email("ada", "Vierzehn Werke für dich"));
     let body = serde_json::to_string_pretty(&body).unwrap();
     insta::assert_snapshot!(body);
 }
 
 #[test]
 fn the_body_does_not_depend_on_the_time_of_sending() {
-    let first = mail("ada", "Fourteen works");
+    let first = email("ada", "Fourteen works");
     let later = Message {
         at: first.at + chrono::TimeDelta::hours(3),
         ..first.clone()
@@ -58,7 +58,7 @@ fn names_and_domains_are_written_in_ascii() {
         let message = Message {
             to: Address::new(person).unwrap(),
             to_name: Some(name.into()),
-            ..mail("ada", "Fourteen works")
+            ..email("ada", "Fourteen works")
         };
         Ses::to(&message)
     };
@@ -83,8 +83,11 @@ fn names_and_domains_are_written_in_ascii() {
 
 #[test]
 fn each_email_is_a_separate_call() {
-    let mails = [mail("ada", "Fourteen works"), mail("ben", "Fourteen works")];
-    assert_eq!(ses().calls(&mails), [vec![0], vec![1]]);
+    let emails = [
+        email("ada", "Fourteen works"),
+        email("ben", "Fourteen works"),
+    ];
+    assert_eq!(ses().calls(&emails), [vec![0], vec![1]]);
 }
 
 #[test]

@@ -68,9 +68,9 @@ fn a_token_opens_with_its_user_and_effect() {
             let opened = keys().open(&token, at(1));
             assert_eq!(opened, Ok(link(&user, &stop, 0)));
             let again = seal(&user, &stop, 0);
-            assert_eq!(token, again, "the same mail, the same bytes");
+            assert_eq!(token, again, "the same email, the same bytes");
             let next = seal(&user, &stop, 7);
-            assert_ne!(token, next, "each mail has its own");
+            assert_ne!(token, next, "each email has its own");
             assert!(token.len() < MAX_CHARS, "{} characters", token.len());
         }
     }

@@ -52,7 +52,7 @@ pub struct Compose {
 }
 
 /// An email that is ready to be sent.
-pub(super) struct Mail {
+pub(super) struct BuiltEmail {
     pub row: Delivery,
     pub items: u32,
     /// Whether its markers are written: the provider once accepted it.
@@ -63,7 +63,7 @@ pub(super) struct Mail {
 /// The result of building some rows.
 #[derive(Default)]
 pub(super) struct Built {
-    pub mails: Vec<Mail>,
+    pub emails: Vec<BuiltEmail>,
     /// Rows that ended without an email.
     pub settlements: Vec<Settlement>,
     /// The number of these that do not count as failures of the provider.
@@ -127,7 +127,7 @@ impl Compose {
     /// If the rows are `sending`, they are those of a call to repeat. Its first build was within
     /// the bounds, so all of them are built.
     pub(super) async fn build(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Built> {
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         let mut stacks = self.read(rows).await?;
         let readers = eligibility::load_readers(&stacks, &catalog);
         let (people, mut inboxes) = readers.await?;
@@ -200,7 +200,7 @@ impl Compose {
             }
             let items = u32::try_from(content.total).unwrap_or(u32::MAX);
             match self.message(&row, user, content, maker.as_ref(), at, &mut contents) {
-                Ok(message) => built.mails.push(Mail {
+                Ok(message) => built.emails.push(BuiltEmail {
                     row,
                     items,
                     has_markers,

@@ -112,8 +112,8 @@ impl DeliveryService {
     ) -> Result<Settled> {
         let (now, mut settled) = (self.context.clock.now(), Settled::default());
         let reason = match decision {
-            OperatorDecision::Sent => "settled by hand: it was mailed",
-            OperatorDecision::NotSent => "settled by hand: it was not mailed",
+            OperatorDecision::Sent => "settled by hand: it was emailed",
+            OperatorDecision::NotSent => "settled by hand: it was not emailed",
         };
         let judge = |row: &Delivery| Correction::Judge(row.id.clone(), decision, reason.to_owned());
         for rows in rows.chunks(AT_ONCE) {
@@ -226,12 +226,12 @@ impl DeliveryService {
         if let Some(users) = users {
             rows.retain(|row| users.contains(&row.user));
         }
-        let mails = match users {
+        let emails = match users {
             Some(_) => rows.len() as u64,
             None => all,
         };
         Ok(Waiting {
-            mails,
+            emails,
             reasons: reasons(&rows, now),
         })
     }
@@ -255,7 +255,7 @@ impl WaitReason {
         let until = until.into_iter().flatten().filter(|until| *until > now);
         Self {
             why,
-            mails: 1,
+            emails: 1,
             until: until.max(),
             held_by,
         }
@@ -268,13 +268,13 @@ fn reasons(rows: &[Delivery], now: DateTime<Utc>) -> Vec<WaitReason> {
         let reason = WaitReason::of(row, now);
         let (name, until) = ((reason.why.clone(), reason.held_by.clone()), reason.until);
         let count = |known: &mut WaitReason| {
-            known.mails += 1;
+            known.emails += 1;
             known.until = known.until.min(until);
         };
         all.entry(name).and_modify(count).or_insert(reason);
     }
     let mut reasons: Vec<WaitReason> = all.into_values().collect();
-    reasons.sort_by(|a, b| (b.mails, &a.why).cmp(&(a.mails, &b.why)));
+    reasons.sort_by(|a, b| (b.emails, &a.why).cmp(&(a.emails, &b.why)));
     reasons
 }
 
@@ -313,7 +313,7 @@ mod tests {
             .iter()
             .map(|one| {
                 (
-                    one.mails,
+                    one.emails,
                     one.why.as_str(),
                     one.until,
                     one.held_by.as_deref(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::compose::Mail;
+use super::compose::BuiltEmail;
 use super::throttle::CallSummary;
 use crate::domain::coordination::LONGEST_WAIT;
 use crate::domain::delivery::{Deferral, Settlement};
@@ -97,7 +97,7 @@ impl Retry {
     /// as the source of suppressions.
     pub(super) fn decide(
         &self,
-        mails: &[Mail],
+        emails: &[BuiltEmail],
         outcomes: Vec<Outcome>,
         attempt: Attempt,
         provider: &str,
@@ -111,9 +111,9 @@ impl Retry {
         let unanswered =
             std::iter::repeat_with(|| Outcome::Unknown("the mailer did not answer for it".into()));
         let outcomes = outcomes.into_iter().chain(unanswered);
-        for (place, (mail, outcome)) in mails.iter().zip(outcomes).enumerate() {
-            let (row, items) = (&mail.row, mail.items);
-            let not_accepted = DeliveryState::not_accepted(mail.has_markers);
+        for (place, (email, outcome)) in emails.iter().zip(outcomes).enumerate() {
+            let (row, items) = (&email.row, email.items);
+            let not_accepted = DeliveryState::not_accepted(email.has_markers);
             // Before a repeated call is resolved, its emails stay `sending`.
             let unsent = match attempt {
                 Attempt::First => DeliveryState::Pending,
@@ -121,10 +121,10 @@ impl Retry {
             };
             match (outcome, attempt) {
                 (Outcome::Accepted(provider_id), _) => decisions.sent(row, items, provider_id),
-                (Outcome::RefusedTogether(..), Attempt::First) if mails.len() > 1 => {
+                (Outcome::RefusedTogether(..), Attempt::First) if emails.len() > 1 => {
                     decisions.alone.push(place);
                 }
-                (Outcome::RefusedTogether(reason), Attempt::Repeated) if mails.len() > 1 => {
+                (Outcome::RefusedTogether(reason), Attempt::Repeated) if emails.len() > 1 => {
                     // The earlier call was certainly not accepted either, so the email gets a new
                     // attempt.
                     decisions.defer(row, DeliveryState::Pending, now, &reason);
@@ -134,7 +134,7 @@ impl Retry {
                     decisions.settle(row, not_accepted, items, &reason);
                 }
                 (Outcome::Undeliverable(reason), _) => {
-                    let to = &mail.message.to;
+                    let to = &email.message.to;
                     let hard = Suppression::new(to, Reason::HardBounce, now, provider);
                     let hard = hard.detailed(Some(&reason));
                     decisions.undeliverable.push(hard);
@@ -144,16 +144,16 @@ impl Retry {
                 // Retries end at the age limit, not after a number of attempts. RFC 5321 (4.5.4.1)
                 // expects retries for days after a deferral.
                 (Outcome::Unreachable(reason) | Outcome::Deferred(reason), Attempt::First) => {
-                    self.wait_or_fail(mail, &reason, None, false, now, &mut decisions);
+                    self.wait_or_fail(email, &reason, None, false, now, &mut decisions);
                 }
                 // A provider that names a wait will accept the email later, so attempts do not
                 // count.
                 (Outcome::TryLater(reason, after), Attempt::First) => {
                     let counts = after.is_none();
-                    self.wait_or_fail(mail, &reason, after, counts, now, &mut decisions);
+                    self.wait_or_fail(email, &reason, after, counts, now, &mut decisions);
                 }
                 (Outcome::TryLater(reason, after), Attempt::Repeated) => {
-                    self.doubt(mail, &reason, after, now, &mut decisions);
+                    self.doubt(email, &reason, after, now, &mut decisions);
                 }
                 (Outcome::Withheld(reason), _) => {
                     // The reason for an unknown outcome still applies.
@@ -172,7 +172,7 @@ impl Retry {
                     | Outcome::Unreachable(reason)
                     | Outcome::Deferred(reason),
                     Attempt::Repeated,
-                ) => self.doubt(mail, &reason, None, now, &mut decisions),
+                ) => self.doubt(email, &reason, None, now, &mut decisions),
             }
         }
         decisions
@@ -210,18 +210,18 @@ impl Retry {
     /// the attempt counts toward `delivery.attempts`.
     fn wait_or_fail(
         &self,
-        mail: &Mail,
+        email: &BuiltEmail,
         reason: &str,
         after: Option<Duration>,
         counts: bool,
         now: DateTime<Utc>,
         decisions: &mut Decisions,
     ) {
-        let row = &mail.row;
+        let row = &email.row;
         if self.is_last(row, counts, now) {
             let reason = format!("given up after {} attempts: {reason}", row.attempts.made);
-            let state = DeliveryState::not_accepted(mail.has_markers);
-            let ended = Settlement::of(row, state, mail.items, Some(&reason));
+            let state = DeliveryState::not_accepted(email.has_markers);
+            let ended = Settlement::of(row, state, email.items, Some(&reason));
             decisions.settlements.push(ended.given_up());
             return;
         }
@@ -235,16 +235,16 @@ impl Retry {
     /// Defers an email that may have been accepted, while its outcome can be resolved.
     fn doubt(
         &self,
-        mail: &Mail,
+        email: &BuiltEmail,
         reason: &str,
         after: Option<Duration>,
         now: DateTime<Utc>,
         decisions: &mut Decisions,
     ) {
-        let row = &mail.row;
+        let row = &email.row;
         let tried = row.attempts.called_at.unwrap_or(now);
         if now >= self.hope(tried) {
-            return decisions.settle(row, DeliveryState::Unknown, mail.items, reason);
+            return decisions.settle(row, DeliveryState::Unknown, email.items, reason);
         }
         let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
         let next = self.next_check(tried, now);

@@ -35,13 +35,13 @@ fn retry() -> Retry {
 }
 
 /// Returns an email after this many attempts.
-fn email(attempts: u32) -> Mail {
+fn email(attempts: u32) -> BuiltEmail {
     let id = DeliveryId::stored("digest:ada:daily:2014-04-21");
     let occasion = Occasion::Digest(Cadence::Daily, "2014-04-21".into());
     let marker = Id::at(now(), [0; 8]);
     let mut row = Delivery::new(id.clone(), UserId::stored("ada"), occasion, marker, now());
     row.attempts.made = attempts;
-    Mail {
+    BuiltEmail {
         row,
         items: 1,
         has_markers: false,
@@ -72,8 +72,8 @@ fn deferred() -> Outcome {
     Outcome::Deferred("450 greylisted".into())
 }
 
-fn decide(mails: &[Mail], outcomes: Vec<Outcome>) -> Decisions {
-    retry().decide(mails, outcomes, Attempt::First, "resend", now())
+fn decide(emails: &[BuiltEmail], outcomes: Vec<Outcome>) -> Decisions {
+    retry().decide(emails, outcomes, Attempt::First, "resend", now())
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_deferral_is_a_definite_answer_and_a_retry_delay_is_none() {
         (vec![later(None)], false),
         (vec![deferred(), later(None)], true),
     ] {
-        let emails: Vec<Mail> = outcomes.iter().map(|_| email(1)).collect();
+        let emails: Vec<BuiltEmail> = outcomes.iter().map(|_| email(1)).collect();
         let summary = decide(&emails, outcomes).summary;
         assert_eq!(summary.unwrap().answered, answered);
     }

@@ -289,7 +289,7 @@ impl Throttle {
             Ok(ThrottleState::Open) => Ok(()),
             Ok(state) => Err(state.deferral()),
             Err(error) => {
-                let reason = format!("the store does not say whether it may leave: {error}");
+                let reason = format!("the store does not say whether it may be sent: {error}");
                 Err((reason, None))
             }
         }
@@ -441,7 +441,9 @@ impl Throttle {
     ) -> Option<String> {
         let enough = all >= u64::from(self.settings().stop_after);
         (enough && share.is_passed_by(part, all)).then(|| {
-            format!("{part} of the last {all} mails {what}, more than delivery.{option} of {share}")
+            format!(
+                "{part} of the last {all} emails {what}, more than delivery.{option} of {share}"
+            )
         })
     }
 

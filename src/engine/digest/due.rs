@@ -33,7 +33,7 @@ impl Digests {
         let full_scan = self.context.config.digest.full_scan;
         let common = Common {
             schedule: self.context.config.digest.schedule,
-            mandatory: self.context.policies.always_mailed().next().is_some(),
+            mandatory: self.context.policies.always_emailed().next().is_some(),
         };
         let read = self.context.store.note(Ticks::NOTE).await?;
         let ticks = read

@@ -216,7 +216,7 @@ impl BacklogDays {
 
     /// Counts the current backlog of one day.
     pub async fn count(&self, day: Day) -> Result<Count> {
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         let mut count = Count::default();
         let store = &*self.context.store;
         let mut chunks = store.scan(Window::ending(day, 0), None, SCAN_CHUNK);
@@ -312,7 +312,7 @@ impl BacklogDays {
         let Some(watermarks) = covers.filter(|covers| !covers.is_empty()) else {
             return Ok(0);
         };
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         eligibility::exclude_ineligible(&mut found, &mut catalog).await?;
         let pending = found.iter().map(|person| person.pending().len() as u64);
         let flushed = pending.sum();

@@ -83,7 +83,7 @@ pub struct Catalog {
 
 impl Catalog {
     /// Creates a catalog for emails, which always reads the store.
-    pub fn of_mails(context: &Arc<Context>) -> Self {
+    pub fn of_emails(context: &Arc<Context>) -> Self {
         Self {
             context: context.clone(),
             cache: None,
@@ -100,7 +100,7 @@ impl Catalog {
     pub fn of_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
         Self {
             cache: Some(cache.clone()),
-            ..Self::of_mails(context)
+            ..Self::of_emails(context)
         }
     }
 
@@ -122,7 +122,7 @@ impl Catalog {
     }
 
     /// Ignores retractions after `at`. An email that was built then included these events.
-    pub fn for_mail_of(mut self, at: DateTime<Utc>) -> Self {
+    pub fn for_email_of(mut self, at: DateTime<Utc>) -> Self {
         self.until = Some(at);
         self
     }
@@ -384,8 +384,8 @@ impl Catalog {
     pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
         let policy = self.context.policies.of(&event.t);
         let found = self.known(event)?.record.clone()?;
-        let is_mailed = policy.unknown_objects == UnknownObjects::Mail;
-        found.or_else(|| is_mailed.then(|| self.bare(event)))
+        let is_emailed = policy.unknown_objects == UnknownObjects::Mail;
+        found.or_else(|| is_emailed.then(|| self.bare(event)))
     }
 
     /// Returns the event's object, notifiable or not. The event must have been loaded. An unknown

@@ -114,7 +114,7 @@ impl ObjectService {
             .collect();
         let event = |o| Event::new(kind, o, None);
         let events: Vec<Event> = objects.iter().map(event).collect();
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         catalog.load(events.iter()).await?;
         let mut unknown = Unknown::default();
         for event in &events {

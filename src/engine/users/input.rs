@@ -133,7 +133,8 @@ impl PreferencesChange {
     /// Rejects digests of types whose events may be of any brand.
     pub(super) fn check_routes(&self, policies: &Policies) -> Result<()> {
         let mut chosen = self.chosen();
-        match chosen.find(|(kind, chosen)| policies.mailed_by(kind, chosen.route) != chosen.route) {
+        match chosen.find(|(kind, chosen)| policies.emailed_by(kind, chosen.route) != chosen.route)
+        {
             None => Ok(()),
             Some((kind, _)) => {
                 let why = "has events of several brands, so it is in no digest; choose immediate, batch or never";
@@ -195,7 +196,7 @@ impl PreferencesChange {
         };
         let mut types = self.types.iter().flat_map(BTreeMap::keys);
         has_cadence && user.schedule(default).cadence != Cadence::Never
-            || types.any(|kind| !policies.is_mandatory(kind) && route(kind).is_mailed_alone())
+            || types.any(|kind| !policies.is_mandatory(kind) && route(kind).is_emailed_alone())
     }
 }
 

@@ -113,7 +113,7 @@ impl NameLookup {
         Ok(warnings)
     }
     async fn look_up(&self, requests: &[RequestNames]) -> store::Result<Vec<Unknown>> {
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         let events = requests.iter().flat_map(|one| &one.events);
         let users = requests.iter().flat_map(|one| &one.users);
         let users: Vec<UserId> = users.take(MAX_NAMES).cloned().collect();

@@ -30,8 +30,8 @@ routes! {ROUTES under "":
     "/demo/people/{id}" => {post open: play}
     "/demo/works" => {post open: publish}
     "/demo/digests" => {post open: send_digests}
-    "/demo/mails" => {get open: mails}
-    "/demo/mails/{number}" => {get open: mail}
+    "/demo/mails" => {get open: emails}
+    "/demo/mails/{number}" => {get open: email}
     "/demo/pictures/{name}" => {get open: picture}
 }
 
@@ -43,7 +43,7 @@ const STYLE: &str = include_str!("demo/page.css");
 const TOKEN: TimeDelta = TimeDelta::minutes(10);
 
 /// Shows an email as email programs do: pictures and links, but no scripts.
-pub(super) const OF_MAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
+pub(super) const OF_EMAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
                        sandbox allow-popups allow-popups-to-escape-sandbox; frame-ancestors 'self'";
 /// Shows a picture, a script or a style sheet alone.
 pub(super) const OF_FILE: &str = "default-src 'none'; sandbox";
@@ -132,22 +132,22 @@ async fn send_digests(call: Call, gallery: Data<Gallery>) -> ApiResult {
 }
 
 /// `GET /demo/mails`
-async fn mails(call: Call, gallery: Data<Gallery>) -> ApiResult {
-    Ok(fresh().json(gallery.mails(&call.app).await?))
+async fn emails(call: Call, gallery: Data<Gallery>) -> ApiResult {
+    Ok(fresh().json(gallery.emails(&call.app).await?))
 }
 
 /// `GET /demo/mails/{number}`
-async fn mail(call: Call, gallery: Data<Gallery>) -> ApiResult {
+async fn email(call: Call, gallery: Data<Gallery>) -> ApiResult {
     let number: ObjectId = call.segment("number")?;
     let html = match number.as_str().parse() {
-        Ok(number) => gallery.mail(&call.app, number).await?,
+        Ok(number) => gallery.email(&call.app, number).await?,
         Err(_) => None,
     };
     let Some(html) = html else {
         let detail = format!("there is no email {number:?}; /demo/mails lists them");
         return Err(Problem::new(Code::NotFound, detail));
     };
-    Ok(local_answer("text/html; charset=utf-8", OF_MAIL, html))
+    Ok(local_answer("text/html; charset=utf-8", OF_EMAIL, html))
 }
 
 /// `GET /demo/pictures/{name}`

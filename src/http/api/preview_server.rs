@@ -16,7 +16,7 @@ use actix_web::{HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-use super::demo::{OF_FILE, OF_MAIL, fresh, local, local_answer, page_policy};
+use super::demo::{OF_EMAIL, OF_FILE, fresh, local, local_answer, page_policy};
 use super::listener::{Listening, stopped};
 use crate::demo::picture;
 use crate::operate::preview::{Preview, Sheet, files_of};
@@ -127,7 +127,7 @@ async fn board(preview: Data<PreviewServer>) -> HttpResponse {
 
 async fn sheet(preview: Data<PreviewServer>, n: web::Path<usize>) -> HttpResponse {
     match preview.built().await.sheets.get(*n) {
-        Some(sheet) => local_answer("text/html; charset=utf-8", OF_MAIL, &*sheet.html),
+        Some(sheet) => local_answer("text/html; charset=utf-8", OF_EMAIL, &*sheet.html),
         None => HttpResponse::NotFound().finish(),
     }
 }

@@ -29,7 +29,7 @@ const SCHEMA: &str = "schema";
 const INDEXES: &str = "indexes";
 const WRITING: &str = "writing";
 const SENDING: &str = "sending";
-const UNKNOWN: &str = "unknown mails";
+const UNKNOWN: &str = "unknown emails";
 
 /// The oldest supported version of MongoDB.
 const OLDEST: u32 = 6;
@@ -120,7 +120,7 @@ impl Doctor {
         let waits = list_first(waits, usize::MAX);
         let found = format!("not configured, so emails wait: {waits}");
         let advice =
-            "put [brands.NAME] back; digests also leave once their people are of another brand";
+            "put [brands.NAME] back; digests are also sent once their users have another brand";
         Ok((!missing.is_empty()).then(|| Finding::error(found, advice)))
     }
 
@@ -308,7 +308,7 @@ fn judge_clock(before: DateTime<Utc>, time: DateTime<Utc>, after: DateTime<Utc>)
 }
 
 fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<Finding> {
-    let [left, sent] = [silent, counts.sent].map(|n| count(n, "email", "emails"));
+    let [unreported, sent] = [silent, counts.sent].map(|n| count(n, "email", "emails"));
     match (silent, counts.refused) {
         (0, 0) => None,
         (0, refused) => Some(Finding::warning(
@@ -318,7 +318,7 @@ fn judge_reports(provider: &str, silent: u64, counts: &ReportCounts) -> Option<F
             "look at the status in the log; check SPF, DKIM, DMARC and the domain's reputation",
         )),
         _ => Some(Finding::warning(
-            format!("{left} left more than a day ago, and {provider} has reported nothing since"),
+            format!("{provider} has reported nothing on {unreported} sent more than a day ago"),
             "let the provider post to /hooks, also when it delivers (docs/guides/providers.md, \"Bounces and complaints\")",
         )),
     }

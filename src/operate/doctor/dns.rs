@@ -82,7 +82,7 @@ impl Doctor {
     fn unqueried(&self) -> Option<&'static str> {
         match self.config.mail.transport {
             _ if self.options.offline => Some(LEFT),
-            Transport::Outbox => Some("nothing leaves: mails become files"),
+            Transport::Outbox => Some("nothing is sent: emails become files"),
             Transport::Smtp(_) | Transport::Api(_) => None,
         }
     }
@@ -117,7 +117,7 @@ fn judge_spf(domain: &str, records: &[&str], is_own: bool) -> Finding {
         [text] => *text,
         [] if is_own => {
             return Finding::error(
-                format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
+                format!("{domain} has no record; Gmail and Yahoo accept no bulk email without one"),
                 "publish the record that the provider names, and no other that begins with v=spf1",
             );
         }
@@ -164,7 +164,7 @@ fn judge_keys(name: &str, texts: &[String]) -> Finding {
     let (record, key) = match (keys.next(), keys.next()) {
         (Some(key), None) => key,
         (None, _) => {
-            let found = format!("there is no key at {name}, so receivers cannot verify mails");
+            let found = format!("there is no key at {name}, so receivers cannot verify emails");
             return Finding::error(found, publish);
         }
         (Some(_), Some(_)) => {
@@ -209,7 +209,7 @@ fn dmarc_records(texts: &[String]) -> Vec<&str> {
 fn judge_dmarc(domain: &str, found: Option<(&str, &[&str])>) -> Finding {
     let Some((place, records)) = found else {
         return Finding::error(
-            format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
+            format!("{domain} has no record; Gmail and Yahoo accept no bulk email without one"),
             format!(
                 "publish \"v=DMARC1; p=none; rua=mailto:…\" at _dmarc.{domain}, read its reports, then tighten it"
             ),

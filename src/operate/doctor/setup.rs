@@ -65,7 +65,7 @@ fn judge_config(config: &Config) -> Vec<Finding> {
         (
             config.site.postal_address.is_none(),
             "site.postal_address",
-            "is empty, and commercial mail must carry one (CAN-SPAM Act, section 5(a)(5))",
+            "is empty, and commercial email must contain one (CAN-SPAM Act, section 5(a)(5))",
             "set it to the sender's postal address",
         ),
         (

@@ -78,7 +78,7 @@ impl Loaded<'_> {
                     catalog,
                     excluded: excluded(position, event),
                     is_covered: (position.index as usize) < covered,
-                    is_mailed: event.i.is_some_and(|i| mailed.contains(&i)),
+                    is_emailed: event.i.is_some_and(|i| mailed.contains(&i)),
                     is_pending: pending.contains(&position),
                     batch: self.batches.holding(event),
                     digest: digest_of(self.deliveries, &stack.id, position.index),
@@ -97,7 +97,7 @@ impl Loaded<'_> {
                     _ => None,
                 };
                 let excludes =
-                    |by: &By| matches!(by, By::Mail { place, .. } if *place == Place::Excluded);
+                    |by: &By| matches!(by, By::Email { place, .. } if *place == Place::Excluded);
                 if why != Why::Covered && covered.as_ref().is_some_and(excludes) {
                     why = Why::Excluded;
                 }
@@ -115,7 +115,7 @@ impl Loaded<'_> {
             Some(user) => user.route(&event.t, at, policies),
             None => policies.of(&event.t).route,
         };
-        let is_alone = route.is_mailed_alone();
+        let is_alone = route.is_emailed_alone();
         let is_muted = self.muted.contains_key(&case.position);
         let facts = case.catalog.facts(event);
         let applies = !facts.retracted && facts.object == ObjectState::Notifiable;
@@ -126,7 +126,7 @@ impl Loaded<'_> {
         let admits = |scope: EmailScope| scope.admits(&event.t, policies);
         let gets = self.digests.is_some_and(|(_, scope)| admits(scope));
         let mutes_it = || eligibility::is_muted(self.mutes, event, self.now, case.catalog);
-        let is_sent = case.is_mailed || case.is_covered;
+        let is_sent = case.is_emailed || case.is_covered;
         match (case.excluded, in_batch) {
             (Some(Exclusion::Retracted), _) if !is_sent => Why::Retracted,
             (_, Some(why)) => why,
@@ -206,7 +206,7 @@ impl Loaded<'_> {
     fn by_email(&self, case: &Case<'_>, marker: Id) -> Option<By> {
         let (row, sent) = self.sent.get(&marker)?;
         let (place, excluded) = self.place(case, row, sent);
-        Some(By::Mail {
+        Some(By::Email {
             delivery: row.id.clone(),
             state: row.state,
             at: row.outcome.settled.unwrap_or(row.built_at()),
@@ -297,7 +297,7 @@ struct Case<'a> {
     catalog: &'a Catalog,
     excluded: Option<Exclusion>,
     is_covered: bool,
-    is_mailed: bool,
+    is_emailed: bool,
     is_pending: bool,
     batch: Option<&'a Batch>,
     digest: Option<&'a Delivery>,
@@ -311,17 +311,17 @@ const BATCHES: usize = 200;
 /// that only remembers its id: a lead's ids are also remembered by the batch that it opened.
 pub(super) struct Batches {
     pub(super) all: Vec<Batch>,
-    pub(super) mails: HashMap<DeliveryId, Delivery>,
+    pub(super) deliveries: HashMap<DeliveryId, Delivery>,
 }
 
 impl Batches {
     pub(super) async fn of(book: &BatchService, user: &UserId) -> Result<Self> {
         let all = book.list(&BatchFilter::of(user), BATCHES).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
-        let mails = book.context.store.deliveries(&ids).await?;
-        let mails = mails.into_iter().flatten();
-        let mails = mails.map(|mail| (mail.id.clone(), mail)).collect();
-        Ok(Self { all, mails })
+        let deliveries = book.context.store.deliveries(&ids).await?;
+        let deliveries = deliveries.into_iter().flatten();
+        let deliveries = deliveries.map(|row| (row.id.clone(), row)).collect();
+        Ok(Self { all, deliveries })
     }
 
     /// Returns the batches whose emails are not settled yet.
@@ -352,23 +352,23 @@ impl Batches {
     }
 
     fn delivery(&self, batch: &Batch) -> Option<&Delivery> {
-        self.mails.get(&DeliveryId::batch(batch.id))
+        self.deliveries.get(&DeliveryId::batch(batch.id))
     }
 
     /// Returns the outcome of the event in the batch that holds it; `None` if batches do not decide
     /// it. `waits` is whether an open batch would include it.
     fn why(&self, case: &Case<'_>, waits: bool) -> Option<Why> {
         let Some(batch) = case.batch else {
-            return case.is_mailed.then_some(Why::Mailed);
+            return case.is_emailed.then_some(Why::Mailed);
         };
         if batch.removed.iter().any(|item| is_event(item, case.event)) {
             return Some(Why::TakenOut);
         }
-        let mail = self.delivery(batch);
-        let doubtful = mail.is_some_and(|mail| mail.state == DeliveryState::Unknown);
+        let delivery = self.delivery(batch);
+        let doubtful = delivery.is_some_and(|row| row.state == DeliveryState::Unknown);
         match batch.state {
-            _ if case.is_mailed && doubtful => Some(Why::MayBeMailed),
-            _ if case.is_mailed => Some(Why::Mailed),
+            _ if case.is_emailed && doubtful => Some(Why::MayBeMailed),
+            _ if case.is_emailed => Some(Why::Mailed),
             BatchState::Open => waits.then_some(Why::Gathering),
             BatchState::Closing => waits.then_some(Why::Closing),
             BatchState::Closed | BatchState::Canceled => Some(Why::NotMailed),

@@ -105,7 +105,7 @@ impl<'a> PageUser<'a> {
             let kinds = policies.kinds().filter(|kind| of(kind));
             kinds.map(heading).collect()
         };
-        let wants_mail = user.unsubscribed.is_none();
+        let wants_email = user.unsubscribed.is_none();
         let is_off = |kind: &EventType| {
             let chosen = user.types.get(kind).map(|chosen| chosen.route);
             chosen == Some(Route::Never) && !policies.is_mandatory(kind)
@@ -119,13 +119,13 @@ impl<'a> PageUser<'a> {
             // Whether no email is sent for another reason: suppressed, unconfirmed or no address.
             stopped => user.suppressed.is_some() || !user.confirmed || user.email.is_none(),
             // The headings of the mandatory types, which are emailed in any case.
-            kept => policies.always_mailed().map(heading).collect::<Vec<_>>(),
+            kept => policies.always_emailed().map(heading).collect::<Vec<_>>(),
             // The emails that will arrive, and the types that are turned off.
             coming => context! {
                 // The schedule of digests, if the user gets any.
                 digest => self.gets_digest().then(|| schedule_of(&schedule, None, voice)),
                 // The headings of the types that are emailed outside the digest.
-                alone => headings(&|kind| wants_mail && user.is_mailed_alone(kind, policies)),
+                alone => headings(&|kind| wants_email && user.is_emailed_alone(kind, policies)),
                 off => headings(&is_off),
             },
         }
@@ -298,7 +298,7 @@ fn type_of(of: PageUser<'_>, kind: &EventType, voice: &Voice) -> Value {
     let is_offered = |one: &Route| {
         policy.mandatory.is_none()
             && possible.contains(one)
-            && of.policies.mailed_by(kind, *one) == *one
+            && of.policies.emailed_by(kind, *one) == *one
     };
     let options = offered.into_iter().filter(is_offered).map(Route::as_str);
     context! {

@@ -157,7 +157,7 @@ struct ReportCount {
     /// The state, and the report if there is one.
     #[serde(rename = "_id")]
     of: (DeliveryState, Option<ReportKind>),
-    mails: Count<u64>,
+    emails: Count<u64>,
 }
 
 #[async_trait]
@@ -182,12 +182,12 @@ impl Feedbacks for Mongo {
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         let states = [DeliveryState::Sent, DeliveryState::Unknown].map(DeliveryState::as_str);
         let settled = doc! {"settled": {"$gte": date(since)}, "state": {"$in": states.as_slice()}};
-        let count = doc! {"_id": ["$state", "$feedback.news"], "mails": {"$sum": 1}};
+        let count = doc! {"_id": ["$state", "$feedback.news"], "emails": {"$sum": 1}};
         let steps = vec![doc! {"$match": settled}, doc! {"$group": count}];
         let mut report_counts = ReportCounts::default();
         for counted in &self.aggregate(Some(DELIVERIES), steps).await? {
-            let ReportCount { of, mails } = read_fields("the feedback of deliveries", counted)?;
-            report_counts.settled(of.0, of.1, mails.0);
+            let ReportCount { of, emails } = read_fields("the feedback of deliveries", counted)?;
+            report_counts.settled(of.0, of.1, emails.0);
         }
         Ok(report_counts)
     }

@@ -189,7 +189,7 @@ async fn an_open_batch_can_be_closed_or_canceled_but_an_ended_one_conflicts(fres
     assert_eq!(canceled.body["settled_at"], "2014-04-19T10:00:00Z");
     let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
     let (ada, ben) = (name(&ada), name(&ben));
-    let why = format!("batch {ada} is closing: its mail may be on its way");
+    let why = format!("batch {ada} is closing: its email may be on its way");
     assert_eq!(refusal(&twice), (409, "batch_ended", why.as_str()));
     assert_eq!(
         refusal(&late[0]),
@@ -209,9 +209,9 @@ async fn an_open_batch_can_be_closed_or_canceled_but_an_ended_one_conflicts(fres
     );
     let recipients: Vec<String> = api
         .town
-        .mails()
+        .emails()
         .iter()
-        .map(|mail| mail.to.reveal().to_owned())
+        .map(|email| email.to.reveal().to_owned())
         .collect();
     assert_eq!(recipients, ["ada@example.org"]);
     api.stop().await;
@@ -315,7 +315,7 @@ async fn a_batch_closed_before_its_lead_was_sent_emails_both(fresh: Fresh) {
     }
     api.town.send_due().await;
 
-    assert_eq!(api.town.mails().len(), 3);
+    assert_eq!(api.town.emails().len(), 3);
     let summary = |one: &Value| {
         (
             one["user"].clone(),

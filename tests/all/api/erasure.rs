@@ -47,9 +47,9 @@ async fn sent_at(api: &Api, at: DateTime<Utc>) -> Vec<Message> {
     api.fan_out().await;
     api.town.clock.set(at.max(api.town.clock.now()));
     api.app.batches().drain(&Silent).await.unwrap();
-    let before = api.town.mails().len();
+    let before = api.town.emails().len();
     api.town.digests_at(at).await;
-    api.town.mails().split_off(before)
+    api.town.emails().split_off(before)
 }
 
 async fn feed_by(api: &Api, token: &str) -> Answer {
@@ -106,12 +106,12 @@ async fn a_new_user_gets_no_data_of_the_deleted_user_with_their_id(fresh: Fresh)
     let after_deletion = api.get("/v1/users/ada/feed").await;
     api.town.clock.advance(TimeDelta::minutes(1));
     create_again(&api).await;
-    let mails = sent_at(&api, monday(0)).await;
+    let emails = sent_at(&api, monday(0)).await;
 
     assert_eq!(feed_state(&after_deletion).0, [""; 0]);
-    let to_new = mails
+    let to_new = emails
         .iter()
-        .filter(|mail| mail.to.reveal() == "new@example.org");
+        .filter(|email| email.to.reveal() == "new@example.org");
     assert_eq!(to_new.count(), 0);
     let feed = api.get("/v1/users/ada/feed").await;
     assert_eq!(feed_state(&feed), (vec![], &json!(0), &json!(0)));
@@ -144,13 +144,13 @@ async fn an_id_can_be_reused_within_the_second_of_its_deletion(fresh: Fresh) {
     post_event(&api, "Comment", "a6").await;
     api.fan_out_elsewhere().await;
     let feed = api.get("/v1/users/ada/feed").await;
-    let mails = sent_at(&api, monday(0)).await;
+    let emails = sent_at(&api, monday(0)).await;
 
     assert_eq!(feed_state(&feed), (vec!["a6", "a5"], &json!(2), &json!(2)));
-    let to_new = mails
+    let to_new = emails
         .iter()
-        .filter(|mail| mail.to.reveal() == "new@example.org");
-    let texts: Vec<String> = to_new.map(|mail| mail.filled().text).collect();
+        .filter(|email| email.to.reveal() == "new@example.org");
+    let texts: Vec<String> = to_new.map(|email| email.filled().text).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
     for old in ["a1", "a2", "a3", "a4"] {
         assert!(
@@ -162,9 +162,9 @@ async fn an_id_can_be_reused_within_the_second_of_its_deletion(fresh: Fresh) {
     }
     assert_eq!(feed_by(&api, &old_token).await.status, 401);
     assert_eq!(api.browse(&old_link).await.status, 404);
-    let new_link = mails
+    let new_link = emails
         .iter()
-        .find_map(|mail| mail.personal.as_ref()?.unsubscribe.clone());
+        .find_map(|email| email.personal.as_ref()?.unsubscribe.clone());
     let new_link = new_link.unwrap();
     let (_, new_token) = new_link.split_once("/u/").unwrap();
     assert_eq!(api.browse(&format!("/u/{new_token}")).await.status, 200);
@@ -179,10 +179,10 @@ async fn events_from_before_a_first_record_are_shown_and_emailed(fresh: Fresh) {
 
     let record = json!({"email": "zoe@example.org", "confirmed": true});
     api.put("/v1/users/zoe", record).await;
-    let mails = sent_at(&api, monday(0)).await;
+    let emails = sent_at(&api, monday(0)).await;
 
     assert_eq!(api.feed("/v1/users/zoe/feed").await, ["a1"]);
-    assert_eq!(mails.len(), 1);
+    assert_eq!(emails.len(), 1);
     assert_eq!(api.delete("/v1/users/nobody").await.status, 404);
     api.stop().await;
 }
@@ -329,17 +329,17 @@ async fn a_deleted_actor_has_no_name_in_feeds_and_emails(fresh: Fresh) {
 
     let feed = api.get("/v1/users/ada/feed").await;
     assert!(!feed.body.to_string().contains("Benedict"), "{}", feed.body);
-    let mails = sent_at(&api, monday(0)).await;
-    assert_eq!(mails.len(), 1);
-    assert!(!mails[0].filled().text.contains("Benedict"));
+    let emails = sent_at(&api, monday(0)).await;
+    assert_eq!(emails.len(), 1);
+    assert!(!emails[0].filled().text.contains("Benedict"));
     api.stop().await;
 }
 
 async fn a_deleted_user_can_still_unsubscribe_their_address(fresh: Fresh) {
     let api = served(&fresh).await;
     post_event(&api, "Comment", "a1").await;
-    let mails = sent_at(&api, monday(0)).await;
-    let link = mails[0].personal.as_ref().unwrap().unsubscribe.clone();
+    let emails = sent_at(&api, monday(0)).await;
+    let link = emails[0].personal.as_ref().unwrap().unsubscribe.clone();
     let link = link.unwrap();
     let (_, link) = link.split_once("/u/").unwrap();
     let link = format!("/u/{link}");

@@ -42,18 +42,18 @@ async fn api(fresh: &Fresh) -> Api {
     api
 }
 
-fn mail_to(api: &Api, person: &str) -> Message {
-    let mails = api.town.mails().into_iter();
+fn email_to(api: &Api, person: &str) -> Message {
+    let emails = api.town.emails().into_iter();
     let address = format!("{person}@example.org");
-    let mut theirs = mails.filter(|mail| mail.to.reveal() == address);
+    let mut theirs = emails.filter(|email| email.to.reveal() == address);
     theirs
         .next_back()
-        .unwrap_or_else(|| panic!("no mail to {person}"))
+        .unwrap_or_else(|| panic!("no email to {person}"))
 }
 
 /// Returns the path of the link that unfollows this key.
-fn unfollow(mail: &Message, key: &str) -> String {
-    let text = mail.filled().text;
+fn unfollow(email: &Message, key: &str) -> String {
+    let text = email.filled().text;
     let links = text.lines().filter_map(|line| line.strip_prefix(PUBLIC));
     let mut links = links.filter(|link| link.ends_with(&format!("?unfollow={key}")));
     let link = links.next();
@@ -70,8 +70,8 @@ async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh
     let api = api(&fresh).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     api.town.digests_at(monday(0)).await;
-    let mail = mail_to(&api, "ada");
-    let link = unfollow(&mail, "artist%3A1");
+    let email = email_to(&api, "ada");
+    let link = unfollow(&email, "artist%3A1");
 
     let prompt = api.browse(&link).await;
     let unchanged = follows(&api, "ada").await;
@@ -84,7 +84,7 @@ async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh
     api.town.digests_at(monday(1)).await;
     let emailed = api.town.emailed_to("ada");
 
-    let (html, text) = (mail.filled().html, mail.filled().text);
+    let (html, text) = (email.filled().html, email.filled().text);
     assert!(text.contains("Because you follow Ines Tavoro"), "{text}");
     assert!(html.contains(">Ines Tavoro</span></a>"), "{html}");
     assert!(html.contains("?unfollow=artist%3A1\""), "{html}");
@@ -117,19 +117,22 @@ async fn only_readers_who_follow_the_same_keys_share_an_email(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let mails = api.town.mails();
-    let because = |mail: &&Message| mail.filled().text.contains("Because you follow");
+    let emails = api.town.emails();
+    let because = |email: &&Message| email.filled().text.contains("Because you follow");
     let (with_reason, without_reason): (Vec<&Message>, Vec<&Message>) =
-        mails.iter().partition(because);
-    let contents = |mails: &[&Message]| {
-        let all = mails.iter().map(|mail| &*mail.content);
+        emails.iter().partition(because);
+    let contents = |emails: &[&Message]| {
+        let all = emails.iter().map(|email| &*email.content);
         all.collect::<HashSet<_>>().len()
     };
-    let without_reason_to: Vec<&str> = without_reason.iter().map(|mail| mail.to.reveal()).collect();
+    let without_reason_to: Vec<&str> = without_reason
+        .iter()
+        .map(|email| email.to.reveal())
+        .collect();
     assert_eq!(without_reason_to, [format!("{}@example.org", crowd[0])]);
     assert_eq!(
         (with_reason.len(), contents(&with_reason)),
-        (mails.len() - 1, 1)
+        (emails.len() - 1, 1)
     );
     api.stop().await;
 }
@@ -142,8 +145,8 @@ async fn of_several_keys_an_email_names_the_followed_one(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let text = |mail: Message| mail.filled().text;
-    let (ben, cem) = (mail_to(&api, "ben"), mail_to(&api, "cem"));
+    let text = |email: Message| email.filled().text;
+    let (ben, cem) = (email_to(&api, "ben"), email_to(&api, "cem"));
     let (ben, cem) = (text(ben), text(cem));
     assert!(
         ben.contains("Ines Tavoro") && !ben.contains("Lind"),
@@ -168,7 +171,7 @@ async fn an_email_does_not_name_untitled_or_withdrawn_follows(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let text = mail_to(&api, "ada").filled().text;
+    let text = email_to(&api, "ada").filled().text;
     assert_contains!(text, "Work a4.");
     assert_contains!(text, "Work a1.");
     assert!(!text.contains("Because you follow"), "{text}");
@@ -186,10 +189,10 @@ async fn a_batch_email_names_what_its_reader_follows(fresh: Fresh) {
     api.fan_out().await;
     api.town.send_due_in(6).await;
 
-    let mail = mail_to(&api, "cem");
-    let html = mail.filled().html;
+    let email = email_to(&api, "cem");
+    let html = email.filled().html;
     assert!(html.contains("Bo “B” Lind"), "{html}");
-    unfollow(&mail, "artist%3A2");
+    unfollow(&email, "artist%3A2");
     api.stop().await;
 }
 
@@ -235,7 +238,7 @@ async fn a_preview_names_the_same_follows_as_the_email(fresh: Fresh) {
         names.collect::<Vec<_>>()
     };
     assert_eq!(named(&drafts[0].content.because), ["Ines Tavoro"]);
-    assert!(story.mail.unwrap().text.contains("Ines Tavoro"));
+    assert!(story.email.unwrap().text.contains("Ines Tavoro"));
     api.stop().await;
 }
 
@@ -262,7 +265,7 @@ async fn an_email_names_three_follows_by_number_of_events(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let text = mail_to(&api, "ada").filled().text;
+    let text = email_to(&api, "ada").filled().text;
     let because = "Because you follow Artist 3, Ines Tavoro and Artist 5.\n";
     assert!(text.contains(because), "{text}");
     assert_eq!(text.matches("Because").count(), 1);
@@ -273,7 +276,7 @@ async fn an_untitled_object_is_unfollowed_by_its_key(fresh: Fresh) {
     let api = api(&fresh).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     api.town.digests_at(monday(0)).await;
-    let link = unfollow(&mail_to(&api, "ada"), "artist%3A1");
+    let link = unfollow(&email_to(&api, "ada"), "artist%3A1");
     api.put("/v1/objects/artist/1", json!({"title": " "})).await;
 
     let prompt = api.browse(&link).await;

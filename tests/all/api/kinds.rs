@@ -97,7 +97,7 @@ async fn a_type_hidden_from_feeds_is_only_emailed(fresh: Fresh) {
     let fates: Vec<_> = fates.map(|fate| (fate.in_feed, fate.why)).collect();
     let (quiet, loan) = ((false, Why::NextDigest), (true, Why::NextDigest));
     assert_eq!(fates, [quiet, loan, quiet, quiet]);
-    assert_eq!(api.town.digests_at(monday(0)).await.mails.events, 4);
+    assert_eq!(api.town.digests_at(monday(0)).await.emails.events, 4);
     api.stop().await;
 }
 
@@ -205,7 +205,7 @@ async fn a_mandatory_type_ignores_stored_choices_and_rejects_new_ones(fresh: Fre
     assert_eq!((cleared.status, unsubscribed.status), (200, 204));
     assert_eq!(
         ben.body["unsubscribed"], true,
-        "to take a choice back is no wish for mail"
+        "to take a choice back is no wish for emails"
     );
     api.stop().await;
 }

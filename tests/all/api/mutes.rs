@@ -32,12 +32,12 @@ on_sqlite! {
 const MUTES: &str = "/v1/users/ada/mutes";
 
 /// Returns the path of the mute link in an email's body, if there is one.
-fn mute_link(mail: &Message) -> Option<String> {
-    let filled = mail.filled();
+fn mute_link(email: &Message) -> Option<String> {
+    let filled = email.filled();
     let (_, after) = filled.text.split_once("\nMute ")?;
     let link = after.lines().nth(1).unwrap();
     assert!(filled.html.contains(&format!("href=\"{link}\"")), "{link}");
-    let headers = mail.headers();
+    let headers = email.headers();
     assert!(!headers.iter().any(|(_, value)| value.contains(link)));
     Some(link.strip_prefix(PUBLIC).unwrap().to_owned())
 }

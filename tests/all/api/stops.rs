@@ -72,7 +72,7 @@ impl Api {
     }
 
     pub(super) fn last(&self) -> Message {
-        self.town.mails().pop().unwrap()
+        self.town.emails().pop().unwrap()
     }
 
     pub(super) async fn ada(&self) -> User {
@@ -82,12 +82,12 @@ impl Api {
 }
 
 /// Returns the path of the `List-Unsubscribe` header, after checking that the body links to it.
-fn link(mail: &Message) -> String {
-    let headers = mail.headers();
+fn link(email: &Message) -> String {
+    let headers = email.headers();
     let header = headers.iter().find(|(name, _)| name == "List-Unsubscribe");
     let link = &header.unwrap().1;
     let link = link.trim_start_matches('<').trim_end_matches('>');
-    let filled = mail.filled();
+    let filled = email.filled();
     assert!(filled.html.contains(link) && filled.text.contains(link));
     link.strip_prefix(PUBLIC).unwrap().to_owned()
 }
@@ -112,14 +112,14 @@ pub fn form(page: &Shown, button: &str) -> (String, String) {
     (format!("/u/{action}"), fields.join("&"))
 }
 
-fn works_in(mails: &[Message]) -> Vec<String> {
-    let works = |mail: &Message| {
-        let text = mail.filled().text;
+fn works_in(emails: &[Message]) -> Vec<String> {
+    let works = |email: &Message| {
+        let text = email.filled().text;
         let works = ["a1", "a2", "a3", "a4", "a5", "a6"].into_iter();
         let works = works.filter(|work| text.contains(&format!("Work {work}.")));
         works.collect::<Vec<_>>().join(" ")
     };
-    mails.iter().map(works).collect()
+    emails.iter().map(works).collect()
 }
 
 async fn one_click_in_a_comment_email_ends_only_comment_emails(fresh: Fresh) {
@@ -151,7 +151,7 @@ async fn one_click_in_a_comment_email_ends_only_comment_emails(fresh: Fresh) {
     assert_eq!(after.types[&kind("Comment")].route, Route::Never);
     assert_eq!((after.unsubscribed, after.digest.cadence), (None, None));
     assert_eq!(second, after, "again, it changes nothing");
-    assert_eq!(works_in(&api.town.mails()), ["a1", "a3", "a4"]);
+    assert_eq!(works_in(&api.town.emails()), ["a1", "a3", "a4"]);
     let feed = api.feed("/v1/users/ada/feed").await;
     assert!(
         feed.contains(&"a2".to_owned()),
@@ -178,7 +178,7 @@ async fn a_digests_link_ends_only_the_digest(fresh: Fresh) {
     let ada = api.ada().await;
     assert_eq!(ada.digest.cadence, Some(Cadence::Never));
     assert!(ada.unsubscribed.is_none() && ada.types.is_empty());
-    assert_eq!(works_in(&api.town.mails()), ["a1", "a3"]);
+    assert_eq!(works_in(&api.town.emails()), ["a1", "a3"]);
     api.stop().await;
 }
 
@@ -188,11 +188,11 @@ async fn the_link_of_an_email_with_several_types_ends_only_these(fresh: Fresh) {
     api.happens("Comment", "a1").await;
     api.happens("Mention", "a2").await;
     api.batches().await;
-    let mail = api.last();
+    let email = api.last();
 
-    let page = api.submit(&link(&mail), CLICK).await;
+    let page = api.submit(&link(&email), CLICK).await;
 
-    let text = mail.filled().text;
+    let text = email.filled().text;
     assert_contains!(text, "Unsubscribe from Comments and Mentions:");
     for named in ["<bdi>Comments</bdi>", "<bdi>Mentions</bdi>", "these kinds"] {
         assert!(page.html.contains(named), "{named}: {}", page.html);
@@ -224,7 +224,7 @@ async fn undo_restores_emails_without_sending_the_backlog(fresh: Fresh) {
     assert_eq!(fields, "type.Comment=batch");
     assert!(back.html.contains("Saved."), "{}", back.html);
     assert_eq!(api.ada().await.types[&kind("Comment")].route, Route::Batch);
-    assert_eq!(works_in(&api.town.mails()), ["a1", "a3"]);
+    assert_eq!(works_in(&api.town.emails()), ["a1", "a3"]);
 
     // A digest is restored to its previous cadence.
     let weekly = serde_json::json!({"digest": {"cadence": "daily"}});
@@ -249,7 +249,7 @@ async fn a_stop_applies_to_open_batches(fresh: Fresh) {
 
     api.batches().await;
 
-    assert_eq!(works_in(&api.town.mails()), ["a1", "a3"]);
+    assert_eq!(works_in(&api.town.emails()), ["a1", "a3"]);
     api.stop().await;
 }
 
@@ -281,8 +281,8 @@ async fn a_link_cannot_be_changed_to_end_another_type(fresh: Fresh) {
     api.happens("Comment", "a1").await;
     api.happens("Mention", "a2").await;
     api.batches().await;
-    let mails = api.town.mails();
-    let [one, other] = [&mails[0], &mails[1]].map(link);
+    let emails = api.town.emails();
+    let [one, other] = [&emails[0], &emails[1]].map(link);
     let before = api.ada().await;
 
     // Splices of both links at several places, and a link with the version of links that end
@@ -384,20 +384,20 @@ async fn the_link_of_an_email_does_not_end_its_mandatory_types(fresh: Fresh) {
     api.happens("Comment", "a1").await;
     api.happens("Mention", "a2").await;
     api.batches().await;
-    let mail = api.last();
+    let email = api.last();
 
-    let page = api.submit(&link(&mail), CLICK).await;
+    let page = api.submit(&link(&email), CLICK).await;
     api.happens("Comment", "a3").await;
     api.happens("Mention", "a4").await;
     api.batches().await;
 
-    let text = mail.filled().text;
+    let text = email.filled().text;
     assert!(text.contains("Unsubscribe from Comments:"), "{text}");
     assert!(
         page.html
             .contains("Mentions</bdi> <span class=\"soft\">(cannot be turned off)")
     );
-    assert_eq!(works_in(&api.town.mails()), ["a1 a2", "a4"]);
+    assert_eq!(works_in(&api.town.emails()), ["a1 a2", "a4"]);
     let last = api.last().headers();
     assert!(last.iter().all(|(name, _)| name != "List-Unsubscribe"));
     api.stop().await;

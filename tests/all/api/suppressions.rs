@@ -27,7 +27,7 @@ async fn a_suppressed_address_gets_no_email_until_it_is_lifted(fresh: Fresh) {
     let report = api.town.digests_at(monday(0)).await;
 
     assert_eq!((put.status, &put.body["taken"]), (200, &json!(1)));
-    assert_eq!(report.mails.sent, 1, "ben's");
+    assert_eq!(report.emails.sent, 1, "ben's");
     assert_eq!(report.users.unmailable["suppressed after a complaint"], 1);
     assert_eq!(api.town.emailed_to("ada"), Vec::<String>::new());
 
@@ -39,7 +39,7 @@ async fn a_suppressed_address_gets_no_email_until_it_is_lifted(fresh: Fresh) {
         (lifted.status, again.status, again.code()),
         (204, 404, "not_suppressed")
     );
-    assert_eq!(report.mails.sent, 1);
+    assert_eq!(report.emails.sent, 1);
     assert_eq!(api.town.emailed_to("ada"), ["a1"]);
     api.stop().await;
 }

@@ -72,13 +72,13 @@ fn a_batch_is_closed_or_canceled_and_the_worker_reports_it() {
 
     assert_eq!(
         closed,
-        format!("{ada} is closing; a worker mails it in its next round\n")
+        format!("{ada} is closing; a worker emails it in its next round\n")
     );
     assert_eq!(
         (canceled.code, canceled.out),
         (3, format!("{cem} is canceled\n"))
     );
-    let conflict = format!("batch {ada} is closing: its mail may be on its way\n");
+    let conflict = format!("batch {ada} is closing: its email may be on its way\n");
     assert_eq!(
         (again.code, again.out.as_str(), &again.err),
         (2, "", &conflict)
@@ -86,7 +86,7 @@ fn a_batch_is_closed_or_canceled_and_the_worker_reports_it() {
     assert_eq!(canceled.err, conflict);
     assert_eq!(
         worked,
-        "worker: batches: 1 ended, 1 canceled; mails: 1 sent into outbox (3 events)\n"
+        "worker: batches: 1 ended, 1 canceled; emails: 1 sent into outbox (3 events)\n"
     );
     assert_eq!(shown["delivery"]["id"], format!("batch:{ada}"));
     assert_eq!(shown["delivery"]["state"], "sent");
@@ -146,11 +146,11 @@ fn a_sent_lead_is_noted_and_listed_apart_from_later_events() {
         line.expect(table).to_owned()
     };
     assert!(
-        row_of(&open).ends_with("  its lead was mailed at once"),
+        row_of(&open).ends_with("  its lead was emailed at once"),
         "{open}"
     );
     assert!(
-        row_of(&listed).ends_with("  its lead was mailed at once"),
+        row_of(&listed).ends_with("  its lead was emailed at once"),
         "{listed}"
     );
 }
@@ -203,7 +203,7 @@ fn a_limited_list_says_that_rows_are_omitted() {
         desk.done(&["batches", "close", &id]);
     }
     desk.done(&["worker", "--once"]);
-    let mails = desk.run(&["deliveries", "--limit", "1"]);
+    let listed = desk.run(&["deliveries", "--limit", "1"]);
 
     let more = "there are more rows; use --limit (up to 1,000), or filter by --user";
     assert_eq!(batches.out.lines().count(), 2);
@@ -211,6 +211,6 @@ fn a_limited_list_says_that_rows_are_omitted() {
     assert_eq!((all.out.lines().count(), all.err.as_str()), (3, ""));
     assert_eq!(json.err, "");
     assert_eq!(json.json().as_array().unwrap().len(), 1);
-    assert_eq!(mails.out.lines().count(), 2);
-    assert!(mails.err.starts_with(more), "{}", mails.err);
+    assert_eq!(listed.out.lines().count(), 2);
+    assert!(listed.err.starts_with(more), "{}", listed.err);
 }

@@ -55,10 +55,10 @@ fn a_test_email_of_a_brand_uses_its_sender() {
 
     desk.done(&["send-test", "me@example.org", "--brand", "acme"]);
 
-    let mail = read_all(&desk, "outbox");
-    assert_contains!(mail, "From: Acmeish <hello@acme.example>");
-    assert_contains!(mail, "List-Id: <digest.acme.acme.example>");
-    assert!(mail.contains("acme.example/logo.png") && !mail.to_lowercase().contains("kiosk"));
+    let email = read_all(&desk, "outbox");
+    assert_contains!(email, "From: Acmeish <hello@acme.example>");
+    assert_contains!(email, "List-Id: <digest.acme.acme.example>");
+    assert!(email.contains("acme.example/logo.png") && !email.to_lowercase().contains("kiosk"));
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn deliveries_name_their_brand_and_runs_count_brands() {
         .map(|row| &row["brand"])
         .collect();
     assert!(brands.contains(&&"acme".into()) && brands.contains(&&serde_json::Value::Null));
-    let mail = desk.done(&["explain", "ada"]);
-    assert!(mail.contains("brand   acme"), "{mail}");
+    let explained = desk.done(&["explain", "ada"]);
+    assert!(explained.contains("brand   acme"), "{explained}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_digest_that_fails_after_some_emails_reports_these() {
     let digest = desk.run(&["digest", "--now", "--json"]);
 
     assert_eq!(digest.code, 1, "{}{}", digest.out, digest.err);
-    assert_eq!(digest.json()["mails"]["sent"], 1);
+    assert_eq!(digest.json()["emails"]["sent"], 1);
     assert!(digest.err.contains("the disk is full"), "{}", digest.err);
     execute(&desk, "DROP TRIGGER full");
     assert_eq!(desk.run(&["digest", "--now"]).code, 0);
@@ -78,7 +78,7 @@ fn every_command_that_fans_out_names_an_unreadable_fan_out() {
         assert!(ran.err.contains("day of fan-out "), "{}", ran.err);
     }
     assert_eq!(worker.json()["fanouts"]["done"], 1);
-    assert_eq!(digest.json()["mails"]["sent"], 1);
+    assert_eq!(digest.json()["emails"]["sent"], 1);
     for bad in [
         &worker.json()["fanouts"]["bad_fanouts"],
         &digest.json()["bad_fanouts"],
@@ -147,7 +147,7 @@ fn a_run_reports_its_results_although_a_delivery_is_unreadable() {
     assert_eq!((ran.code, json.code), (3, 3), "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("1 due, 1 sent"), "{}", ran.out);
     assert_contains!(ran.err, "the waiting emails could not be read");
-    assert!(json.json()["mails_waiting"].is_null());
+    assert!(json.json()["emails_waiting"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,7 +176,7 @@ async fn every_command_that_fans_out_names_an_unreadable_stack() {
         }
         for bad in [
             &worker.json()["fanouts"]["bad_stacks"],
-            &digest.json()["mails"]["bad_stacks"],
+            &digest.json()["emails"]["bad_stacks"],
             &notify.json()["bad_stacks"],
             &import.json()["fanned_out"]["bad_stacks"],
         ] {

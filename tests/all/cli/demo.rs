@@ -105,10 +105,10 @@ fn the_suggested_commands_succeed() {
 
     assert!(typed.len() >= 6, "{steps}");
     let names = files(&outbox);
-    let (mails, pages): (Vec<String>, Vec<String>) =
+    let (emails, pages): (Vec<String>, Vec<String>) =
         names.into_iter().partition(|name| name.ends_with(".eml"));
-    assert!(mails.len() + pages.len() > before);
-    assert_eq!(mails.len(), pages.len(), "each mail has its page");
+    assert!(emails.len() + pages.len() > before);
+    assert_eq!(emails.len(), pages.len(), "each email has its page");
 }
 
 #[test]
@@ -117,12 +117,12 @@ fn every_email_has_a_file_and_a_page() {
     desk.done(&["demo"]);
     let outbox = desk.path().join("tidings-demo/outbox");
 
-    let (mails, pages): (Vec<String>, Vec<String>) = files(&outbox)
+    let (emails, pages): (Vec<String>, Vec<String>) = files(&outbox)
         .into_iter()
         .partition(|name| name.ends_with(".eml"));
 
-    assert_eq!((mails.len(), pages.len()), (7, 7));
-    for name in mails.iter().chain(&pages) {
+    assert_eq!((emails.len(), pages.len()), (7, 7));
+    for name in emails.iter().chain(&pages) {
         let text = std::fs::read_to_string(outbox.join(name)).unwrap();
         assert!(
             !text.contains("Low Water"),

@@ -8,7 +8,7 @@ use super::{Desk, now};
 use crate::support::{Fresh, assert_contains, assert_starts_with, mongo};
 
 /// Returns the number of emails in the outbox.
-fn mails(desk: &Desk) -> usize {
+fn emails(desk: &Desk) -> usize {
     std::fs::read_dir(desk.path().join("outbox")).map_or(0, Iterator::count)
 }
 
@@ -29,7 +29,7 @@ fn a_digest_is_sent_once_and_a_second_run_sends_nothing() {
         second.ends_with(" UTC: no user is due; 1 unconfirmed\n"),
         "{second}"
     );
-    assert_eq!(mails(&desk), 2);
+    assert_eq!(emails(&desk), 2);
     assert!(desk.done(&["status"]).contains("2 sent"));
 }
 
@@ -54,7 +54,7 @@ fn a_dry_run_writes_nothing() {
         line.ends_with(" UTC: 1 due, would send 1 email (1 event); dry run\n"),
         "{line}"
     );
-    assert_eq!(mails(&desk), 0);
+    assert_eq!(emails(&desk), 0);
     assert!(desk.done(&["status"]).contains("none yet"));
 }
 
@@ -78,7 +78,7 @@ fn a_dry_run_writes_a_report() {
     let page = std::fs::read_to_string(desk.path().join("report.html")).unwrap();
     assert!(page.contains("<h1>2 digests would be sent</h1>"), "{page}");
     assert!(page.contains("<td>ada</td>") && !page.contains("ada@"));
-    assert_eq!(mails(&desk), 0);
+    assert_eq!(emails(&desk), 0);
 }
 
 #[test]
@@ -165,7 +165,10 @@ fn a_digest_can_be_limited_by_user_cadence_time_and_count() {
         (&limited["due"], &limited["limited"]),
         (&1.into(), &true.into())
     );
-    assert_eq!((&cem["due"], &cem["mails"]["sent"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&cem["due"], &cem["emails"]["sent"]),
+        (&1.into(), &1.into())
+    );
 }
 
 #[test]

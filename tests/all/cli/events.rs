@@ -152,8 +152,8 @@ fn notify_warns_about_events_that_users_will_not_see() {
     let json = desk.run(&["notify", "Published", "a1", "--to", "ada", "--json"]);
     let status = desk.run(&["status"]);
 
-    let not_mailed = "note: objects without a record, such as \"Artwork:a1\": events about them";
-    assert!(unknown.err.starts_with(not_mailed), "{}", unknown.err);
+    let not_emailed = "note: objects without a record, such as \"Artwork:a1\": events about them";
+    assert!(unknown.err.starts_with(not_emailed), "{}", unknown.err);
     assert_contains!(unknown.err, "in types.Published");
     assert_contains!(mistyped.err, "type \"Publised\" is not configured");
     assert_contains!(mistyped.err, "\"a9\" is withdrawn");
@@ -234,7 +234,7 @@ fn explain_gives_the_outcome_and_the_reason_for_each_event() {
     assert!(ada.contains("will be in the next digest"), "{ada}");
     assert_eq!(ben["unmailable"], "they are unconfirmed");
     assert_eq!(ben["events"][0]["why"], "blocked");
-    assert_contains!(zoe, "no mail leaves: there is no record of them");
+    assert_contains!(zoe, "no email is sent: there is no record of them");
     let other = desk.done(&["explain", "ada", "a7"]);
     assert_contains!(other, "a7 is not on their stacks of the last 8 days");
 }

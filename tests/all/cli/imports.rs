@@ -27,7 +27,7 @@ fn bad_lines_are_reported_by_number_and_good_ones_are_kept() {
     );
     let lines: Vec<_> = ran.err.lines().collect();
     assert!(
-        lines[0].starts_with("users.ndjson, line 2, email: e-mail address \"n…\" has no @"),
+        lines[0].starts_with("users.ndjson, line 2, email: email address \"n…\" has no @"),
         "{}",
         ran.err
     );

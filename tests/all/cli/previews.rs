@@ -312,15 +312,18 @@ fn a_test_email_is_marked_and_not_recorded() {
 
     let output = desk.done(&["send-test", "me@example.org"]);
 
-    assert!(output.starts_with("the outbox took the mail: "), "{output}");
-    let [mail] = &mails(&desk)[..] else {
-        panic!("{:?}", mails(&desk));
+    assert!(
+        output.starts_with("the outbox accepted the email: "),
+        "{output}"
+    );
+    let [email] = &emails(&desk)[..] else {
+        panic!("{:?}", emails(&desk));
     };
     assert!(
-        mail.contains("To: <me@example.org>") || mail.contains("To: me@example.org"),
-        "{mail}"
+        email.contains("To: <me@example.org>") || email.contains("To: me@example.org"),
+        "{email}"
     );
-    assert!(mail.contains("Subject: [Test] "), "{mail}");
+    assert!(email.contains("Subject: [Test] "), "{email}");
     assert_eq!(
         desk.run(&["deliveries", "--json"]).json(),
         serde_json::json!([])
@@ -333,7 +336,7 @@ fn a_test_email_needs_no_store_and_creates_none() {
 
     desk.done(&["send-test", "me@example.org", "batch"]);
 
-    assert_eq!(mails(&desk).len(), 1);
+    assert_eq!(emails(&desk).len(), 1);
     assert_eq!(files(desk.path()), ["outbox", "templates", "tidings.toml"]);
 }
 
@@ -345,15 +348,15 @@ fn a_test_email_to_a_suppressed_address_is_rejected() {
     let refused = desk.run(&["send-test", "me@example.org"]);
 
     assert_eq!(refused.code, 2, "{}", refused.err);
-    assert_contains!(refused.err, "no mail goes to this address");
+    assert_contains!(refused.err, "no email is sent to this address");
     assert!(!desk.path().join("outbox").exists());
 }
 
-fn mails(desk: &Desk) -> Vec<String> {
+fn emails(desk: &Desk) -> Vec<String> {
     let outbox = desk.path().join("outbox");
     let names = files(&outbox)
         .into_iter()
         .filter(|name| name.ends_with(".eml"));
-    let mails = names.map(|name| std::fs::read_to_string(outbox.join(name)).unwrap());
-    mails.collect()
+    let emails = names.map(|name| std::fs::read_to_string(outbox.join(name)).unwrap());
+    emails.collect()
 }

@@ -67,14 +67,17 @@ fn the_example_of_a_burst_sends_one_email() {
     desk.done(&["batches", "close", id]);
     desk.run(&["worker", "--once"]);
 
-    let mut mails = std::fs::read_dir(desk.path().join("outbox")).unwrap();
-    let mail = std::fs::read_to_string(mails.next().unwrap().unwrap().path()).unwrap();
-    assert!(mails.next().is_none());
-    assert!(mail.contains("and 2 others commented on Budget"), "{mail}");
+    let mut emails = std::fs::read_dir(desk.path().join("outbox")).unwrap();
+    let email = std::fs::read_to_string(emails.next().unwrap().unwrap().path()).unwrap();
+    assert!(emails.next().is_none());
+    assert!(
+        email.contains("and 2 others commented on Budget"),
+        "{email}"
+    );
     for id in ["c1", "c2", "c3", "c4"] {
         assert!(
-            !mail.contains(&format!("Comment:{id}")) && !mail.contains(&format!("- {id}")),
-            "{mail}"
+            !email.contains(&format!("Comment:{id}")) && !email.contains(&format!("- {id}")),
+            "{email}"
         );
     }
 }

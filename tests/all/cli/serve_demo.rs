@@ -121,23 +121,23 @@ async fn refused(answer: Response, what: &str) {
 }
 
 /// Returns the new emails of a response, each with its user and its content.
-async fn new_mails(demo: &Demo, sent: &Value) -> Vec<(String, String)> {
+async fn new_emails(demo: &Demo, sent: &Value) -> Vec<(String, String)> {
     let count = sent["new"].as_u64().unwrap() as usize;
-    let mut mails = Vec::new();
-    for mail in sent["mails"].as_array().unwrap().iter().take(count) {
-        let path = format!("/demo/mails/{}", mail["number"]);
+    let mut emails = Vec::new();
+    for email in sent["emails"].as_array().unwrap().iter().take(count) {
+        let path = format!("/demo/mails/{}", email["number"]);
         let answer = demo.ask("get", &path).send().await.unwrap();
         assert_eq!(answer.status(), 200);
-        let user = mail["user"].as_str().unwrap().to_owned();
-        mails.push((user, answer.text().await.unwrap()));
+        let user = email["user"].as_str().unwrap().to_owned();
+        emails.push((user, answer.text().await.unwrap()));
     }
-    mails
+    emails
 }
 
 /// Returns the users of the emails that contain a text, sorted. Two such emails list a user twice.
-fn recipients<'a>(mails: &'a [(String, String)], text: &str) -> Vec<&'a str> {
-    let mails = mails.iter().filter(|(_, mail)| mail.contains(text));
-    let mut users: Vec<&str> = mails.map(|(user, _)| user.as_str()).collect();
+fn recipients<'a>(emails: &'a [(String, String)], text: &str) -> Vec<&'a str> {
+    let emails = emails.iter().filter(|(_, email)| email.contains(text));
+    let mut users: Vec<&str> = emails.map(|(user, _)| user.as_str()).collect();
     users.sort_unstable();
     users
 }
@@ -155,10 +155,10 @@ async fn a_published_work_is_in_feeds_and_in_one_email_per_follower() {
 
     assert_eq!(published["people"], 4, "ada, lev, mara and uma");
     assert_eq!(then, (before + 1, otto), "otto follows others");
-    let mails = new_mails(&demo, &first).await;
+    let emails = new_emails(&demo, &first).await;
     let title = "The Last Tram &lt;Home&gt;";
-    assert_eq!(recipients(&mails, title), ["ada", "lev", "mara"]);
-    assert!(mails.iter().all(|(_, mail)| mail.contains("/u/")));
+    assert_eq!(recipients(&emails, title), ["ada", "lev", "mara"]);
+    assert!(emails.iter().all(|(_, email)| email.contains("/u/")));
     assert_eq!(again["new"], 0, "{again}");
 }
 
@@ -185,8 +185,8 @@ async fn digests_can_be_sent_repeatedly_and_include_all_accepted_events() {
         // A run without new events must not record that today has no backlog.
         let nothing = demo.post("/demo/digests", json!({})).await;
 
-        let mails = new_mails(&demo, &sent).await;
-        assert_eq!(recipients(&mails, &title), ["ada", "lev", "mara"]);
+        let emails = new_emails(&demo, &sent).await;
+        assert_eq!(recipients(&emails, &title), ["ada", "lev", "mara"]);
         assert_eq!(nothing["new"], 0, "{nothing}");
     }
 }
@@ -359,8 +359,8 @@ async fn pages_contain_no_secrets_and_run_no_foreign_scripts() {
         let text = answer.text().await.unwrap();
         assert!(secrets.iter().all(|secret| !text.contains(secret)));
     }
-    let mail = demo.ask("get", "/demo/mails/0").send().await.unwrap();
-    let policy = mail.headers()["Content-Security-Policy"].to_str().unwrap();
+    let email = demo.ask("get", "/demo/mails/0").send().await.unwrap();
+    let policy = email.headers()["Content-Security-Policy"].to_str().unwrap();
     assert!(policy.contains("sandbox allow-popups allow-popups-to-escape-sandbox;"));
     assert!(!policy.contains("script"));
 }
@@ -382,9 +382,9 @@ async fn a_demo_user_can_open_preferences_and_unsubscribe() {
     demo.post("/demo/works", published).await;
     let sent = demo.post("/demo/digests", json!({})).await;
 
-    let mails = new_mails(&demo, &sent).await;
-    assert!(mails.iter().any(|(user, _)| user == "lev"));
-    assert!(mails.iter().all(|(user, _)| user != "mara"));
+    let emails = new_emails(&demo, &sent).await;
+    assert!(emails.iter().any(|(user, _)| user == "lev"));
+    assert!(emails.iter().all(|(user, _)| user != "mara"));
     let scene = demo.get("/demo/scene").await;
     let people = scene["people"].as_array().unwrap();
     let of = |id: &str| people.iter().find(|person| person["id"] == id).unwrap();

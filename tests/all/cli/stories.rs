@@ -46,7 +46,7 @@ fn rejecting() -> String {
     )
 }
 
-fn mails(desk: &Desk) -> usize {
+fn emails(desk: &Desk) -> usize {
     let outbox = std::fs::read_dir(desk.path().join("outbox"));
     outbox.map_or(0, Iterator::count)
 }
@@ -63,7 +63,7 @@ fn a_run_for_a_future_time_needs_a_dry_run() {
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     assert_contains!(ran.err, "lies ahead");
     assert_contains!(ran.err, "--dry-run");
-    assert_eq!(mails(&desk), 0);
+    assert_eq!(emails(&desk), 0);
     assert!(dry_run.contains("1 due"), "{dry_run}");
 }
 
@@ -90,11 +90,11 @@ fn digest_and_status_report_deferred_emails_with_reason_and_time() {
     let line = line.unwrap_or_else(|| panic!("{}", again.err));
     assert_contains!(line, "onnect");
     assert_contains!(line, "), next attempt ");
-    assert_eq!(json["mails_waiting"]["mails"], 2);
+    assert_eq!(json["emails_waiting"]["emails"], 2);
     assert_contains!(status, "waiting");
     assert_contains!(status, "2 emails deferred (");
     let reason = &status_json["waiting"]["reasons"][0];
-    assert_eq!(reason["mails"], 2);
+    assert_eq!(reason["emails"], 2);
     assert!(reason["until"].is_string(), "{reason}");
 }
 
@@ -275,7 +275,7 @@ fn explain_names_the_email_or_the_flush_that_covers_an_event() {
     places.sort_unstable();
     assert_eq!(places, ["counted", "shown"]);
     let by = &ada["events"][0]["covered"];
-    assert_eq!((&by["by"], &by["state"]), (&"mail".into(), &"sent".into()));
+    assert_eq!((&by["by"], &by["state"]), (&"email".into(), &"sent".into()));
     let id = by["delivery"].as_str().unwrap();
     assert!(
         id.starts_with("digest:ada:weekly:") && text.contains(id),
@@ -324,17 +324,17 @@ fn a_delivery_is_shown_with_its_history_and_its_email() {
     for word in ["pending", "waits until", "because", "Night Ferry"] {
         assert!(pending.contains(word), "{word} in {pending}");
     }
-    assert_eq!(json["mail"]["items"][0]["title"], "Night Ferry");
+    assert_eq!(json["email"]["items"][0]["title"], "Night Ferry");
     assert_eq!(json["to"], "a…@example.org");
     assert!(
-        json["mail"]["html"]
+        json["email"]["html"]
             .as_str()
             .unwrap()
             .contains("Night Ferry")
     );
-    assert!(!(sent + &pending).contains("ada@") && json["no_mail"] == Value::Null);
+    assert!(!(sent + &pending).contains("ada@") && json["no_email"] == Value::Null);
     assert_eq!((none.code, none.out.as_str()), (2, ""));
-    assert_eq!(mails(&desk), 1, "looking sends nothing");
+    assert_eq!(emails(&desk), 1, "looking sends nothing");
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn explain_names_mandatory_types_and_types_outside_the_feed() {
     let feed = desk.done(&["feed", "ada"]);
 
     for expected in [
-        "no mail leaves: they are unsubscribed, so none but of mandatory types",
+        "no email is sent: they are unsubscribed, so none but of mandatory types",
         "will be in the next digest; mandatory, so their choices do not count; not in the feed",
         "waits: they get no digests",
     ] {

@@ -55,7 +55,7 @@ fn the_list_of_a_provider_is_imported_and_bad_lines_are_reported() {
     );
     assert_starts_with!(
         csv.err,
-        "bounces.csv, line 4: e-mail address \"n…\" has no @"
+        "bounces.csv, line 4: email address \"n…\" has no @"
     );
     assert_eq!(
         (json.code, &json.json()["taken"], &json.json()["bad"]),
@@ -140,10 +140,10 @@ fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
         "{}",
         ran.out
     );
-    assert_eq!(ran.json()["mails"]["sent"], 1, "{}", ran.out);
+    assert_eq!(ran.json()["emails"]["sent"], 1, "{}", ran.out);
     assert_contains!(
         explained,
-        "no mail leaves: they are suppressed after a complaint",
+        "no email is sent: they are suppressed after a complaint",
     );
     assert_contains!(explained, "their address: complaint since 2");
     assert!(explained.contains("from operator"), "{explained}");
@@ -156,7 +156,7 @@ fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
     assert_eq!(lifted, "A…@example.org can be written to again\n");
     assert_eq!(again, "a…@example.org was not suppressed\n");
     assert_eq!(
-        desk.run(&["digest", "--now", "--json"]).json()["mails"]["sent"],
+        desk.run(&["digest", "--now", "--json"]).json()["emails"]["sent"],
         1
     );
 }

@@ -114,11 +114,11 @@ async fn a_rejected_key_pauses_sending_until_it_is_resumed() {
     assert!(reason.contains("API key is invalid"), "{reason}");
     let worker = desk.run(&["worker", "--once"]);
     assert_eq!(worker.code, 1);
-    assert_contains!(worker.err, "no mail leaves: paused since");
+    assert_contains!(worker.err, "no email is sent: paused since");
     assert_eq!(provider.requests().len(), 1, "nobody tries it again");
 
     assert_recovers(&desk, &["--resume"]);
-    assert_eq!(provider.mails().len(), 2);
+    assert_eq!(provider.emails().len(), 2);
 }
 
 #[test]

@@ -94,8 +94,8 @@ impl Stage<'_> {
     /// canceled one.
     fn assert_batches_emailed_once(&self, when: &str, batches: &HashMap<(String, Id), Batch>) {
         let mut accepted: BTreeMap<String, usize> = BTreeMap::new();
-        for mail in self.provider.mails() {
-            *accepted.entry(mail.delivery).or_default() += 1;
+        for email in self.provider.emails() {
+            *accepted.entry(email.delivery).or_default() += 1;
         }
         for batch in batches.values() {
             let tag = DeliveryId::batch(batch.id).tag();
@@ -106,7 +106,7 @@ impl Stage<'_> {
                 BatchState::Closed => times <= 1,
                 BatchState::Canceled => times == 0,
             };
-            assert!(right, "{when}: mailed {times} times: {batch:?}");
+            assert!(right, "{when}: emailed {times} times: {batch:?}");
         }
     }
 
@@ -130,15 +130,15 @@ impl Stage<'_> {
         let (mut emailed, mut keys) = (BTreeMap::new(), BTreeSet::new());
         let requests = self.provider.requests().into_iter();
         // A query sends no email.
-        let mailed = |request: &Request| request.accepted && request.method == "POST";
-        for request in requests.filter(mailed) {
+        let is_accepted_call = |request: &Request| request.accepted && request.method == "POST";
+        for request in requests.filter(is_accepted_call) {
             // A repeated call with the same idempotency key sends no email.
             if self.dialect == Dialect::Resend
                 && !keys.insert(request.header("idempotency-key").to_owned())
             {
                 continue;
             }
-            for (to, text) in mails(self.dialect, &request.json()) {
+            for (to, text) in emails(self.dialect, &request.json()) {
                 let person = to.split('@').next().unwrap().to_owned();
                 for work in self.works.keys() {
                     if text.contains(&format!("Work {}.", &work[1..])) {
@@ -152,7 +152,7 @@ impl Stage<'_> {
 }
 
 /// Returns the recipient and the text of each email in a call.
-fn mails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
+fn emails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     match dialect {
         Dialect::SendGrid => {
@@ -163,9 +163,9 @@ fn mails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
                 .collect()
         }
         Dialect::Postmark => {
-            let mails = body.as_array().unwrap().iter();
-            mails
-                .map(|mail| (text(&mail["To"]), text(&mail["TextBody"])))
+            let emails = body.as_array().unwrap().iter();
+            emails
+                .map(|email| (text(&email["To"]), text(&email["TextBody"])))
                 .collect()
         }
         Dialect::Ses => {
@@ -173,9 +173,9 @@ fn mails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
             vec![(to, text(&body["Content"]["Simple"]["Body"]["Text"]["Data"]))]
         }
         _ => {
-            let mails = body.as_array().unwrap().iter();
-            mails
-                .map(|mail| (text(&mail["to"][0]), text(&mail["text"])))
+            let emails = body.as_array().unwrap().iter();
+            emails
+                .map(|email| (text(&email["to"][0]), text(&email["text"])))
                 .collect()
         }
     }

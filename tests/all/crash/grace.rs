@@ -277,15 +277,15 @@ impl Receiver<'_> {
 
     /// Returns an id of each accepted email, answered or not.
     fn received(&self) -> Vec<String> {
-        let id = |mail: &String| {
-            let mail = MessageParser::default().parse(mail.as_bytes()).unwrap();
-            mail.message_id().unwrap().to_owned()
+        let id = |email: &String| {
+            let email = MessageParser::default().parse(email.as_bytes()).unwrap();
+            email.message_id().unwrap().to_owned()
         };
         match &self.server {
-            Some(server) => server.mails().iter().map(id).collect(),
+            Some(server) => server.emails().iter().map(id).collect(),
             None => {
-                let mails = self.stage.provider.mails().into_iter();
-                mails.map(|mail| mail.delivery).collect()
+                let emails = self.stage.provider.emails().into_iter();
+                emails.map(|email| email.delivery).collect()
             }
         }
     }
@@ -300,7 +300,7 @@ impl Receiver<'_> {
             if received >= count {
                 return;
             }
-            assert!(Instant::now() < end, "{when}: {received} of {count} mails");
+            assert!(Instant::now() < end, "{when}: {received} of {count} emails");
         }
     }
 }

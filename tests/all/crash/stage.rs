@@ -414,7 +414,7 @@ impl<'a> Stage<'a> {
         };
         let report = app.digests().run(&request, &Silent).await.unwrap();
         assert_eq!(
-            (report.due.busy, report.mails.deferred, &report.ended),
+            (report.due.busy, report.emails.deferred, &report.ended),
             (0, 0, &None),
             "{when}: {report:?}"
         );

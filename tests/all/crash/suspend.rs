@@ -93,27 +93,27 @@ async fn suspend_worker(fresh: &Fresh, dialect: Dialect) {
         let resumed = suspended.ended(SOON).await.expect("it ends");
 
         assert_eq!((ended.code(), resumed.code()), (Some(0), Some(0)), "{when}");
-        mailed_once(&stage, &when).await;
+        emailed_once(&stage, &when).await;
     }
 }
 
 /// Asserts that each delivery was emailed once. A repeated call with the same idempotency key sends
 /// no email.
-async fn mailed_once(stage: &Stage<'_>, when: &str) {
+async fn emailed_once(stage: &Stage<'_>, when: &str) {
     let mut sent: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for mail in stage.provider.mails() {
-        let calls = sent.entry(mail.delivery).or_default();
-        let again = stage.dialect == Dialect::Resend && calls.contains(&mail.call);
+    for email in stage.provider.emails() {
+        let calls = sent.entry(email.delivery).or_default();
+        let again = stage.dialect == Dialect::Resend && calls.contains(&email.call);
         if !again {
-            calls.push(mail.call);
+            calls.push(email.call);
         }
     }
     let twice: Vec<_> = sent.iter().filter(|(_, calls)| calls.len() > 1).collect();
-    assert!(twice.is_empty(), "{when}: mailed twice: {twice:?}");
+    assert!(twice.is_empty(), "{when}: emailed twice: {twice:?}");
     let all = stage.fresh.deliveries_in(DeliveryState::Sent, 1_000).await;
     for row in all {
         let tag = row.id.tag().to_string();
-        assert!(sent.contains_key(&tag), "{when}: never mailed: {row:?}");
+        assert!(sent.contains_key(&tag), "{when}: never emailed: {row:?}");
     }
 }
 
@@ -166,6 +166,6 @@ async fn slow(fresh: Fresh, seed: u64) {
             "{when}: {status:?}"
         );
     }
-    mailed_once(&stage, &when).await;
-    println!("{when}: {} mails", stage.provider.mails().len());
+    emailed_once(&stage, &when).await;
+    println!("{when}: {} emails", stage.provider.emails().len());
 }

@@ -53,7 +53,13 @@ async fn findings(store: &str) -> Vec<Finding> {
 async fn a_working_store_passes_and_the_checks_leave_no_data(fresh: Fresh) {
     let seen = findings(fresh.url()).await;
 
-    for check in ["database", "indexes", "writing", "sending", "unknown mails"] {
+    for check in [
+        "database",
+        "indexes",
+        "writing",
+        "sending",
+        "unknown emails",
+    ] {
         found(&seen, check, Severity::Ok, "");
     }
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
@@ -193,7 +199,7 @@ async fn emails_with_an_unknown_outcome_are_a_warning(fresh: Fresh) {
 
     found(
         &seen,
-        "unknown mails",
+        "unknown emails",
         Severity::Warning,
         "1 email has an unknown outcome",
     );
@@ -279,7 +285,7 @@ async fn an_unreachable_database_is_an_error_and_other_checks_still_run() {
     let seen = doctor.run().await;
 
     found(&seen, "database", Severity::Error, "Connection refused");
-    for check in ["schema", "indexes", "writing", "sending", "unknown mails"] {
+    for check in ["schema", "indexes", "writing", "sending", "unknown emails"] {
         found(&seen, check, Severity::Unchecked, "not opened");
     }
     found(&seen, "templates", Severity::Ok, "");

@@ -21,7 +21,7 @@ async fn a_rejected_key_is_an_error_and_is_not_shown() {
 
     found(&seen, "provider", Severity::Error, "rejected the key");
     assert!(!format!("{seen:?}").contains("key-1"));
-    assert_eq!(network.provider.mails(), []);
+    assert_eq!(network.provider.emails(), []);
 }
 
 #[tokio::test]

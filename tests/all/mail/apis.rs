@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::provider::ses;
 use super::provider::{Dialect, Next, Provider};
-use super::{ALL, PATIENT, call_of, kinds, mail, mailer, mails};
+use super::{ALL, PATIENT, call_of, email, emails, kinds, mailer};
 
 #[tokio::test]
 async fn requests_have_the_form_that_each_provider_documents() {
@@ -93,7 +93,7 @@ async fn many_emails_share_a_call_and_each_has_one_recipient() {
     ] {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
-        let all = mails(most + 1);
+        let all = emails(most + 1);
 
         let calls = mailer.calls(&all);
         for (n, call) in calls.iter().enumerate() {
@@ -109,15 +109,15 @@ async fn many_emails_share_a_call_and_each_has_one_recipient() {
             [most, 1],
             "{dialect:?}"
         );
-        let accepted = provider.mails();
+        let accepted = provider.emails();
         assert_eq!(accepted.len(), most + 1);
-        for (mail, sent) in accepted.iter().zip(&all) {
+        for (email, sent) in accepted.iter().zip(&all) {
             let person = sent.delivery.as_str().split(':').nth(1).unwrap();
-            assert_eq!(mail.to, [format!("{person}@example.org")], "{dialect:?}");
-            assert_eq!(mail.delivery, tag(&sent.delivery));
-            assert_eq!(mail.unsubscribe, format!("<https://x.example/u/{person}>"));
+            assert_eq!(email.to, [format!("{person}@example.org")], "{dialect:?}");
+            assert_eq!(email.delivery, tag(&sent.delivery));
+            assert_eq!(email.unsubscribe, format!("<https://x.example/u/{person}>"));
         }
-        let ids: BTreeSet<_> = accepted.iter().map(|mail| &mail.delivery).collect();
+        let ids: BTreeSet<_> = accepted.iter().map(|email| &email.delivery).collect();
         assert_eq!(ids.len(), most + 1);
     }
 }
@@ -241,7 +241,7 @@ async fn a_redirect_is_not_followed() {
 async fn an_unsendable_email_does_not_block_the_others() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
-        let mut three = mails(3);
+        let mut three = emails(3);
         three[1]
             .further
             .push(("X-A".into(), "b\nBcc: eve@example.org".into()));
@@ -255,21 +255,21 @@ async fn an_unsendable_email_does_not_block_the_others() {
             ["accepted", "unsendable", "accepted"],
             "{dialect:?}"
         );
-        assert_eq!(provider.mails().len(), 2);
+        assert_eq!(provider.emails().len(), 2);
     }
 }
 
 #[tokio::test]
 async fn an_inactive_recipient_does_not_affect_the_others() {
     let provider = Provider::start(Dialect::Postmark).await;
-    let three = [mail("ada"), mail("inactive"), mail("cem")];
+    let three = [email("ada"), email("inactive"), email("cem")];
 
     let outcomes = mailer(Dialect::Postmark, &provider.url, PATIENT)
         .send("ref-1", &three, &Permit::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["accepted", "undeliverable", "accepted"]);
-    assert_eq!(provider.mails().len(), 2);
+    assert_eq!(provider.emails().len(), 2);
 }
 
 #[tokio::test]
@@ -428,7 +428,7 @@ async fn the_configured_provider_receives_the_emails() {
             },
         ));
         let mailer = configured(&config.unwrap()).unwrap();
-        let three = mails(3);
+        let three = emails(3);
 
         let calls = mailer.calls(&three);
         let first = &three[..calls[0].len()];
@@ -439,6 +439,9 @@ async fn the_configured_provider_receives_the_emails() {
             Dialect::Ses => assert_eq!(calls, [vec![0], vec![1], vec![2]]),
             _ => assert_eq!(calls, [vec![0, 1], vec![2]]),
         }
-        assert_eq!((mailer.name(), provider.mails().len()), (name, first.len()));
+        assert_eq!(
+            (mailer.name(), provider.emails().len()),
+            (name, first.len())
+        );
     }
 }

@@ -3,7 +3,7 @@
 use tidings::email::{Certainty, Permit, QueryAnswer};
 
 use super::provider::{Dialect, Next, Provider};
-use super::{PATIENT, kinds, mailer, mails};
+use super::{PATIENT, emails, kinds, mailer};
 
 /// Returns the kind of each answer.
 fn answer_kinds(answers: &[QueryAnswer]) -> Vec<&'static str> {
@@ -22,7 +22,7 @@ async fn a_query_finds_accepted_emails_after_a_lost_answer() {
     for dialect in [Dialect::Mailgun, Dialect::Postmark] {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
-        let (lost, reset) = (mails(3), mails(5).split_off(3));
+        let (lost, reset) = (emails(3), emails(5).split_off(3));
         provider.then([Next::Lose, Next::Reset]);
         assert_eq!(
             kinds(&mailer.send("ref-1", &lost, &Permit::always()).await),
@@ -33,10 +33,10 @@ async fn a_query_finds_accepted_emails_after_a_lost_answer() {
             ["unknown"]
         );
 
-        let ids = |mails: &[_]| -> Vec<_> {
-            mails
+        let ids = |emails: &[_]| -> Vec<_> {
+            emails
                 .iter()
-                .map(|mail: &tidings::email::Message| mail.delivery.clone())
+                .map(|email: &tidings::email::Message| email.delivery.clone())
                 .collect()
         };
         let accepted = mailer.ask("ref-1", &ids(&lost)).await;
@@ -53,7 +53,7 @@ async fn a_query_finds_accepted_emails_after_a_lost_answer() {
             ["not taken"; 2],
             "{dialect:?}: {unknown:?}"
         );
-        assert_eq!(provider.mails().len(), 3);
+        assert_eq!(provider.emails().len(), 3);
     }
 }
 
@@ -61,11 +61,11 @@ async fn a_query_finds_accepted_emails_after_a_lost_answer() {
 async fn one_event_shows_that_mailgun_accepted_the_whole_call() {
     let provider = Provider::start(Dialect::Mailgun).await;
     let mailer = mailer(Dialect::Mailgun, &provider.url, PATIENT);
-    let all = mails(700);
+    let all = emails(700);
     provider.then([Next::Lose]);
     mailer.send("ref-1", &all, &Permit::always()).await;
 
-    let ids: Vec<_> = all.iter().map(|mail| mail.delivery.clone()).collect();
+    let ids: Vec<_> = all.iter().map(|email| email.delivery.clone()).collect();
     let answers = mailer.ask("ref-1", &ids).await;
 
     assert_eq!(answer_kinds(&answers), ["taken"; 700]);
@@ -82,7 +82,7 @@ async fn a_failed_or_unreadable_query_is_silence() {
     for dialect in [Dialect::Mailgun, Dialect::Postmark] {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
-        let ids = [mails(1)[0].delivery.clone()];
+        let ids = [emails(1)[0].delivery.clone()];
         for next in [
             Next::Reset,
             Next::Garble,
@@ -108,7 +108,7 @@ async fn a_failed_or_unreadable_query_is_silence() {
 async fn a_repeated_resend_call_under_its_key_sends_nothing_twice() {
     let provider = Provider::start(Dialect::Resend).await;
     let mailer = mailer(Dialect::Resend, &provider.url, PATIENT);
-    let two = mails(2);
+    let two = emails(2);
     provider.then([Next::Lose, Next::Garble]);
 
     assert_eq!(
@@ -125,11 +125,11 @@ async fn a_repeated_resend_call_under_its_key_sends_nothing_twice() {
     );
     // Resend rejects a changed body under a used key, which shows that the first call was accepted.
     assert_eq!(
-        kinds(&mailer.send("ref-1", &mails(1), &Permit::always()).await),
+        kinds(&mailer.send("ref-1", &emails(1), &Permit::always()).await),
         ["accepted"]
     );
 
-    assert_eq!(provider.mails().len(), 2);
+    assert_eq!(provider.emails().len(), 2);
     assert!(matches!(
         mailer.certainty(),
         Certainty::Repeat { within: Some(_) }
@@ -141,7 +141,7 @@ async fn sendgrid_and_ses_cannot_be_queried() {
     for dialect in [Dialect::SendGrid, Dialect::Ses] {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
-        let ids = [mails(1)[0].delivery.clone()];
+        let ids = [emails(1)[0].delivery.clone()];
 
         assert_eq!(mailer.certainty(), Certainty::Never, "{dialect:?}");
         assert_eq!(answer_kinds(&mailer.ask("ref-1", &ids).await), ["silent"]);
@@ -157,7 +157,7 @@ async fn a_rate_limited_query_returns_the_requested_delay() {
         provider.then([Next::Answer(429, wait, "{}".into())]);
 
         let answers = mailer(dialect, &provider.url, PATIENT)
-            .ask("ref-1", &[mails(1)[0].delivery.clone()])
+            .ask("ref-1", &[emails(1)[0].delivery.clone()])
             .await;
 
         let QueryAnswer::Silent(silence) = &answers[0] else {

@@ -16,21 +16,21 @@ const FURTHER: [(&str, &str); 4] = [
 ];
 
 /// Adds the headers of a thread to these emails.
-fn on_a_thread(mails: Vec<Message>) -> Vec<Message> {
+fn on_a_thread(emails: Vec<Message>) -> Vec<Message> {
     let further = FURTHER.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let with = |mail| Message {
+    let with = |email| Message {
         further: further.to_vec(),
-        ..mail
+        ..email
     };
-    mails.into_iter().map(with).collect()
+    emails.into_iter().map(with).collect()
 }
 
 /// Asserts that each header is present once, with its original value.
-fn assert_headers(carrier: &str, mail: &Received) {
+fn assert_headers(carrier: &str, email: &Received) {
     let automatic = ("Auto-Submitted", "auto-generated");
     let one_click = ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
     for (name, value) in FURTHER.into_iter().chain([automatic, one_click]) {
-        let named = mail.headers.iter();
+        let named = email.headers.iter();
         let named = named.filter(|(known, _)| known.eq_ignore_ascii_case(name));
         let values: Vec<&str> = named.map(|(_, value)| value.as_str()).collect();
         assert_eq!(values, [value], "{carrier}: {name}");
@@ -42,17 +42,17 @@ async fn every_provider_receives_the_headers_for_each_recipient() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
-        let mails = on_a_thread(call_of(dialect, 2));
+        let emails = on_a_thread(call_of(dialect, 2));
 
-        let outcomes = mailer.send("ref-1", &mails, &Permit::always()).await;
+        let outcomes = mailer.send("ref-1", &emails, &Permit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
         let requests = provider.requests();
         assert_eq!(requests.len(), 1, "{dialect:?}");
         let accepted = received(dialect, &requests[0]);
-        assert_eq!(accepted.len(), mails.len(), "{dialect:?}");
-        for mail in &accepted {
-            assert_headers(&format!("{dialect:?}"), mail);
+        assert_eq!(accepted.len(), emails.len(), "{dialect:?}");
+        for email in &accepted {
+            assert_headers(&format!("{dialect:?}"), email);
         }
     }
 }
@@ -62,8 +62,8 @@ async fn an_email_over_smtp_has_the_headers() {
     let server = Server::start().await;
 
     smtp(&server)
-        .send("ref", &on_a_thread(super::mails(1)), &Permit::always())
+        .send("ref", &on_a_thread(super::emails(1)), &Permit::always())
         .await;
 
-    assert_headers("SMTP", &by_smtp(&server.mails()[0]));
+    assert_headers("SMTP", &by_smtp(&server.emails()[0]));
 }

@@ -64,7 +64,7 @@ pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer>
 pub const PATIENT: Duration = Duration::from_secs(30);
 
 /// An email to this user, with the shared content and personal links.
-fn mail(person: &str) -> Message {
+fn email(person: &str) -> Message {
     let unsubscribe = format!("https://x.example/u/{person}");
     let placeholders = Placeholders::new().unwrap();
     let place = placeholders.of(Place::Unsubscribe);
@@ -87,13 +87,13 @@ fn mail(person: &str) -> Message {
     }
 }
 
-fn mails(count: usize) -> Vec<Message> {
-    (0..count).map(|n| mail(&format!("p{n:04}"))).collect()
+fn emails(count: usize) -> Vec<Message> {
+    (0..count).map(|n| email(&format!("p{n:04}"))).collect()
 }
 
 /// Returns this number of emails, or one for SES, whose calls hold one email.
 fn call_of(dialect: Dialect, count: usize) -> Vec<Message> {
-    mails(if dialect == Dialect::Ses { 1 } else { count })
+    emails(if dialect == Dialect::Ses { 1 } else { count })
 }
 
 /// Returns the kinds of the outcomes in order, without consecutive duplicates.

@@ -100,7 +100,7 @@ impl Request {
 
 /// An accepted email: its recipients, its ids, and its unsubscribe header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mail {
+pub struct AcceptedEmail {
     pub to: Vec<String>,
     pub delivery: String,
     pub call: String,
@@ -111,7 +111,7 @@ pub struct Mail {
 struct State {
     next: Mutex<VecDeque<Next>>,
     requests: Mutex<Vec<Request>>,
-    mails: Mutex<Vec<Mail>>,
+    emails: Mutex<Vec<AcceptedEmail>>,
     /// Idempotency keys, each with the body and the response of its first request.
     keys: Mutex<BTreeMap<String, (String, Value)>>,
     /// The upper limit of the artificial delay of requests.
@@ -160,8 +160,8 @@ impl Provider {
     }
 
     /// Returns all accepted emails in order.
-    pub fn mails(&self) -> Vec<Mail> {
-        self.state.mails.lock().unwrap().clone()
+    pub fn emails(&self) -> Vec<AcceptedEmail> {
+        self.state.emails.lock().unwrap().clone()
     }
 }
 
@@ -176,7 +176,7 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
         let answers = Instant::now() + slowest.mul_f64(share as f64 / 100.0);
         interval_at(answers, slowest).tick().await;
     }
-    let several = request.method == "POST" && mails(dialect, &request).len() > 1;
+    let several = request.method == "POST" && emails(dialect, &request).len() > 1;
     let next = {
         let mut queue = state.next.lock().unwrap();
         let stays = matches!(queue.front(), Some(Next::AnswerSeveral(..))) && !several;
@@ -290,13 +290,13 @@ type Answered = (u16, Vec<(&'static str, String)>, String);
 
 /// Accepts the emails of a call, in the format of the dialect.
 fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
-    let mails = mails(dialect, request);
-    let count = mails.len();
+    let emails = emails(dialect, request);
+    let count = emails.len();
     let number = state.requests.lock().unwrap().len();
     let ids = (0..count).map(|n| format!("id-{number}-{n}"));
     match dialect {
         Dialect::Mailgun => {
-            state.mails.lock().unwrap().extend(mails);
+            state.emails.lock().unwrap().extend(emails);
             let id = request.fields("h:Message-Id").remove(0);
             (
                 200,
@@ -305,7 +305,7 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
             )
         }
         Dialect::SendGrid => {
-            state.mails.lock().unwrap().extend(mails);
+            state.emails.lock().unwrap().extend(emails);
             (
                 202,
                 vec![("X-Message-Id", format!("sg-{number}"))],
@@ -313,21 +313,21 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
             )
         }
         Dialect::Postmark => {
-            let bad = |mail: &Mail| mail.to[0].contains("inactive");
-            let words: Vec<Value> = mails
+            let bad = |email: &AcceptedEmail| email.to[0].contains("inactive");
+            let words: Vec<Value> = emails
                 .iter()
                 .zip(ids)
-                .map(|(mail, id)| match bad(mail) {
+                .map(|(email, id)| match bad(email) {
                     true => json!({ "ErrorCode": 406, "Message": "inactive" }),
                     false => json!({ "ErrorCode": 0, "Message": "OK", "MessageID": id }),
                 })
                 .collect();
-            let good = mails.into_iter().filter(|mail| !bad(mail));
-            state.mails.lock().unwrap().extend(good);
+            let good = emails.into_iter().filter(|email| !bad(email));
+            state.emails.lock().unwrap().extend(good);
             (200, vec![], Value::from(words).to_string())
         }
         Dialect::Ses => {
-            state.mails.lock().unwrap().extend(mails);
+            state.emails.lock().unwrap().extend(emails);
             let id = json!({ "MessageId": format!("ses-{number}") });
             (200, vec![], id.to_string())
         }
@@ -342,7 +342,7 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
                     json!({ "name": "invalid_idempotent_request" }).to_string(),
                 ),
                 None => {
-                    state.mails.lock().unwrap().extend(mails);
+                    state.emails.lock().unwrap().extend(emails);
                     let data: Vec<Value> = ids.map(|id| json!({ "id": id })).collect();
                     let first = json!({ "data": data });
                     let text = first.to_string();
@@ -355,19 +355,19 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
 }
 
 /// Returns the emails of a call, each as its recipient gets it.
-fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
+fn emails(dialect: Dialect, request: &Request) -> Vec<AcceptedEmail> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match dialect {
-        Dialect::Ses => vec![ses::mail(request)],
+        Dialect::Ses => vec![ses::email(request)],
         Dialect::Mailgun => {
             let variables: Value = request.fields("recipient-variables")[0].parse().unwrap();
             let (link, id) = (
                 request.fields("h:List-Unsubscribe").remove(0),
                 request.fields("h:Message-Id").remove(0),
             );
-            let mail = |to: &String| {
+            let email = |to: &String| {
                 let own = &variables[&bare(to)[0]];
-                Mail {
+                AcceptedEmail {
                     to: bare(to),
                     delivery: text(&own["delivery"]),
                     call: id.clone(),
@@ -375,11 +375,11 @@ fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
                         .replace("%recipient.unsubscribe%", &text(&own["unsubscribe"])),
                 }
             };
-            request.fields("to").iter().map(mail).collect()
+            request.fields("to").iter().map(email).collect()
         }
         Dialect::SendGrid => {
             let body = request.json();
-            let mail = |person: &Value| Mail {
+            let email = |person: &Value| AcceptedEmail {
                 to: person["to"]
                     .as_array()
                     .unwrap()
@@ -394,50 +394,50 @@ fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(mail)
+                .map(email)
                 .collect()
         }
         Dialect::Postmark => {
-            let header = |mail: &Value| {
-                let headers = mail["Headers"].as_array().unwrap().iter();
+            let header = |email: &Value| {
+                let headers = email["Headers"].as_array().unwrap().iter();
                 let mut found = headers.filter(|header| header["Name"] == "List-Unsubscribe");
                 found
                     .next()
                     .map(|header| text(&header["Value"]))
                     .unwrap_or_default()
             };
-            let mail = |mail: &Value| Mail {
-                to: bare(&text(&mail["To"])),
-                delivery: text(&mail["Metadata"]["delivery"]),
-                call: text(&mail["Metadata"]["call"]),
-                unsubscribe: header(mail),
+            let email = |email: &Value| AcceptedEmail {
+                to: bare(&text(&email["To"])),
+                delivery: text(&email["Metadata"]["delivery"]),
+                call: text(&email["Metadata"]["call"]),
+                unsubscribe: header(email),
             };
             request
                 .json()
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(mail)
+                .map(email)
                 .collect()
         }
         Dialect::Resend => {
-            let mail = |mail: &Value| Mail {
-                to: mail["to"]
+            let email = |email: &Value| AcceptedEmail {
+                to: email["to"]
                     .as_array()
                     .unwrap()
                     .iter()
                     .flat_map(|to| bare(&text(to)))
                     .collect(),
-                delivery: text(&mail["tags"][0]["value"]),
+                delivery: text(&email["tags"][0]["value"]),
                 call: request.header("idempotency-key").to_owned(),
-                unsubscribe: text(&mail["headers"]["List-Unsubscribe"]),
+                unsubscribe: text(&email["headers"]["List-Unsubscribe"]),
             };
             request
                 .json()
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(mail)
+                .map(email)
                 .collect()
         }
     }
@@ -460,21 +460,21 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
             .find(|(key, _)| *key == name)
             .map(|(_, value)| value.replace("%40", "@"))
     };
-    let mails = state.mails.lock().unwrap().clone();
+    let emails = state.emails.lock().unwrap().clone();
     let body = match (dialect, path) {
         (Dialect::Mailgun, path) if path.contains("/events") => {
             let from: usize = parameter("page").map_or(0, |page| page.parse().unwrap());
             let id = parameter("message-id").unwrap();
-            let items: Vec<Value> = mails
+            let items: Vec<Value> = emails
                 .iter()
-                .filter(|mail| mail.call == format!("<{id}>"))
+                .filter(|email| email.call == format!("<{id}>"))
                 .skip(from)
                 .take(PAGE)
-                .map(|mail| {
+                .map(|email| {
                     json!({
                         "event": "accepted",
                         "message": { "headers": { "message-id": id } },
-                        "user-variables": { "delivery": mail.delivery },
+                        "user-variables": { "delivery": email.delivery },
                     })
                 })
                 .collect();
@@ -494,15 +494,15 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
         }),
         (Dialect::Postmark, "/messages/outbound") => {
             let call = parameter("metadata_call").unwrap();
-            let ours = mails
+            let ours = emails
                 .iter()
                 .enumerate()
-                .filter(|(_, mail)| mail.call == call);
+                .filter(|(_, email)| email.call == call);
             let sent: Vec<Value> = ours
-                .map(|(n, mail)| {
+                .map(|(n, email)| {
                     json!({
                         "MessageID": format!("sent-{n}"),
-                        "Metadata": { "delivery": mail.delivery, "call": mail.call },
+                        "Metadata": { "delivery": email.delivery, "call": email.call },
                     })
                 })
                 .collect();

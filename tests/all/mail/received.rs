@@ -33,8 +33,8 @@ pub fn received(dialect: Dialect, request: &Request) -> Vec<Received> {
 }
 
 /// Parses an email that was sent over SMTP. A provider may replace its variables there too.
-pub fn by_smtp(mail: &str) -> Received {
-    let parsed = MessageParser::new().parse(mail.as_bytes()).unwrap();
+pub fn by_smtp(email: &str) -> Received {
+    let parsed = MessageParser::new().parse(email.as_bytes()).unwrap();
     let to = parsed.to().unwrap().first().unwrap();
     let header = |name: &str| {
         parsed
@@ -63,7 +63,7 @@ fn mailgun(request: &Request) -> Vec<Received> {
     let variables: Value = request.fields("recipient-variables")[0].parse().unwrap();
     let variables = variables.as_object().unwrap();
     let one = |name: &str| request.fields(name).remove(0);
-    let mail = |to: String| {
+    let email = |to: String| {
         let (_, own) = variables.iter().find(|(to_, _)| to.contains(*to_)).unwrap();
         let own = own.as_object().unwrap().iter();
         let own: Vec<_> = own
@@ -84,7 +84,7 @@ fn mailgun(request: &Request) -> Vec<Received> {
             to: filled(&own, &to),
         }
     };
-    request.fields("to").into_iter().map(mail).collect()
+    request.fields("to").into_iter().map(email).collect()
 }
 
 fn sendgrid(body: &Value) -> Vec<Received> {
@@ -93,7 +93,7 @@ fn sendgrid(body: &Value) -> Vec<Received> {
         let part = parts.iter().find(|part| part["type"] == kind).unwrap();
         text(&part["value"])
     };
-    let mail = |person: &Value| {
+    let email = |person: &Value| {
         let own = person["substitutions"].as_object().unwrap().iter();
         let own: Vec<_> = own
             .map(|(name, value)| (name.clone(), text(value)))
@@ -110,38 +110,38 @@ fn sendgrid(body: &Value) -> Vec<Received> {
         }
     };
     let people = body["personalizations"].as_array().unwrap();
-    people.iter().map(mail).collect()
+    people.iter().map(email).collect()
 }
 
 fn whole(body: &Value, [to, subject, html, plain]: [&str; 4]) -> Vec<Received> {
-    let headers = |mail: &Value| -> Vec<(String, String)> {
-        if let Some(headers) = mail["headers"].as_object() {
+    let headers = |email: &Value| -> Vec<(String, String)> {
+        if let Some(headers) = email["headers"].as_object() {
             return headers
                 .iter()
                 .map(|(name, value)| (name.clone(), text(value)))
                 .collect();
         }
-        let headers = mail["Headers"].as_array().unwrap().iter();
+        let headers = email["Headers"].as_array().unwrap().iter();
         headers
             .map(|header| (text(&header["Name"]), text(&header["Value"])))
             .collect()
     };
-    let mail = |mail: &Value| Received {
-        to: filled(&[], &mail[to].to_string()),
-        subject: filled(&[], &text(&mail[subject])),
-        html: filled(&[], &text(&mail[html])),
-        text: filled(&[], &text(&mail[plain])),
-        headers: headers(mail),
+    let email = |email: &Value| Received {
+        to: filled(&[], &email[to].to_string()),
+        subject: filled(&[], &text(&email[subject])),
+        html: filled(&[], &text(&email[html])),
+        text: filled(&[], &text(&email[plain])),
+        headers: headers(email),
     };
-    body.as_array().unwrap().iter().map(mail).collect()
+    body.as_array().unwrap().iter().map(email).collect()
 }
 
-fn ses(mail: &Value) -> Received {
-    let content = &mail["Content"]["Simple"];
+fn ses(email: &Value) -> Received {
+    let content = &email["Content"]["Simple"];
     let part = |part: &Value| filled(&[], &text(&part["Data"]));
     let headers = content["Headers"].as_array().unwrap().iter();
     Received {
-        to: filled(&[], &mail["Destination"].to_string()),
+        to: filled(&[], &email["Destination"].to_string()),
         subject: part(&content["Subject"]),
         html: part(&content["Body"]["Html"]),
         text: part(&content["Body"]["Text"]),

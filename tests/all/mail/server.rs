@@ -35,7 +35,7 @@ struct State {
     replies: Mutex<VecDeque<(&'static str, Say)>>,
     connections: Mutex<usize>,
     commands: Mutex<Vec<String>>,
-    mails: Mutex<Vec<String>>,
+    emails: Mutex<Vec<String>>,
     /// Whether the emails that were held are acknowledged.
     released: watch::Sender<bool>,
 }
@@ -92,8 +92,8 @@ impl Server {
     }
 
     /// Returns the accepted emails.
-    pub fn mails(&self) -> Vec<String> {
-        self.state.mails.lock().unwrap().clone()
+    pub fn emails(&self) -> Vec<String> {
+        self.state.emails.lock().unwrap().clone()
     }
 }
 
@@ -122,26 +122,26 @@ impl State {
 async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
     let (reader, mut writer) = stream.into_split();
     let mut lines = BufReader::new(reader).lines();
-    let mut mail: Option<String> = None;
+    let mut email: Option<String> = None;
     let (mut command, mut accepted) = (String::new(), 0);
     loop {
-        let reply = match (&mail, state.reply(&command, accepted)) {
+        let reply = match (&email, state.reply(&command, accepted)) {
             (_, Some(Say::HangUp)) => return None,
             (_, Some(Say::Nothing)) => {
                 lines.next_line().await.ok();
                 return None;
             }
             (_, Some(Say::Reply(reply))) => {
-                mail = None;
+                email = None;
                 reply
             }
             (Some(text), say) => {
-                state.mails.lock().unwrap().push(text.clone());
+                state.emails.lock().unwrap().push(text.clone());
                 if let Some(Say::Hold) = say {
                     let mut released = state.released.subscribe();
                     released.wait_for(|released| *released).await.unwrap();
                 }
-                (mail, accepted) = (None, accepted + 1);
+                (email, accepted) = (None, accepted + 1);
                 "250 2.0.0 queued"
             }
             (None, _) => match command.split(' ').next().unwrap_or_default() {
@@ -172,7 +172,7 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
                 text.push_str(line.strip_prefix('.').unwrap_or(&line));
                 text.push('\n');
             }
-            mail = Some(text);
+            email = Some(text);
             command = ".".into();
         } else {
             command = lines.next_line().await.ok()??;

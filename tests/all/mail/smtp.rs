@@ -14,7 +14,7 @@ use tidings::email::{
 use tidings::engine::delivery::brand_identities::mailer;
 
 use super::server::{Say, Server};
-use super::{PATIENT, kinds, mail, mails, sender};
+use super::{PATIENT, email, emails, kinds, sender};
 use crate::support::{assert_contains, assert_starts_with};
 
 fn relay(server: &Server) -> Relay {
@@ -38,9 +38,9 @@ async fn after(command: &'static str, say: Say) -> (Vec<&'static str>, usize) {
     let server = Server::start().await;
     server.then(command, say);
     let outcomes = smtp(&server)
-        .send("ref", &[mail("ada")], &Permit::always())
+        .send("ref", &[email("ada")], &Permit::always())
         .await;
-    (kinds(&outcomes), server.mails().len())
+    (kinds(&outcomes), server.emails().len())
 }
 
 #[tokio::test]
@@ -48,11 +48,11 @@ async fn emails_arrive_complete_over_one_connection() {
     let server = Server::start().await;
     let smtp = smtp(&server);
 
-    let outcomes = smtp.send("ref", &mails(3), &Permit::always()).await;
+    let outcomes = smtp.send("ref", &emails(3), &Permit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["accepted"]);
-    assert_eq!((server.connections(), server.mails().len()), (1, 3));
-    let text = server.mails().remove(0);
+    assert_eq!((server.connections(), server.emails().len()), (1, 3));
+    let text = server.emails().remove(0);
     let parsed = MessageParser::new().parse(text.as_bytes()).unwrap();
     assert_eq!(parsed.subject(), Some("Fourteen works"));
     assert_eq!(
@@ -134,11 +134,11 @@ async fn a_session_that_accepts_no_more_emails_is_replaced_at_once() {
         });
 
         let outcomes = smtp(&server)
-            .send("ref", &mails(5), &Permit::always())
+            .send("ref", &emails(5), &Permit::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{command} {reply}");
-        assert_eq!((server.connections(), server.mails().len()), (3, 5));
+        assert_eq!((server.connections(), server.emails().len()), (3, 5));
     }
 }
 
@@ -151,7 +151,7 @@ async fn a_reply_on_a_new_connection_is_final() {
     });
 
     let outcomes = smtp(&server)
-        .send("ref", &mails(2), &Permit::always())
+        .send("ref", &emails(2), &Permit::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["later"]);
@@ -159,10 +159,10 @@ async fn a_reply_on_a_new_connection_is_final() {
 }
 
 /// A message to this address.
-fn mail_to(address: &str) -> Message {
+fn email_to(address: &str) -> Message {
     Message {
         to: Address::new(address).unwrap(),
-        ..mail("ada")
+        ..email("ada")
     }
 }
 
@@ -179,7 +179,7 @@ async fn a_non_ascii_domain_is_sent_in_punycode() {
 
     let outcomes = Smtp::new(relay)
         .unwrap()
-        .send("ref", &[mail_to("mara@bücher.example")], &Permit::always())
+        .send("ref", &[email_to("mara@bücher.example")], &Permit::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["accepted"], "{outcomes:?}");
@@ -191,7 +191,7 @@ async fn a_non_ascii_domain_is_sent_in_punycode() {
             "RCPT TO:<mara@xn--bcher-kva.example>"
         ]
     );
-    let text = server.mails().remove(0);
+    let text = server.emails().remove(0);
     let head = text.split("\n\n").next().unwrap();
     assert!(head.is_ascii(), "{head}");
 }
@@ -206,14 +206,9 @@ async fn a_non_ascii_local_part_needs_a_server_with_smtputf8() {
         }
         let smtp = smtp(&server);
 
-        let special = smtp
-            .send(
-                "ref",
-                &[mail_to("jürgen@bücher.example")],
-                &Permit::always(),
-            )
-            .await;
-        let plain = smtp.send("ref", &[mail("ben")], &Permit::always()).await;
+        let special = [email_to("jürgen@bücher.example")];
+        let special = smtp.send("ref", &special, &Permit::always()).await;
+        let plain = smtp.send("ref", &[email("ben")], &Permit::always()).await;
 
         assert_eq!(
             (kinds(&special), kinds(&plain)),
@@ -279,7 +274,7 @@ async fn a_connection_lost_within_the_content_is_unreachable() {
     let server = Server::start().await;
     server.then("content", Say::HangUp);
     // More than the buffers of the operating system hold.
-    let mut long = mail("ada");
+    let mut long = email("ada");
     Arc::make_mut(&mut long.content).text = "A line of many.\n".repeat(3 << 17).into();
 
     let outcomes = smtp(&server).send("ref", &[long], &Permit::always()).await;
@@ -303,7 +298,7 @@ async fn a_timeout_means_the_same_as_a_lost_connection() {
 
         let outcomes = hasty
             .unwrap()
-            .send("ref", &[mail("ada")], &Permit::always())
+            .send("ref", &[email("ada")], &Permit::always())
             .await;
 
         assert_eq!(kinds(&outcomes), [expected], "{command}");
@@ -320,7 +315,7 @@ async fn stopped_at(server: &Arc<Server>, command: &'static str) -> Vec<&'static
             false => PermitState::Given,
         }
     });
-    kinds(&smtp(server).send("ref", &mails(2), &permit).await)
+    kinds(&smtp(server).send("ref", &emails(2), &permit).await)
 }
 
 #[tokio::test]
@@ -331,7 +326,7 @@ async fn a_stop_cancels_a_conversation_before_its_content() {
         assert_eq!(stopped_at(&server, command).await, ["withheld"]);
 
         assert_starts_with!(server.commands().last().unwrap(), command);
-        assert_eq!((server.connections(), server.mails().len()), (1, 0));
+        assert_eq!((server.connections(), server.emails().len()), (1, 0));
     }
 }
 
@@ -352,7 +347,7 @@ async fn after_a_rejection_the_connection_is_reused() {
     server.then("RCPT", Say::Reply("550 5.1.1 no such user"));
 
     let outcomes = smtp(&server)
-        .send("ref", &mails(2), &Permit::always())
+        .send("ref", &emails(2), &Permit::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["undeliverable", "accepted"]);
@@ -364,13 +359,13 @@ async fn a_reused_connection_that_the_server_closed_loses_no_email() {
     for goodbye in [Say::HangUp, Say::Reply("421 4.4.2 timed out")] {
         let server = Server::start().await;
         let smtp = smtp(&server);
-        smtp.send("ref", &[mail("ada")], &Permit::always()).await;
+        smtp.send("ref", &[email("ada")], &Permit::always()).await;
         server.then("MAIL", goodbye);
 
-        let outcomes = smtp.send("ref", &[mail("ben")], &Permit::always()).await;
+        let outcomes = smtp.send("ref", &[email("ben")], &Permit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{goodbye:?}");
-        assert_eq!((server.connections(), server.mails().len()), (2, 2));
+        assert_eq!((server.connections(), server.emails().len()), (2, 2));
     }
 }
 
@@ -384,7 +379,7 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
     .unwrap();
 
     let first = authorized
-        .send("ref", &[mail("ada")], &Permit::always())
+        .send("ref", &[email("ada")], &Permit::always())
         .await;
     server.then("AUTH", Say::Reply("535 5.7.8 who are you"));
     let check = format!("{:?}", authorized.check().await);
@@ -396,7 +391,7 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
     });
     let second = rejected
         .unwrap()
-        .send("ref", &[mail("ada")], &Permit::always())
+        .send("ref", &[email("ada")], &Permit::always())
         .await;
 
     assert_eq!(
@@ -426,7 +421,9 @@ async fn a_server_without_tls_receives_no_password() {
     })
     .unwrap();
 
-    let outcomes = careful.send("ref", &[mail("ada")], &Permit::always()).await;
+    let outcomes = careful
+        .send("ref", &[email("ada")], &Permit::always())
+        .await;
 
     assert_eq!(kinds(&outcomes), ["stop"], "{outcomes:?}");
     assert!(
@@ -445,7 +442,7 @@ async fn the_configured_server_receives_the_emails() {
         server.port
     ));
     let mailer = mailer(&config.unwrap()).unwrap();
-    let two = mails(2);
+    let two = emails(2);
 
     assert_eq!(mailer.calls(&two), [[0], [1]]);
     assert_eq!(
@@ -457,7 +454,7 @@ async fn the_configured_server_receives_the_emails() {
         matches!(&check, Checked::Ready(found, _) if found.contains("in plain text")),
         "{check:?}"
     );
-    assert_eq!(server.mails().len(), 1);
+    assert_eq!(server.emails().len(), 1);
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ async fn count_sent(town: &Town, week: i64, form: &str) -> u64 {
     };
     town.store.put_users(&[record]).await.unwrap();
     town.happens(&["a1"], to(&[&person])).await;
-    town.digests_at(monday(week)).await.mails.sent
+    town.digests_at(monday(week)).await.emails.sent
 }
 
 async fn a_suppression_applies_to_every_form_of_an_address(fresh: Fresh) {

@@ -41,13 +41,13 @@ async fn run_each_minute(
             }
         }
         town.clock.set(clock(minute, 0));
-        let before = town.mails().len();
+        let before = town.emails().len();
         worker.round(&mut scanned, &Silent).await.unwrap();
-        let mails = town.mails().split_off(before);
+        let emails = town.emails().split_off(before);
         sent.extend(
-            mails
+            emails
                 .iter()
-                .map(|mail| (minute, mail.to.reveal().to_owned())),
+                .map(|email| (minute, email.to.reveal().to_owned())),
         );
     }
     sent
@@ -83,7 +83,7 @@ async fn close_at_ends_a_window_early_and_the_email_has_the_exact_total(fresh: F
         types.ArtworkPublished = { route = "batch", window = "5m", close_at = 3, keep = "last 2" }
     "#;
     let town = Town::found(&fresh, true, config).await;
-    let (app, mut mailed_at) = (town.process(), Vec::new());
+    let (app, mut emailed_at) = (town.process(), Vec::new());
     let (worker, mut scanned) = (app.worker(), None);
     for (minute, work) in ["a1", "a2", "a3", "a4"].into_iter().enumerate() {
         town.clock.set(clock(minute as i64, 0));
@@ -97,11 +97,11 @@ async fn close_at_ends_a_window_early_and_the_email_has_the_exact_total(fresh: F
                 .await
                 .unwrap();
         }
-        mailed_at.push(town.mails().len());
+        emailed_at.push(town.emails().len());
     }
 
-    assert_eq!(mailed_at, [0, 0, 0, 1], "the one taken out is not counted");
-    let text = town.mails()[0].filled().text;
+    assert_eq!(emailed_at, [0, 0, 0, 1], "the one taken out is not counted");
+    let text = town.emails()[0].filled().text;
     let shown = ["a1", "a2", "a3", "a4"].map(|work| text.contains(&format!("Work {work}.")));
     assert_eq!(shown, [false, false, true, true], "{text}");
     assert!(text.contains("\n  1 more\n"), "{text}");

@@ -46,7 +46,7 @@ async fn open_batches_are_found_behind_sent_ones(fresh: Fresh) {
 
     let drafts = of_batches(&town, "ada").await;
 
-    assert_eq!((town.mails().len(), drafts.len()), (25, 1));
+    assert_eq!((town.emails().len(), drafts.len()), (25, 1));
 }
 
 async fn a_pending_lead_is_a_separate_email(fresh: Fresh) {

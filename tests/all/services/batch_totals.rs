@@ -59,17 +59,17 @@ async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
         app.batches().drain(&Silent).await.unwrap();
         let sender = app.sender();
         sender.drain().await.unwrap();
-        let mail = town.mails().pop().unwrap().filled();
+        let email = town.emails().pop().unwrap().filled();
         let apply = fates.chars().filter(|fate| *fate == ' ').count() as u64;
         assert_eq!(sender.ledger.tally.so_far().events, apply, "{fates:?}");
         let more = format!("{} more on Budget", apply.min(10).saturating_sub(5));
         assert_eq!(
-            mail.text.contains(&more),
+            email.text.contains(&more),
             apply > 5,
             "{fates:?}: {}",
-            mail.text
+            email.text
         );
-        subjects.push(mail.subject);
+        subjects.push(email.subject);
     }
 
     assert_eq!(

@@ -78,13 +78,13 @@ async fn states(town: &Town) -> Vec<(String, BatchState, u64)> {
 
 /// Returns the recipient of each email and the works that it shows, in the order of sending.
 fn shown_works(town: &Town) -> Vec<(String, Vec<&'static str>)> {
-    let of = |mail: tidings::email::Message| {
-        let text = mail.filled().text;
+    let of = |email: tidings::email::Message| {
+        let text = email.filled().text;
         let works = crate::support::town::WORKS.into_iter();
         let shown = works.filter(|work| text.contains(&format!("Work {work}.")));
-        (mail.to.reveal().to_owned(), shown.collect())
+        (email.to.reveal().to_owned(), shown.collect())
     };
-    town.mails().into_iter().map(of).collect()
+    town.emails().into_iter().map(of).collect()
 }
 
 async fn events_within_a_window_are_one_email_per_user(fresh: Fresh) {
@@ -99,17 +99,17 @@ async fn events_within_a_window_are_one_email_per_user(fresh: Fresh) {
 
     // dee has not confirmed her address.
     assert_eq!((tally.sent, tally.events, tally.canceled), (2, 6, 1));
-    let mut mails = shown_works(&town);
-    mails.sort();
+    let mut emails = shown_works(&town);
+    emails.sort();
     let newest = vec!["a2", "a3"];
     assert_eq!(
-        mails,
+        emails,
         [
             ("ada@example.org".to_owned(), newest.clone()),
             ("ben@example.org".to_owned(), newest)
         ]
     );
-    assert!(town.mails()[0].filled().text.contains("\n  1 more\n"));
+    assert!(town.emails()[0].filled().text.contains("\n  1 more\n"));
     let expected = [
         ("ada".to_owned(), BatchState::Closed, 3),
         ("ben".to_owned(), BatchState::Closed, 3),
@@ -129,7 +129,7 @@ async fn a_digest_excludes_batched_events_even_after_a_route_change(fresh: Fresh
 
     let report = digests.digests_at(monday(0)).await;
 
-    assert_eq!(report.mails.sent, 1);
+    assert_eq!(report.emails.sent, 1);
     assert_eq!(digests.emailed_to("ada"), ["a2"]);
 }
 
@@ -198,7 +198,7 @@ async fn an_event_fanned_out_again_is_emailed_once(fresh: Fresh) {
     for fault in [Fault::Refused, Fault::Unheard] {
         for nth in 0.. {
             town.clock.advance(TimeDelta::hours(1));
-            let before = town.mails().len();
+            let before = town.emails().len();
             let event = request(&["a1"], to(&["ada"]), None);
             town.process().notify().accept(vec![event]).await.unwrap();
             let dies: Arc<dyn Store> =
@@ -218,7 +218,7 @@ async fn an_event_fanned_out_again_is_emailed_once(fresh: Fresh) {
             town.clock.advance(TimeDelta::minutes(5));
             town.send_due().await;
 
-            assert_eq!(town.mails().len(), before + 1, "{fault:?} of call {nth}");
+            assert_eq!(town.emails().len(), before + 1, "{fault:?} of call {nth}");
             if !died {
                 break;
             }
@@ -245,7 +245,7 @@ async fn withdrawn_objects_are_excluded_and_an_empty_batch_is_canceled(fresh: Fr
     let tally = send_due_at(&town, 300).await;
 
     assert_eq!((tally.sent, tally.events, tally.canceled), (1, 1, 1));
-    assert!(town.mails()[0].filled().text.contains("Work Artwork:a2."));
+    assert!(town.emails()[0].filled().text.contains("Work Artwork:a2."));
     let row = town.deliveries_of("ben").await.remove(0);
     let reason = row.outcome.reason.as_deref();
     assert_eq!(reason, Some("nothing is left that applies"));
@@ -398,7 +398,7 @@ async fn a_retried_batch_that_is_rejected_again_fails_again(fresh: Fresh) {
     let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
     assert_eq!((again.again, send_due_at(&town, 302).await.sent), (1, 1));
 
-    assert_eq!(town.mails().len(), 1);
+    assert_eq!(town.emails().len(), 1);
 }
 
 async fn users_with_the_same_events_share_content_and_a_provider_call(fresh: Fresh) {
@@ -411,9 +411,13 @@ async fn users_with_the_same_events_share_content_and_a_provider_call(fresh: Fre
 
     assert_eq!(send_due_at(&town, 300).await.sent, 50);
 
-    let mails = town.mails();
-    let first = &mails[0].content;
-    assert!(mails.iter().all(|mail| Arc::ptr_eq(&mail.content, first)));
+    let emails = town.emails();
+    let first = &emails[0].content;
+    assert!(
+        emails
+            .iter()
+            .all(|email| Arc::ptr_eq(&email.content, first))
+    );
     assert_eq!(town.calls().len(), 1);
 }
 
@@ -489,7 +493,7 @@ async fn repeated_events_about_one_object_are_shown_once(fresh: Fresh) {
     let tally = send_due_at(&town, 300).await;
 
     assert_eq!((tally.sent, tally.events), (1, 1));
-    assert!(!town.mails()[0].filled().text.contains("more"));
+    assert!(!town.emails()[0].filled().text.contains("more"));
 }
 
 async fn an_accumulator_holds_a_limited_number_of_ended_batches(fresh: Fresh) {

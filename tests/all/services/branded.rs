@@ -116,8 +116,8 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
     let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
     happens(&app, vec![comment("remark-1", &["ada"], brand(WORDS[1]))]).await;
     app.sender().drain().await.unwrap();
-    let mail = town.mails().remove(0);
-    let link = mail.personal.unwrap().unsubscribe.unwrap();
+    let email = town.emails().remove(0);
+    let link = email.personal.unwrap().unsubscribe.unwrap();
     let token = link
         .strip_prefix("https://mail.acmeish.example/u/")
         .unwrap();
@@ -161,7 +161,7 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
             .contains("origina")
     );
     assert_eq!(
-        town.mails().len(),
+        town.emails().len(),
         1,
         "the type is ended, whatever the brand"
     );

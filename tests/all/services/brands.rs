@@ -151,11 +151,11 @@ async fn emails_of_different_brands_in_one_run_share_no_content(fresh: Fresh) {
     let report = app.digests().run(&Run::default(), &Silent).await.unwrap();
 
     assert_eq!(
-        (report.mails.sent, report.mails.failed),
+        (report.emails.sent, report.emails.failed),
         (60, 0),
         "{report:?}"
     );
-    let (mut mails, mut of) = (0, BTreeMap::<&str, usize>::new());
+    let (mut emails, mut of) = (0, BTreeMap::<&str, usize>::new());
     for (provider, only) in [(&shared, None), (&acmes, Some(WORDS[1]))] {
         for request in provider.requests() {
             // `umbrage` uses the default's key, so the header contains the default's word.
@@ -185,19 +185,19 @@ async fn emails_of_different_brands_in_one_run_share_no_content(fresh: Fresh) {
             assert!(request.body.contains(&format!("1 {word} Road")));
             *of.entry(word).or_default() += 1;
         }
-        mails += provider
-            .mails()
+        emails += provider
+            .emails()
             .iter()
-            .map(|mail| mail.to.len())
+            .map(|email| email.to.len())
             .sum::<usize>();
     }
-    assert_eq!(mails, 60);
+    assert_eq!(emails, 60);
     assert_eq!(of.len(), 3, "{of:?}");
     assert_eq!(
         acmes
-            .mails()
+            .emails()
             .iter()
-            .map(|mail| mail.to.len())
+            .map(|email| email.to.len())
             .sum::<usize>(),
         20
     );
@@ -236,15 +236,15 @@ async fn a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest(fresh: Fres
     app.digests().run(&Run::default(), &Silent).await.unwrap();
 
     let mut shown: Vec<(String, Vec<&str>, Vec<&str>)> = town
-        .mails()
+        .emails()
         .iter()
-        .map(|mail| {
-            let filled = mail.filled();
-            let all = format!("{} {} {:?}", filled.html, filled.text, mail.headers());
+        .map(|email| {
+            let filled = email.filled();
+            let all = format!("{} {} {:?}", filled.html, filled.text, email.headers());
             let all = all.to_lowercase();
             let events = ["remark-1", "remark-2", "remark-3", "remark-4"].into_iter();
             (
-                mail.to.reveal().to_owned(),
+                email.to.reveal().to_owned(),
                 WORDS
                     .into_iter()
                     .filter(|word| all.contains(word))
@@ -306,10 +306,10 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
     app.digests().run(&request, &Silent).await.unwrap();
 
     assert_eq!(town.emailed_to("ada"), ["a1"]);
-    let mails = town.mails();
-    let adas: Vec<_> = mails
+    let emails = town.emails();
+    let adas: Vec<_> = emails
         .iter()
-        .filter(|mail| mail.to.reveal().starts_with("ada"))
+        .filter(|email| email.to.reveal().starts_with("ada"))
         .collect();
     assert_eq!(adas.len(), 1);
     assert!(adas[0].filled().html.contains("Gone"));
@@ -337,7 +337,7 @@ async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fres
     let why = "given up: the brand gone is not configured";
     assert_eq!(row.outcome.reason.as_deref(), Some(why));
     assert_eq!(town.emailed_to("ada"), ["a1"]);
-    assert_eq!(town.mails().len(), 1);
+    assert_eq!(town.emails().len(), 1);
 }
 
 async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
@@ -367,8 +367,8 @@ async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
         app.identities.brand_of_call(&calls[0].reference),
         acme.as_ref()
     );
-    assert_eq!(town.mails().len(), 1);
-    assert!(town.mails()[0].filled().html.contains("Acmeish"));
+    assert_eq!(town.emails().len(), 1);
+    assert!(town.emails()[0].filled().html.contains("Acmeish"));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Sent);
 }
@@ -397,7 +397,7 @@ async fn a_rate_limited_account_does_not_delay_other_brands(fresh: Fresh) {
     happens(&other, vec![comment("remark-1", &["ada", "ben"], None)]).await;
     other.sender().drain().await.unwrap();
 
-    let to = |provider: &Provider| provider.mails().len();
+    let to = |provider: &Provider| provider.emails().len();
     assert_eq!((to(&shared), to(&acmes)), (0, 2));
     assert_eq!(shared.requests().len(), 1);
     // The rejected email waits for a minute more than the provider requested.
@@ -427,7 +427,7 @@ async fn successes_of_one_account_do_not_hide_lost_calls_of_another(fresh: Fresh
     let reason = pause.map(|pause| pause.reason).unwrap_or_default();
     assert!(reason.contains("the last 3 calls"), "{reason}");
     assert_eq!(acmes.requests().len(), 3);
-    assert!(shared.mails().len() >= 2, "the default was heard meanwhile");
+    assert!(shared.emails().len() >= 2, "the default was used meanwhile");
 }
 
 /// A brand's call has an unknown outcome. It is not repeated while a digest's call is in progress
@@ -474,7 +474,7 @@ async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
     let is_for_ben = |call: &Call| call.deliveries[0].as_str().contains("ben");
     let of_ben: Vec<bool> = town.calls().iter().map(is_for_ben).collect();
     assert_eq!(of_ben, [false, true, false]);
-    assert_eq!(town.mails().len(), 2);
+    assert_eq!(town.emails().len(), 2);
 }
 
 async fn all_links_of_an_email_use_its_brand(fresh: Fresh) {
@@ -484,8 +484,8 @@ async fn all_links_of_an_email_use_its_brand(fresh: Fresh) {
     happens(&app, vec![comment("remark-1", &["ada"], brand(WORDS[1]))]).await;
     app.sender().drain().await.unwrap();
 
-    let mail = town.mails().remove(0);
-    let text = mail.filled().text;
+    let email = town.emails().remove(0);
+    let text = email.filled().text;
     let links = text.lines().filter(|line| line.contains("/u/"));
     let links: Vec<&str> = links.collect();
     assert_eq!(links.len(), 3, "{text}");
@@ -495,6 +495,6 @@ async fn all_links_of_an_email_use_its_brand(fresh: Fresh) {
         let start = format!("https://mail.acmeish.example/u/{version}");
         assert!(link.starts_with(&start), "{link}");
     }
-    let headers = format!("{:?}", mail.headers());
+    let headers = format!("{:?}", email.headers());
     assert_contains!(headers, "<Comment.acmeish.acmeish.example>");
 }

@@ -46,9 +46,9 @@ async fn a_digest_includes_pending_events_and_is_sent_once(fresh: Fresh) {
     let second = town.digests_at(monday(0)).await;
 
     assert_eq!(first.due.users, 2);
-    assert_eq!(first.mails.sent, 2);
-    assert_eq!(first.mails.events, 4);
-    assert_eq!((second.due.users, second.mails.sent), (0, 0));
+    assert_eq!(first.emails.sent, 2);
+    assert_eq!(first.emails.events, 4);
+    assert_eq!((second.due.users, second.emails.sent), (0, 0));
     assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
     let rows = town.deliveries_of("ada").await;
     assert_eq!(rows[0].id.as_str(), "digest:ada:weekly:2014-W17");
@@ -69,7 +69,7 @@ async fn an_event_after_the_digest_hour_is_in_the_next_period(fresh: Fresh) {
         today.users.next_due,
         Some("2014-04-28T09:00:00Z".parse::<DateTime<Utc>>().unwrap())
     );
-    assert_eq!(next.mails.sent, 1);
+    assert_eq!(next.emails.sent, 1);
 }
 
 async fn timing_now_ignores_the_digest_hour_but_sends_once_per_period(fresh: Fresh) {
@@ -85,13 +85,13 @@ async fn timing_now_ignores_the_digest_hour_but_sends_once_per_period(fresh: Fre
     let second = town.process().digests().run(&now, &Silent).await.unwrap();
     town.digests_at(monday(0)).await;
 
-    assert_eq!(first.mails.sent, 1);
-    assert_eq!(second.mails.sent, 0);
+    assert_eq!(first.emails.sent, 1);
+    assert_eq!(second.emails.sent, 0);
     assert_eq!(second.users.mailed_already, 1);
     let sent: Vec<_> = town
-        .mails()
+        .emails()
         .iter()
-        .map(|mail| mail.delivery.to_string())
+        .map(|email| email.delivery.to_string())
         .collect();
     assert_eq!(
         sent,
@@ -117,9 +117,9 @@ async fn a_dry_run_counts_digests_and_writes_nothing(fresh: Fresh) {
 
     assert_eq!(report.due.users, 2);
     assert_eq!(report.due.events, 2);
-    assert_eq!(report.mails.sent, 0);
-    assert!(town.mails().is_empty() && town.deliveries_of("ada").await.is_empty());
-    assert_eq!(town.digests_at(monday(0)).await.mails.sent, 2);
+    assert_eq!(report.emails.sent, 0);
+    assert!(town.emails().is_empty() && town.deliveries_of("ada").await.is_empty());
+    assert_eq!(town.digests_at(monday(0)).await.emails.sent, 2);
 }
 
 async fn an_event_between_read_and_flush_is_in_the_next_digest(fresh: Fresh) {
@@ -152,8 +152,8 @@ async fn a_digest_excludes_withdrawn_works(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!(report.mails.sent, 1);
-    assert_eq!(report.mails.events, 1);
+    assert_eq!(report.emails.sent, 1);
+    assert_eq!(report.emails.events, 1);
     assert_eq!(report.users.withdrawn, 1);
     assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert!(town.deliveries_of("ben").await.is_empty());
@@ -164,7 +164,7 @@ async fn with_a_deferred_email(town: &Town) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
     let report = town.digests_at(monday(0)).await;
-    assert_eq!((report.mails.deferred, report.mails.sent), (1, 0));
+    assert_eq!((report.emails.deferred, report.emails.sent), (1, 0));
     town.clock.advance(TimeDelta::minutes(10));
 }
 
@@ -175,7 +175,7 @@ async fn a_withdrawal_before_the_send_cancels_the_email_and_marks_nothing(fresh:
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
+    assert_eq!((report.emails.canceled, report.emails.sent), (1, 0));
     assert_eq!(
         town.deliveries_of("ada").await[0].state,
         DeliveryState::Canceled
@@ -184,7 +184,7 @@ async fn a_withdrawal_before_the_send_cancels_the_email_and_marks_nothing(fresh:
     assert_eq!(
         town.digests_at("2014-04-26T09:00:00Z".parse().unwrap())
             .await
-            .mails
+            .emails
             .sent,
         0
     );
@@ -204,8 +204,8 @@ async fn turning_digests_off_before_the_send_cancels_the_email(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
-    assert!(town.mails().is_empty());
+    assert_eq!((report.emails.canceled, report.emails.sent), (1, 0));
+    assert!(town.emails().is_empty());
 }
 
 async fn unconfirmed_and_suppressed_users_get_no_email_and_are_counted(fresh: Fresh) {
@@ -217,7 +217,7 @@ async fn unconfirmed_and_suppressed_users_get_no_email_and_are_counted(fresh: Fr
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!(report.mails.sent, 1);
+    assert_eq!(report.emails.sent, 1);
     let counted: Vec<_> = report.users.unmailable.into_iter().collect();
     assert_eq!(
         counted,
@@ -236,10 +236,14 @@ async fn the_events_of_a_rejected_email_are_in_the_next_digest(fresh: Fresh) {
     let next = town.digests_at(monday(1)).await;
 
     assert_eq!(
-        (first.mails.failed, again.mails.settled(), next.mails.sent),
+        (
+            first.emails.failed,
+            again.emails.settled(),
+            next.emails.sent
+        ),
         (1, 0, 1)
     );
-    assert_eq!(first.mails.reasons, [("no such mailbox".to_owned(), 1)]);
+    assert_eq!(first.emails.reasons, [("no such mailbox".to_owned(), 1)]);
     assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
@@ -249,7 +253,7 @@ async fn a_deferred_email_is_sent_later(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!(report.mails.sent, 1);
+    assert_eq!(report.emails.sent, 1);
     assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert_eq!(town.deliveries_of("ada").await[0].attempts.made, 2);
 }
@@ -263,7 +267,7 @@ async fn the_emails_of_a_call_rejected_as_a_whole_are_sent_one_by_one(fresh: Fre
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.mails.failed, report.mails.sent), (1, 1));
+    assert_eq!((report.emails.failed, report.emails.sent), (1, 1));
     assert_eq!(town.emailed_to("ben"), ["a1"]);
 }
 
@@ -280,13 +284,13 @@ async fn an_email_with_an_unknown_outcome_and_its_events_are_not_resent(fresh: F
 
     assert_eq!(
         (
-            first.mails.unknown,
-            again.mails.settled(),
-            next.mails.settled()
+            first.emails.unknown,
+            again.emails.settled(),
+            next.emails.settled()
         ),
         (1, 0, 0)
     );
-    assert_eq!(town.mails().len(), 1);
+    assert_eq!(town.emails().len(), 1);
 }
 
 async fn concurrent_schedulers_send_one_email_per_user(fresh: Fresh) {
@@ -310,10 +314,10 @@ async fn concurrent_schedulers_send_one_email_per_user(fresh: Fresh) {
     .unwrap();
 
     assert_eq!(
-        reports.0.mails.sent + reports.1.mails.sent + reports.2.mails.sent,
+        reports.0.emails.sent + reports.1.emails.sent + reports.2.emails.sent,
         3
     );
-    assert_eq!(town.mails().len(), 3);
+    assert_eq!(town.emails().len(), 3);
     assert!(
         town.emailed().values().all(|times| *times == 1),
         "{:?}",
@@ -332,7 +336,7 @@ async fn a_change_from_weekly_to_daily_repeats_no_event(fresh: Fresh) {
     town.happens(&["a2"], to(&["ada"])).await;
     let next_day = town.digests_at(monday(0) + TimeDelta::days(1)).await;
 
-    assert_eq!((same_day.mails.sent, next_day.mails.sent), (0, 1));
+    assert_eq!((same_day.emails.sent, next_day.emails.sent), (0, 1));
     let times: Vec<_> = town.emailed().into_values().collect();
     assert_eq!(
         (town.emailed_to("ada"), times),
@@ -370,7 +374,7 @@ async fn a_template_error_fails_one_delivery_and_no_other(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.mails.sent, report.mails.failed), (1, 1));
+    assert_eq!((report.emails.sent, report.emails.failed), (1, 1));
     let row = town.deliveries_of("ben").await.remove(0);
     assert!(
         row.outcome.reason.as_ref().unwrap().contains("subject.txt"),
@@ -402,9 +406,9 @@ async fn a_limit_ends_the_run_and_the_next_one_continues(fresh: Fresh) {
 
     assert_eq!(
         (
-            first.mails.sent,
+            first.emails.sent,
             first.limited,
-            second.mails.sent,
+            second.emails.sent,
             second.limited
         ),
         (2, true, 1, false)
@@ -436,12 +440,12 @@ async fn a_send_lost_in_a_crash_is_repeated_only_if_that_is_safe(fresh: Fresh) {
         let late = town.digests_at(monday(0)).await;
 
         assert_eq!(
-            early.mails.settled(),
+            early.emails.settled(),
             0,
             "the lease of the dead has not run out"
         );
         let expected = if safe { (1, 0) } else { (0, 1) };
-        assert_eq!((late.mails.sent, late.mails.unknown), expected);
+        assert_eq!((late.emails.sent, late.emails.unknown), expected);
         assert_eq!(town.store.users(&[user("ada")]).await.unwrap().len(), 1);
     }
 }

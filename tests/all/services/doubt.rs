@@ -36,12 +36,12 @@ async fn with_an_unknown_email(town: &Town) -> tidings::domain::DeliveryId {
     town.clock.set(monday(0) - TimeDelta::hours(1));
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([cut_off()]);
-    assert_eq!(town.digests_at(monday(0)).await.mails.unknown, 1);
+    assert_eq!(town.digests_at(monday(0)).await.emails.unknown, 1);
     town.happens(&["a2"], to(&["ada"])).await;
     let next: DateTime<Utc> = monday(0) + TimeDelta::days(1);
     town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily))
         .await;
-    assert_eq!(town.digests_at(next).await.mails.sent, 1);
+    assert_eq!(town.digests_at(next).await.emails.sent, 1);
     assert_eq!(town.emailed_to("ada"), ["a2"]);
     let rows = town.deliveries_of("ada").await;
     let unknown = rows.iter().find(|row| row.state == DeliveryState::Unknown);
@@ -63,7 +63,7 @@ async fn an_unknown_email_that_is_settled_as_not_sent_is_sent(fresh: Fresh) {
         .settle(&unknown, OperatorDecision::NotSent)
         .await;
 
-    assert_eq!((report.left_over, report.mails.sent), (1, 1));
+    assert_eq!((report.left_over, report.emails.sent), (1, 1));
     assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
     assert!(town.emailed().values().all(|times| *times == 1));
     let refused = again.unwrap_err().to_string();
@@ -81,7 +81,7 @@ async fn an_unknown_email_that_is_settled_as_sent_is_not_resent(fresh: Fresh) {
         .unwrap();
     let report = run(&town, &app).await;
 
-    assert_eq!(report.mails.settled(), 0);
+    assert_eq!(report.emails.settled(), 0);
     assert_eq!(town.emailed_to("ada"), ["a2"]);
     assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
 }
@@ -104,8 +104,8 @@ async fn an_unknown_email_that_is_rejected_later_is_unknown_again(fresh: Fresh) 
     let accepted = run(&town, &app).await;
 
     // The events are already marked. If the email failed, no later email would include them.
-    assert_eq!((refused.mails.unknown, refused.mails.failed), (1, 0));
-    assert_eq!(accepted.mails.sent, 1);
+    assert_eq!((refused.emails.unknown, refused.emails.failed), (1, 0));
+    assert_eq!(accepted.emails.sent, 1);
     assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
 }
 
@@ -115,13 +115,13 @@ async fn a_call_is_not_queried_or_repeated_at_another_account(fresh: Fresh) {
         let town = Town::with(&fresh, certainty, "").await;
         town.happens(&["a1"], to(&["ada"])).await;
         town.answer([lost()]);
-        assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 1);
+        assert_eq!(town.digests_at(monday(0)).await.emails.deferred, 1);
 
         *town.postbox.account.lock().unwrap() = "another postbox";
         town.clock.advance(TimeDelta::minutes(15));
         let report = run(&town, &town.process()).await;
 
-        assert_eq!((report.mails.unknown, report.mails.sent), (1, 0));
+        assert_eq!((report.emails.unknown, report.emails.sent), (1, 0));
         assert_eq!(town.calls().len(), 1, "{certainty:?}");
     }
 }
@@ -185,7 +185,7 @@ async fn an_email_excluded_from_a_repeated_call_does_not_fail(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.failed, report.mails.sent), (0, 1));
+    assert_eq!((report.emails.failed, report.emails.sent), (0, 1));
     assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
@@ -196,7 +196,7 @@ async fn an_email_whose_query_succeeds_reports_its_events(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, report.mails.events), (1, 2));
+    assert_eq!((report.emails.sent, report.emails.events), (1, 2));
     assert_eq!(town.deliveries_of("ada").await[0].outcome.items, 2);
 }
 

@@ -56,17 +56,17 @@ async fn a_dry_run_shows_the_emails_that_a_run_sends(fresh: Fresh) {
 
     assert_eq!(
         (
-            found.mails,
+            found.total,
             found.emails.iter().map(|email| email.events).sum::<u64>()
         ),
-        (ran.mails.sent, ran.mails.events)
+        (ran.emails.sent, ran.emails.events)
     );
     assert_eq!(report.due.users, ran.due.users);
     assert_eq!(report.users.withdrawn, ran.users.withdrawn);
     assert_eq!(report.users.scanned, ran.users.scanned);
     assert_eq!(report.users.withdrawn, 1);
-    let shown = town.mails().into_iter().map(|mail| {
-        let shown = mail.content.with(Place::nowhere);
+    let shown = town.emails().into_iter().map(|email| {
+        let shown = email.content.with(Place::nowhere);
         (shown.subject, Some(shown.html))
     });
     let found = found.emails.into_iter();
@@ -104,7 +104,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
         verbs.is_subset(&reading) && verbs.contains("scan"),
         "{verbs:?}"
     );
-    assert!(town.mails().is_empty());
+    assert!(town.emails().is_empty());
     assert_eq!(town.store.note("link_secret").await.unwrap(), None);
 }
 
@@ -143,7 +143,7 @@ async fn each_excluded_user_is_counted_once_with_the_reason(fresh: Fresh) {
     let (report, found) = dry_run(&town, &Request::default()).await;
 
     let users = &report.users;
-    assert_eq!((found.mails, report.due.users), (2, 2));
+    assert_eq!((found.total, report.due.users), (2, 2));
     let mut unmailable = users.unmailable.clone();
     let unsubscribed = unmailable.remove("unsubscribed").unwrap_or(0);
     assert_eq!(users.unsubscribed + unsubscribed, 1);
@@ -202,7 +202,7 @@ async fn the_first_emails_are_rendered_and_counts_stay_exact(fresh: Fresh) {
     let (report, found) = dry_run.run(&Request::default(), &Silent).await.unwrap();
     let (_, again) = dry_run.run(&Request::default(), &Silent).await.unwrap();
 
-    assert_eq!((found.mails, report.due.events), (60, 120));
+    assert_eq!((found.total, report.due.events), (60, 120));
     assert_eq!(found.emails.len(), 20);
     assert_eq!(found, again);
     let in_full = found.emails.iter().filter(|email| email.html.is_some());
@@ -254,7 +254,7 @@ async fn a_limit_bounds_the_emails(fresh: Fresh) {
 
     let (report, found) = dry_run(&town, &limited).await;
 
-    assert_eq!((found.mails, report.limited), (2, true));
+    assert_eq!((found.total, report.limited), (2, true));
 }
 
 async fn users_of_a_missing_brand_are_counted_separately(fresh: Fresh) {
@@ -270,5 +270,5 @@ async fn users_of_a_missing_brand_are_counted_separately(fresh: Fresh) {
     let (report, found) = dry_run(&town, &Request::default()).await;
 
     assert_eq!((report.due.users, report.dry_run.no_brand), (2, 1));
-    assert_eq!((found.mails, found.emails[0].events), (1, 1));
+    assert_eq!((found.total, found.emails[0].events), (1, 1));
 }

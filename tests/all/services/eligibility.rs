@@ -430,7 +430,7 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
 /// The objects that each user's emails show.
 fn emailed(town: &Town) -> BTreeMap<String, BTreeSet<String>> {
     let mut emailed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for email in town.mails() {
+    for email in town.emails() {
         let text = email.filled().text;
         let to = email.to.reveal().split('@').next().unwrap_or_default();
         let all = TYPES

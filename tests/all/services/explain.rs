@@ -47,7 +47,7 @@ async fn an_overdue_digest_keeps_its_due_time_until_it_is_sent(fresh: Fresh) {
     let after = next_due().await;
 
     assert_eq!(before, monday(0) - half_an_hour);
-    assert_eq!(due, before, "nobody has mailed it yet");
+    assert_eq!(due, before, "nobody has emailed it yet");
     assert_eq!(after, monday(1) - half_an_hour);
 }
 
@@ -252,7 +252,7 @@ type Placed = (String, Why, Place, Option<Why>);
 async fn places(town: &Town, person: &str) -> Vec<Placed> {
     let explanation = town.process().explain().user(&user(person), None).await;
     let place = |fate: Fate| match fate.covered {
-        Some(By::Mail {
+        Some(By::Email {
             place, excluded, ..
         }) => (fate.object.to_string(), fate.why, place, excluded),
         other => panic!("{other:?}"),
@@ -290,7 +290,7 @@ async fn each_batched_event_has_its_place_in_the_email_explained(fresh: Fresh) {
 
     send_due_after(&town, 10).await;
 
-    assert_eq!(town.mails().len(), 1);
+    assert_eq!(town.emails().len(), 1);
     let expected = [
         shown("a1"),
         excluded("unheard-of", Why::UnknownObject),
@@ -381,17 +381,17 @@ async fn a_lead_and_the_later_events_name_separate_emails(fresh: Fresh) {
     let explained = town.process().explain().user(&user("ada"), None).await;
 
     let by = |fate: Fate| match fate.covered {
-        Some(By::Mail {
+        Some(By::Email {
             delivery, place, ..
         }) => (delivery, place),
         other => panic!("{other:?}"),
     };
     let events = explained.unwrap().events.into_iter().rev();
-    let mails: Vec<_> = events.map(by).collect();
-    let of = town.mails().into_iter().map(|mail| mail.delivery);
+    let emails: Vec<_> = events.map(by).collect();
+    let of = town.emails().into_iter().map(|email| email.delivery);
     let of: Vec<_> = of.collect();
     assert_eq!(
-        mails,
+        emails,
         [
             (of[0].clone(), Place::Counted),
             (of[0].clone(), Place::Shown),

@@ -48,17 +48,17 @@ async fn sell(town: &Town, work: &str, people: &[&str]) {
 }
 
 /// Returns the header's value. Fails if there are several.
-fn header<'a>(mail: &'a Message, name: &str) -> Option<&'a str> {
-    let mut named = mail.further.iter().filter(|(known, _)| known == name);
+fn header<'a>(email: &'a Message, name: &str) -> Option<&'a str> {
+    let mut named = email.further.iter().filter(|(known, _)| known == name);
     let found = named.next().map(|(_, value)| value.as_str());
     assert!(named.next().is_none(), "{name} stands twice");
     found
 }
 
 /// Checks that each email has `Auto-Submitted` exactly once.
-fn assert_auto_submitted(mails: &[Message]) {
-    for mail in mails {
-        let mut named = mail.headers();
+fn assert_auto_submitted(emails: &[Message]) {
+    for email in emails {
+        let mut named = email.headers();
         named.retain(|(name, _)| name == "Auto-Submitted");
         assert_eq!(named, [("Auto-Submitted".into(), "auto-generated".into())]);
     }
@@ -73,15 +73,15 @@ async fn emails_about_one_object_share_a_thread_for_all_users(fresh: Fresh) {
     sell(&town, "a2", &["ada"]).await;
     send_due_after(&town, 3).await;
 
-    let mails = town.mails();
-    assert_eq!(mails.len(), 4);
-    let roots: Vec<&str> = mails
+    let emails = town.emails();
+    assert_eq!(emails.len(), 4);
+    let roots: Vec<&str> = emails
         .iter()
-        .map(|mail| header(mail, "References").unwrap())
+        .map(|email| header(email, "References").unwrap())
         .collect();
     assert!(roots[0] == roots[1] && roots[1] == roots[2] && roots[2] != roots[3]);
-    for (mail, root) in mails.iter().zip(roots) {
-        assert_eq!(header(mail, "In-Reply-To"), Some(root));
+    for (email, root) in emails.iter().zip(roots) {
+        assert_eq!(header(email, "In-Reply-To"), Some(root));
         let id = root.strip_prefix("<thread-").unwrap();
         let (digits, domain) = id.split_once('@').unwrap();
         assert!(digits.len() == 40 && digits.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -97,11 +97,11 @@ async fn an_email_about_several_objects_has_no_thread(fresh: Fresh) {
     town.happens(&["a3"], to(&["cem"])).await;
     send_due_after(&town, 12).await;
 
-    let mails = town.mails();
-    assert_eq!(mails.len(), 2);
-    assert_eq!(header(&mails[0], "References"), None);
-    assert_eq!(header(&mails[0], "In-Reply-To"), None);
-    assert!(header(&mails[1], "References").is_some());
+    let emails = town.emails();
+    assert_eq!(emails.len(), 2);
+    assert_eq!(header(&emails[0], "References"), None);
+    assert_eq!(header(&emails[0], "In-Reply-To"), None);
+    assert!(header(&emails[1], "References").is_some());
 }
 
 async fn the_list_of_a_batch_is_its_category_or_type(fresh: Fresh) {
@@ -111,11 +111,14 @@ async fn the_list_of_a_batch_is_its_category_or_type(fresh: Fresh) {
     sell(&town, "a2", &["ada"]).await;
     send_due_after(&town, 7).await;
 
-    let mails = town.mails();
-    let lists: Vec<_> = mails.iter().map(|mail| header(mail, "List-Id")).collect();
+    let emails = town.emails();
+    let lists: Vec<_> = emails
+        .iter()
+        .map(|email| header(email, "List-Id"))
+        .collect();
     let ours = ["Works", "Sale"].map(|list| format!("<{list}.localhost.localdomain>"));
     assert_eq!(lists, [Some(ours[0].as_str()), Some(ours[1].as_str())]);
-    assert_auto_submitted(&mails);
+    assert_auto_submitted(&emails);
 }
 
 async fn digests_have_their_own_list_in_the_senders_domain(fresh: Fresh) {
@@ -124,14 +127,14 @@ async fn digests_have_their_own_list_in_the_senders_domain(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let mails = town.mails();
-    assert_eq!(mails.len(), 2);
-    for mail in &mails {
-        let list = header(mail, "List-Id");
+    let emails = town.emails();
+    assert_eq!(emails.len(), 2);
+    for email in &emails {
+        let list = header(email, "List-Id");
         assert_eq!(list, Some("<digest.xn--bcher-kva.example>"));
-        assert_eq!(header(mail, "References"), None);
+        assert_eq!(header(email, "References"), None);
     }
-    assert_auto_submitted(&mails);
+    assert_auto_submitted(&emails);
 }
 
 async fn shared_headers_contain_nothing_personal(fresh: Fresh) {
@@ -139,11 +142,11 @@ async fn shared_headers_contain_nothing_personal(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     send_due_after(&town, 1).await;
 
-    let mails = town.mails();
-    assert_eq!(mails.len(), 3);
-    for mail in &mails {
-        assert_eq!(mail.further, mails[0].further);
-        let headers = format!("{:?}", mail.further);
+    let emails = town.emails();
+    assert_eq!(emails.len(), 3);
+    for email in &emails {
+        assert_eq!(email.further, emails[0].further);
+        let headers = format!("{:?}", email.further);
         for hidden in ["@example.org", "ben", "cem", "Work"] {
             assert!(!headers.contains(hidden), "{headers}");
         }

@@ -42,12 +42,12 @@ async fn users_get_their_language_and_share_content_with_its_readers(fresh: Fres
 
     town.digests_at(monday(0)).await;
 
-    let mails = town.mails();
+    let emails = town.emails();
     let of = |person: &str| {
         let address = format!("{person}@example.org");
-        mails
+        emails
             .iter()
-            .find(|mail| mail.to.reveal() == address)
+            .find(|email| email.to.reveal() == address)
             .unwrap()
     };
     for (person, html, text) in [
@@ -63,18 +63,18 @@ async fn users_get_their_language_and_share_content_with_its_readers(fresh: Fres
             "2 new things for you",
         ),
     ] {
-        let mail = of(person).filled();
-        assert!(mail.html.contains(html), "{}", mail.html);
-        assert!(mail.text.contains(text), "{}", mail.text);
+        let email = of(person).filled();
+        assert!(email.html.contains(html), "{}", email.html);
+        assert!(email.text.contains(text), "{}", email.text);
     }
-    assert_eq!(mails.len(), 9);
+    assert_eq!(emails.len(), 9);
     let mut readers: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
-    for mail in &mails {
-        let content = Arc::as_ptr(&mail.content);
+    for email in &emails {
+        let content = Arc::as_ptr(&email.content);
         readers
             .entry(content)
             .or_default()
-            .insert(mail.to.reveal().to_owned());
+            .insert(email.to.reveal().to_owned());
     }
     let mut shared: Vec<usize> = readers.values().map(BTreeSet::len).collect();
     shared.sort_unstable();
@@ -96,10 +96,10 @@ async fn an_unavailable_locale_is_replaced_by_english(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let english = town.mails();
+    let english = town.emails();
     let english = english
         .iter()
-        .filter(|mail| mail.filled().html.contains(r#"lang="en""#));
+        .filter(|email| email.filled().html.contains(r#"lang="en""#));
     assert_eq!(english.count(), 2);
 }
 
@@ -119,9 +119,9 @@ async fn a_catalog_overrides_the_configured_texts_of_a_type(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    for mail in town.mails() {
-        let (subject, text) = (mail.filled().subject, mail.filled().text);
-        let german = mail.to.reveal() == "ada@example.org";
+    for email in town.emails() {
+        let (subject, text) = (email.filled().subject, email.filled().text);
+        let german = email.to.reveal() == "ada@example.org";
         let headline = if german {
             "2 neue Werke für Sie"
         } else {
@@ -154,8 +154,8 @@ async fn a_catalog_cannot_use_placeholders_of_a_provider(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let mail = town.mails().remove(0).filled();
-    for part in [&mail.html, &mail.text] {
+    let email = town.emails().remove(0).filled();
+    for part in [&email.html, &email.text] {
         assert!(part.contains("recipient.email"), "{part}");
         assert!(
             !part.contains("%recipient") && !part.contains("{{{ pm:"),

@@ -89,7 +89,7 @@ async fn a_run_two_days_late_includes_all_pending_events(fresh: Fresh) {
         (predicted.backlog.older, late.backlog.older),
         (backlog, backlog)
     );
-    assert_eq!((predicted.due.events, late.mails.events), (3, 3));
+    assert_eq!((predicted.due.events, late.emails.events), (3, 3));
 }
 
 async fn a_weekday_chosen_after_a_digest_applies_from_the_next_week(fresh: Fresh) {
@@ -154,7 +154,7 @@ async fn a_change_to_a_time_zone_further_west_loses_no_event(fresh: Fresh) {
     let within_the_week = emailed_works(&town);
     town.digests_at(at("2014-04-29T09:00:00Z")).await;
 
-    assert_eq!(within_the_week, ["a1"], "the same Monday has one mail");
+    assert_eq!(within_the_week, ["a1"], "the same Monday has one email");
     assert_eq!(emailed_works(&town), ["a1", "a2"]);
 }
 
@@ -175,13 +175,13 @@ async fn a_failed_digest_is_retried_within_its_period(fresh: Fresh) {
     let between = town.digests_at(at("2014-04-21T11:30:00Z")).await;
     let third = town.digests_at(at("2014-04-21T12:15:00Z")).await;
 
-    let failed = |report: &Report| (report.mails.failed, report.users.failed_already);
+    let failed = |report: &Report| (report.emails.failed, report.users.failed_already);
     assert_eq!((failed(&first), failed(&soon)), ((1, 0), (0, 1)));
-    assert_eq!(soon.users.mailed_already, 0, "nothing was mailed");
+    assert_eq!(soon.users.mailed_already, 0, "nothing was emailed");
     assert_eq!(soon.users.tried_again, Some(at("2014-04-21T10:00:00Z")));
     assert_eq!(explained.digest.unwrap().next_due, soon.users.tried_again);
     assert_eq!((failed(&second), failed(&between)), ((1, 0), (0, 1)));
-    assert_eq!(third.mails.sent, 1);
+    assert_eq!(third.emails.sent, 1);
     assert_eq!(emailed_works(&town), ["a1"]);
     let rows = town.deliveries_of("ada").await;
     assert_eq!((rows.len(), rows[0].state), (1, DeliveryState::Sent));
@@ -236,7 +236,7 @@ async fn a_provider_outage_of_hours_fails_no_delivery(fresh: Fresh) {
     let mut failed = 0;
     for quarter in 0..4 * 24 {
         let time = at("2014-04-21T09:00:00Z") + TimeDelta::minutes(15 * quarter);
-        failed += town.digests_at(time).await.mails.failed;
+        failed += town.digests_at(time).await.emails.failed;
     }
 
     assert_eq!((failed, emailed_works(&town)), (0, vec!["a1".to_owned()]));
@@ -252,7 +252,7 @@ async fn a_delivery_fails_after_give_up_after_and_its_events_are_sent_later(fres
     let mut failed = 0;
     for hour in 0..49 {
         let time = at("2014-04-21T09:00:00Z") + TimeDelta::hours(hour);
-        failed += town.digests_at(time).await.mails.failed;
+        failed += town.digests_at(time).await.emails.failed;
     }
     let row = town.deliveries_of("ada").await.remove(0);
     town.postbox.takes_everything();
@@ -360,7 +360,7 @@ async fn older_days_are_read_only_while_they_have_a_backlog(fresh: Fresh) {
 
     assert_eq!(unread, ["20140420", "20140422"]);
     assert_eq!(
-        (late.mails.sent, remaining),
+        (late.emails.sent, remaining),
         (1, vec!["20140422".to_owned()])
     );
     assert!(clear.is_empty(), "{clear:?}");

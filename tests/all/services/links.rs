@@ -25,13 +25,21 @@ async fn an_email_contains_links_of_its_own_user(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let mails = town.mails();
-    let tokens: Vec<String> = mails
+    let emails = town.emails();
+    let tokens: Vec<String> = emails
         .iter()
-        .map(|mail| mail.personal.as_ref().unwrap().unsubscribe.clone().unwrap())
+        .map(|email| {
+            email
+                .personal
+                .as_ref()
+                .unwrap()
+                .unsubscribe
+                .clone()
+                .unwrap()
+        })
         .collect();
     assert!(tokens.len() == 2 && tokens[0] != tokens[1]);
-    for (mail, link) in mails.iter().zip(&tokens) {
+    for (email, link) in emails.iter().zip(&tokens) {
         let token = link.strip_prefix("https://news.example.org/u/").unwrap();
         let opened = town
             .process()
@@ -40,16 +48,16 @@ async fn an_email_contains_links_of_its_own_user(fresh: Fresh) {
             .links
             .open(token, town.clock.now())
             .await;
-        let person = mail.delivery.as_str().split(':').nth(1).unwrap();
+        let person = email.delivery.as_str().split(':').nth(1).unwrap();
         let opened = opened.unwrap().unwrap();
         assert_eq!((opened.user, opened.stop), (user(person), Stop::Digest));
-        let filled = mail.filled();
+        let filled = email.filled();
         for body in [&filled.html, &filled.text] {
-            let choices = &mail.personal.as_ref().unwrap().preferences;
+            let choices = &email.personal.as_ref().unwrap().preferences;
             assert!(body.contains(link.as_str()) && body.contains(choices.as_str()));
             assert!(!body.contains(".invalid") && body.len() < MAX_BYTES);
         }
-        let headers = mail.headers();
+        let headers = email.headers();
         let header = |name: &str| {
             let found = headers.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.as_str())
@@ -88,7 +96,7 @@ async fn an_email_that_is_built_again_has_the_same_links(fresh: Fresh) {
     let maker = links.maker().await.unwrap().unwrap();
     let stop = Some(&Stop::Digest);
     let first = maker.personal(&user("ada"), Some(&address), stop, None, row.created);
-    assert!(town.mails()[0].personal == Some(first));
+    assert!(town.emails()[0].personal == Some(first));
 }
 
 async fn unsubscribing_cancels_a_pending_email(fresh: Fresh) {
@@ -104,12 +112,12 @@ async fn unsubscribing_cancels_a_pending_email(fresh: Fresh) {
 
     let report = town.digests_at(monday(0) + TimeDelta::days(1)).await;
 
-    assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
+    assert_eq!((report.emails.canceled, report.emails.sent), (1, 0));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
     let reason = row.outcome.reason.as_deref();
     assert_eq!(reason, Some("the person is unsubscribed"));
-    assert!(town.mails().is_empty());
+    assert!(town.emails().is_empty());
 }
 
 async fn emails_have_no_links_without_a_public_url(fresh: Fresh) {
@@ -118,12 +126,12 @@ async fn emails_have_no_links_without_a_public_url(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let mail = town.mails().remove(0);
-    let headers = mail.headers();
+    let email = town.emails().remove(0);
+    let headers = email.headers();
     let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
-    assert!(mail.personal.is_none());
+    assert!(email.personal.is_none());
     assert_eq!(names, ["Auto-Submitted", "List-Id"]);
-    let text = mail.filled().text;
+    let text = email.filled().text;
     assert!(
         !text.contains("Unsubscribe") && !text.contains(".invalid"),
         "{text}"

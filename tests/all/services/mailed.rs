@@ -181,7 +181,7 @@ async fn turning_off_a_type_keeps_the_mailed_flag(fresh: Fresh) {
     assert_eq!(mailed(&town, "ada").await, expected);
     let explanation = town.process().explain().user(&user("ada"), None).await;
     for fate in explanation.unwrap().events {
-        let Some(By::Mail { place, .. }) = fate.covered else {
+        let Some(By::Email { place, .. }) = fate.covered else {
             panic!("{:?}", fate.covered);
         };
         assert_eq!(place, Place::Shown);
@@ -216,7 +216,7 @@ async fn a_digest_of_mandatory_events_excludes_seen_ones(fresh: Fresh) {
     assert_eq!(mailed(&town, "ada").await, expected);
     let row = town.deliveries_of("ada").await.remove(0);
     let story = town.process().compose().story(row).await.unwrap();
-    let shown = story.mail.unwrap().items.into_iter();
+    let shown = story.email.unwrap().items.into_iter();
     let shown: Vec<_> = shown.map(|item| item.object.to_string()).collect();
     assert_eq!(shown, ["a2"]);
 }
@@ -240,7 +240,7 @@ async fn check_sent_content(fresh: Fresh, config: &str) {
         let row = town.deliveries_of(person).await.remove(0);
         assert_eq!((row.state, row.outcome.items), (DeliveryState::Sent, 2));
         let story = town.process().compose().story(row).await.unwrap();
-        let items = story.mail.unwrap().items.into_iter();
+        let items = story.email.unwrap().items.into_iter();
         let mut items: Vec<_> = items.map(|item| item.object.to_string()).collect();
         items.sort();
         items

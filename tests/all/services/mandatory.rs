@@ -85,15 +85,15 @@ async fn town(fresh: &Fresh, config: &str) -> Town {
     town
 }
 
-fn works_of(mail: &Message) -> (String, Vec<&'static str>) {
-    let text = mail.filled().text;
+fn works_of(email: &Message) -> (String, Vec<&'static str>) {
+    let text = email.filled().text;
     let works = ["a1", "a2", "a3", "a4"].into_iter();
     let works = works.filter(|work| text.contains(&format!("Work {work}.")));
-    (mail.to.to_string(), works.collect())
+    (email.to.to_string(), works.collect())
 }
 
 fn emailed_works(town: &Town) -> Vec<(String, Vec<&'static str>)> {
-    let mut all: Vec<_> = town.mails().iter().map(works_of).collect();
+    let mut all: Vec<_> = town.emails().iter().map(works_of).collect();
     all.sort();
     all
 }
@@ -111,9 +111,9 @@ async fn opted_out_users_get_a_digest_of_mandatory_events_only(fresh: Fresh) {
     let again = town.digests_at(monday(0)).await;
 
     assert_eq!(first.due.users, 3);
-    assert_eq!(first.mails.sent, 3);
-    assert_eq!(again.mails.sent, 0);
-    assert_eq!((first.due.events, first.mails.events), (4, 4));
+    assert_eq!(first.emails.sent, 3);
+    assert_eq!(again.emails.sent, 0);
+    assert_eq!((first.due.events, first.emails.events), (4, 4));
     let each = [
         (masked("ada"), vec!["a2"]),
         (masked("ben"), vec!["a2"]),
@@ -128,7 +128,7 @@ async fn opted_out_users_get_a_digest_of_mandatory_events_only(fresh: Fresh) {
 
     happens(&town, "ArtworkPublished", &["a3"], to(&["ada", "ben"])).await;
     let later = town.digests_at(monday(1)).await;
-    assert_eq!(later.mails.sent, 0);
+    assert_eq!(later.emails.sent, 0);
     assert_eq!((later.users.unsubscribed, later.users.turned_off), (1, 1));
 }
 
@@ -148,9 +148,9 @@ async fn an_email_of_mandatory_events_only_has_no_unsubscribe_link(fresh: Fresh)
     happens(&town, "Notice", &["a4"], to(&["cem"])).await;
     town.digests_at(monday(1)).await;
 
-    let mails = town.mails();
-    let offers = |mail: &Message| {
-        let (headers, filled) = (mail.headers(), mail.filled());
+    let emails = town.emails();
+    let offers = |email: &Message| {
+        let (headers, filled) = (email.headers(), email.filled());
         let header = headers.iter().any(|(name, _)| name == "List-Unsubscribe");
         let post = headers
             .iter()
@@ -164,9 +164,9 @@ async fn an_email_of_mandatory_events_only_has_no_unsubscribe_link(fresh: Fresh)
         assert!([post, text, html].iter().all(|is| *is == header));
         header
     };
-    let offers: Vec<_> = mails
+    let offers: Vec<_> = emails
         .iter()
-        .map(|mail| (works_of(mail), offers(mail)))
+        .map(|email| (works_of(email), offers(email)))
         .collect();
     let of = |id: &str, works: &[&'static str], offer: bool| ((masked(id), works.to_vec()), offer);
     for expected in [
@@ -234,8 +234,8 @@ async fn a_pending_digest_keeps_only_mandatory_events_after_an_opt_out(fresh: Fr
         let row = town.deliveries_of(id).await.remove(0);
         let preview = town.process().compose().story(row).await.unwrap();
         let titles = preview
-            .mail
-            .map(|mail| mail.items.into_iter().map(|item| item.title.unwrap()));
+            .email
+            .map(|email| email.items.into_iter().map(|item| item.title.unwrap()));
         (
             titles.map_or(Vec::new(), Iterator::collect::<Vec<_>>),
             preview.barred,
@@ -247,7 +247,7 @@ async fn a_pending_digest_keeps_only_mandatory_events_after_an_opt_out(fresh: Fr
 
     town.digests_at(monday(0)).await;
 
-    assert_eq!(busy.mails.deferred, 3);
+    assert_eq!(busy.emails.deferred, 3);
     assert_eq!(before, (vec!["Work a2.".to_owned()], None));
     let each = [
         (masked("ada"), vec!["a2"]),
@@ -260,7 +260,7 @@ async fn a_pending_digest_keeps_only_mandatory_events_after_an_opt_out(fresh: Fr
     assert_eq!(story("ada").await.0, ["Work a2."]);
     assert_eq!(story("cem").await.0.len(), 2);
     unsubscribe(&town, "cem").await;
-    assert_eq!(story("cem").await.0.len(), 2, "it was mailed as a whole");
+    assert_eq!(story("cem").await.0.len(), 2, "it was emailed as a whole");
 }
 
 async fn opting_in_again_keeps_pending_mandatory_events(fresh: Fresh) {
@@ -300,14 +300,14 @@ async fn a_batch_for_an_unsubscribed_user_has_mandatory_events_only(fresh: Fresh
     both_happen(&town, "a3", "a4").await;
     send_after(&town, 15).await;
 
-    let offers = |mail: &Message| {
-        let mut names = mail.headers().into_iter().map(|(name, _)| name);
+    let offers = |email: &Message| {
+        let mut names = email.headers().into_iter().map(|(name, _)| name);
         names.any(|name| name == "List-Unsubscribe")
     };
     let mut all: Vec<_> = town
-        .mails()
+        .emails()
         .iter()
-        .map(|mail| (works_of(mail), offers(mail)))
+        .map(|email| (works_of(email), offers(email)))
         .collect();
     all.sort();
     let of = |id: &str, works: [&'static str; 1]| ((masked(id), works.to_vec()), false);
@@ -346,8 +346,8 @@ async fn a_route_that_a_user_chose_for_a_mandatory_type_is_ignored(fresh: Fresh)
 
     send_after(&town, 5).await;
 
-    assert_eq!(town.mails().len(), 3);
-    assert_eq!(town.digests_at(monday(0)).await.mails.sent, 0);
+    assert_eq!(town.emails().len(), 3);
+    assert_eq!(town.digests_at(monday(0)).await.emails.sent, 0);
 }
 
 async fn a_day_with_mandatory_events_for_unsubscribed_users_is_kept(fresh: Fresh) {
@@ -386,7 +386,7 @@ async fn a_run_for_another_cadence_skips_digests_of_mandatory_events(fresh: Fres
             ..DigestRequest::default()
         };
         let run = town.process().digests();
-        run.run(&request, &Silent).await.unwrap().mails.sent
+        run.run(&request, &Silent).await.unwrap().emails.sent
     };
 
     assert_eq!(run(Cadence::Daily).await, 0);
@@ -428,7 +428,7 @@ async fn explain_marks_mandatory_events_and_says_why_others_are_excluded(fresh: 
     );
     assert_eq!(after.digest.as_ref().unwrap().next_due, None);
     let place = |at: usize| match &after.events[at].covered {
-        Some(By::Mail { place, .. }) => *place,
+        Some(By::Email { place, .. }) => *place,
         other => panic!("{other:?}"),
     };
     assert_eq!((place(1), place(0)), (Place::Excluded, Place::Shown));

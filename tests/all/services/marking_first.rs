@@ -106,7 +106,7 @@ async fn a_failed_marker_write_still_records_the_email_as_sent(fresh: Fresh) {
         }
         town.clock.advance(TimeDelta::minutes(30));
         run(&town, &town.process()).await;
-        assert_eq!(town.mails().len(), users.len(), "nothing is sent again");
+        assert_eq!(town.emails().len(), users.len(), "nothing is sent again");
         assert_emailed_once(&town, users).await;
     }
 }

@@ -86,8 +86,8 @@ async fn a_batch_excludes_muted_subjects_and_is_canceled_if_nothing_is_left(fres
 
     town.send_due_in(6).await;
 
-    assert_eq!(town.mails().len(), 2);
-    let text = |n: usize| town.mails()[n].filled().text;
+    assert_eq!(town.emails().len(), 2);
+    let text = |n: usize| town.emails()[n].filled().text;
     let texts = [text(0), text(1)];
     let ada = texts.iter().find(|text| text.contains("Work a2.")).unwrap();
     let cem = texts.iter().find(|text| text.contains("Work a1.")).unwrap();
@@ -98,7 +98,7 @@ async fn a_batch_excludes_muted_subjects_and_is_canceled_if_nothing_is_left(fres
     unmute(&town, "ben", "a1").await;
     town.send_due_in(6).await;
     town.digests_at(monday(0)).await;
-    assert_eq!(town.mails().len(), 2);
+    assert_eq!(town.emails().len(), 2);
 }
 
 async fn a_deferred_email_excludes_subjects_that_were_muted_meanwhile(fresh: Fresh) {
@@ -107,7 +107,7 @@ async fn a_deferred_email_excludes_subjects_that_were_muted_meanwhile(fresh: Fre
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.answer([busy()]);
     town.send_due_in(6).await;
-    assert_eq!(town.mails().len(), 0);
+    assert_eq!(town.emails().len(), 0);
     mute(&town, "ada", "a1").await;
     town.clock.advance(TimeDelta::minutes(10));
     town.process().sender().drain().await.unwrap();
@@ -118,9 +118,10 @@ async fn a_deferred_email_excludes_subjects_that_were_muted_meanwhile(fresh: Fre
     town.clock.advance(TimeDelta::minutes(10));
     town.process().sender().drain().await.unwrap();
 
-    let mails = town.mails();
-    let includes = |n: usize, work: &str| mails[n].filled().text.contains(&format!("Work {work}."));
-    assert_eq!(mails.len(), 2);
+    let emails = town.emails();
+    let includes =
+        |n: usize, work: &str| emails[n].filled().text.contains(&format!("Work {work}."));
+    assert_eq!(emails.len(), 2);
     assert!(includes(0, "a2") && !includes(0, "a1"));
     assert!(includes(1, "a4") && !includes(1, "a3"));
 }
@@ -176,11 +177,11 @@ async fn unmuting_a_subject_does_not_email_its_earlier_events(fresh: Fresh) {
     unmute(&town, "ada", "a1").await;
 
     let nothing = town.digests_at(monday(1)).await;
-    assert_eq!((nothing.due.users, town.mails().len()), (0, 0));
+    assert_eq!((nothing.due.users, town.emails().len()), (0, 0));
 
     town.happens(&["a1"], to(&["ada"])).await;
     let report = town.digests_at(monday(2)).await;
-    assert_eq!((report.due.events, town.mails().len()), (1, 1));
+    assert_eq!((report.due.events, town.emails().len()), (1, 1));
     assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
 
@@ -216,16 +217,16 @@ async fn mandatory_events_are_never_muted(fresh: Fresh) {
     }
 
     town.send_due_in(6).await;
-    let alone = town.mails();
+    let alone = town.emails();
     town.digests_at(monday(0)).await;
 
-    let of = |person: &str, mails: &[tidings::email::Message]| {
+    let of = |person: &str, emails: &[tidings::email::Message]| {
         let masked = tidings::domain::Address::new(format!("{person}@example.org")).unwrap();
-        let theirs = mails.iter().filter(|mail| mail.to == masked);
-        theirs.map(|mail| mail.filled().text).collect::<Vec<_>>()
+        let theirs = emails.iter().filter(|email| email.to == masked);
+        theirs.map(|email| email.filled().text).collect::<Vec<_>>()
     };
     assert_eq!((of("ada", &alone).len(), of("ben", &alone).len()), (1, 2));
-    assert_eq!(of("ada", &town.mails()).len(), 2);
+    assert_eq!(of("ada", &town.emails()).len(), 2);
     let offers = |text: &&String| text.contains("Mute Work a1.");
     assert_eq!(of("ada", &alone).iter().filter(offers).count(), 0);
     assert_eq!(of("ben", &alone).iter().filter(offers).count(), 1);
@@ -310,7 +311,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
         let mut fates: Vec<_> = fates
             .map(|fate| {
                 let excluded = match fate.covered {
-                    Some(By::Mail {
+                    Some(By::Email {
                         place: Place::Excluded,
                         excluded,
                         ..
@@ -359,7 +360,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
     assert_eq!(fates().await, after);
     for row in town.deliveries_of("ada").await {
         let story = town.process().compose().story(row).await.unwrap();
-        assert_eq!(story.mail.unwrap().items.len(), 1);
+        assert_eq!(story.email.unwrap().items.len(), 1);
     }
 }
 
@@ -455,10 +456,10 @@ async fn the_total_of_a_batch_excludes_muted_events(fresh: Fresh) {
 
     let items = async |person: &str| town.deliveries_of(person).await.remove(0).outcome.items;
     assert_eq!((items("ada").await, items("ben").await), (2, 3));
-    let mails = town.mails();
-    let ada = mails
+    let emails = town.emails();
+    let ada = emails
         .iter()
-        .find(|mail| mail.to.reveal() == "ada@example.org");
+        .find(|email| email.to.reveal() == "ada@example.org");
     let text = ada.unwrap().filled().text;
     assert!(!text.contains("more"), "{text}");
 }

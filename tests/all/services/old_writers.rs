@@ -95,12 +95,12 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
         .await;
 
     assert_eq!(
-        (report.mails.sent, report.mails.events, again.mails.sent),
+        (report.emails.sent, report.emails.events, again.emails.sent),
         (2, 5, 0)
     );
     assert_eq!(town.emailed_to("ada"), ["a2", "a4"]);
     assert!(
-        town.mails()[1]
+        town.emails()[1]
             .filled()
             .text
             .contains("5334647b139b2165160000d8"),
@@ -113,7 +113,7 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
     );
     town.digests_at(monday(1)).await;
     assert_eq!(
-        town.mails().len(),
+        town.emails().len(),
         2,
         "the markers stand in the documents of the older writers"
     );

@@ -68,7 +68,7 @@ async fn a_retry_delay_for_one_worker_applies_to_all_three(fresh: Fresh) {
     assert_eq!(cem.state, DeliveryState::Pending);
     assert_eq!(cem.attempts.failed, 0);
     assert_eq!(cem.outcome.reason.as_deref(), Some("it waits for its turn"));
-    assert_eq!(town.mails().len(), 3);
+    assert_eq!(town.emails().len(), 3);
 }
 
 /// Returns a town with a digest due for each of `users` users, one email per call.
@@ -131,24 +131,24 @@ async fn a_change_takes_effect_within_two_seconds_even_with_slow_calls(fresh: Fr
 
         let report = run(&town, &town.process()).await;
 
-        let (calls, mails) = (town.calls(), town.mails());
-        assert_eq!(calls.len(), mails.len());
-        let outdated = calls.iter().zip(&mails).filter(|(call, mail)| {
+        let (calls, emails) = (town.calls(), town.emails());
+        assert_eq!(calls.len(), emails.len());
+        let outdated = calls.iter().zip(&emails).filter(|(call, email)| {
             let is_late = call.at - monday(0) > TimeDelta::seconds(2);
-            is_late && !mail.to.reveal().ends_with("@new.example")
+            is_late && !email.to.reveal().ends_with("@new.example")
         });
         assert_eq!(outdated.count(), 0, "{change:?}");
         let sent = if change == Change::AddressChanged {
             40
         } else {
-            mails.len() as u64
+            emails.len() as u64
         };
         assert_eq!(
-            (report.mails.sent, report.mails.canceled),
+            (report.emails.sent, report.emails.canceled),
             (sent, 40 - sent),
             "{change:?}"
         );
-        assert!(mails.len() == 40 || mails.len() < 8, "{change:?}");
+        assert!(emails.len() == 40 || emails.len() < 8, "{change:?}");
     }
 }
 
@@ -164,7 +164,7 @@ async fn a_change_takes_effect_when_the_store_is_slow_before_the_call(fresh: Fre
 
     let report = run(&town, &town.process_on(&store)).await;
 
-    assert_eq!((report.mails.sent, report.mails.canceled), (0, 1));
+    assert_eq!((report.emails.sent, report.emails.canceled), (0, 1));
     assert_eq!(town.calls(), []);
 }
 
@@ -180,7 +180,7 @@ async fn fresh_checks_cost_at_most_one_store_call_per_email(fresh: Fresh) {
 
         let report = run(&town, &town.process_on(&counted)).await;
 
-        assert_eq!(report.mails.sent, 300);
+        assert_eq!(report.emails.sent, 300);
         cost.push(store.calls());
     }
     assert!(cost[1] <= cost[0] + 300, "{cost:?}");
@@ -199,6 +199,6 @@ async fn an_app_respects_calls_per_second(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!(report.mails.sent, 6);
+    assert_eq!(report.emails.sent, 6);
     assert!(started.elapsed() >= Duration::from_secs(1), "{started:?}");
 }

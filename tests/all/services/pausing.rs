@@ -39,7 +39,7 @@ pub(super) async fn run(town: &Town, request: Request) -> Report {
     let report = town.process().digests().run(&request, &Silent).await;
     let report = report.unwrap();
     assert_eq!(
-        report.mails.settled() + report.mails.deferred,
+        report.emails.settled() + report.emails.deferred,
         report.due.users + report.left_over - report.due.busy - report.due.held,
         "everybody is accounted for: {report:?}"
     );
@@ -69,12 +69,12 @@ async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fre
 
     assert_eq!(reason(&first), "the key is revoked");
     // The third delivery may or may not exist when the second is refused. It waits in both cases.
-    let waits = first.mails.deferred + first.due.held;
-    assert_eq!((first.mails.sent, waits), (1, 2));
+    let waits = first.emails.deferred + first.due.held;
+    assert_eq!((first.emails.sent, waits), (1, 2));
     assert_eq!(reason(&meanwhile), "the key is revoked");
-    assert_eq!((meanwhile.mails.sent, calls), (0, 2));
+    assert_eq!((meanwhile.emails.sent, calls), (0, 2));
     assert_eq!(resumed.at, monday(0));
-    assert_eq!((last.mails.sent, last.ended), (2, None));
+    assert_eq!((last.emails.sent, last.ended), (2, None));
     assert!(town.emailed().values().all(|times| *times == 1));
 }
 
@@ -96,10 +96,10 @@ async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
 
     assert_eq!(
         reason(&report),
-        "1 of the last 2 mails failed, more than delivery.stop_share of 49%"
+        "1 of the last 2 emails failed, more than delivery.stop_share of 49%"
     );
-    let waits = report.mails.deferred + report.due.held;
-    assert_eq!((report.mails.sent, report.mails.failed, waits), (1, 1, 1));
+    let waits = report.emails.deferred + report.due.held;
+    assert_eq!((report.emails.sent, report.emails.failed, waits), (1, 1, 1));
     assert_eq!(town.calls().len(), 2);
 }
 
@@ -118,7 +118,7 @@ async fn failures_before_a_resume_no_longer_count_in_any_process(fresh: Fresh) {
     };
     // One email is fewer than `delivery.stop_after`.
     town.answer([refused()]);
-    assert_eq!(send_by_worker("a1", "ada").await.mails.failed, 1);
+    assert_eq!(send_by_worker("a1", "ada").await.emails.failed, 1);
     // Another process pauses sending, and an operator resumes it.
     let stop = Outcome::Stop("suspended".into());
     town.answer([stop]);
@@ -130,7 +130,7 @@ async fn failures_before_a_resume_no_longer_count_in_any_process(fresh: Fresh) {
     let after = send_by_worker("a4", "cem").await;
 
     // Ada's failed digest is retried with the others.
-    assert_eq!((after.mails.sent, after.ended), (3, None));
+    assert_eq!((after.emails.sent, after.ended), (3, None));
 }
 
 async fn few_failures_do_not_pause_sending(fresh: Fresh) {
@@ -141,7 +141,7 @@ async fn few_failures_do_not_pause_sending(fresh: Fresh) {
 
     let report = run(&town, Request::default()).await;
 
-    assert_eq!((report.mails.sent, report.mails.failed), (2, 1));
+    assert_eq!((report.emails.sent, report.emails.failed), (2, 1));
     assert_eq!(report.ended, None);
 }
 
@@ -159,7 +159,7 @@ async fn bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume(fr
         }
     };
     town.happens(&["a1"], to(&names)).await;
-    assert_eq!(run(&town, Request::default()).await.mails.sent, 20);
+    assert_eq!(run(&town, Request::default()).await.emails.sent, 20);
 
     let now = Request {
         now: true,
@@ -183,17 +183,17 @@ async fn bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume(fr
     town.happens(&["a5"], to(&["cem"])).await;
     let complained = run(&town, now.clone()).await;
 
-    assert_eq!((few.mails.sent, &few.ended), (1, &None));
+    assert_eq!((few.emails.sent, &few.ended), (1, &None));
     assert_eq!(
         reason(&bounced),
-        "6 of the last 21 mails bounced, more than delivery.stop_bounces of 24%"
+        "6 of the last 21 emails bounced, more than delivery.stop_bounces of 24%"
     );
-    assert_eq!((bounced.mails.sent, bounced.mails.deferred), (0, 1));
-    assert_eq!((resumed.mails.sent, resumed.ended), (1, None));
-    assert_eq!(next_week.mails.sent, 20);
+    assert_eq!((bounced.emails.sent, bounced.emails.deferred), (0, 1));
+    assert_eq!((resumed.emails.sent, resumed.ended), (1, None));
+    assert_eq!(next_week.emails.sent, 20);
     assert_eq!(
         reason(&complained),
-        "5 of the last 20 mails were complained of, more than delivery.stop_complaints of 0.3%"
+        "5 of the last 20 emails were complained of, more than delivery.stop_complaints of 0.3%"
     );
 }
 
@@ -210,7 +210,7 @@ async fn three_lost_answers_in_a_row_stop_further_calls(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.mails.unknown, report.mails.deferred), (3, 6));
+    assert_eq!((report.emails.unknown, report.emails.deferred), (3, 6));
 }
 
 async fn a_paused_worker_sends_nothing_and_reports_the_pause(fresh: Fresh) {
@@ -221,14 +221,14 @@ async fn a_paused_worker_sends_nothing_and_reports_the_pause(fresh: Fresh) {
     let (worker, mut scanned) = (town.process().worker(), None);
 
     let held = worker.round(&mut scanned, &Silent).await.unwrap();
-    let mails_while_paused = town.mails().len();
+    let emails_while_paused = town.emails().len();
     town.process().deliveries().resume().await.unwrap();
     let free = worker.round(&mut scanned, &Silent).await.unwrap();
 
     assert_eq!(held.paused.unwrap().reason, "suspended");
-    assert!(held.digests.is_none() && mails_while_paused < 2);
+    assert!(held.digests.is_none() && emails_while_paused < 2);
     assert_eq!(free.paused, None);
-    assert_eq!(town.mails().len(), 2);
+    assert_eq!(town.emails().len(), 2);
 }
 
 async fn digests_that_keep_failing_do_not_pause_other_emails(fresh: Fresh) {
@@ -244,7 +244,7 @@ async fn digests_that_keep_failing_do_not_pause_other_emails(fresh: Fresh) {
     let mut failed = 0;
     for hour in 0..48 {
         let report = town.digests_at(monday(0) + TimeDelta::hours(hour)).await;
-        failed += report.mails.failed;
+        failed += report.emails.failed;
     }
 
     // The first try, and retries after another 1, 2, 4, 8 and 16 hours.
@@ -268,13 +268,13 @@ async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
     one.digests().run(&now, &Silent).await.unwrap();
     town.happens(&["a2"], to(&["ben", "cem"])).await;
     other.digests().run(&now, &Silent).await.unwrap();
-    let while_closed = town.mails().len();
+    let while_closed = town.emails().len();
 
     other.deliveries().resume().await.unwrap();
     town.clock.advance(TimeDelta::minutes(1));
     one.digests().run(&now, &Silent).await.unwrap();
 
-    assert_eq!((while_closed, town.mails().len()), (0, 3));
+    assert_eq!((while_closed, town.emails().len()), (0, 3));
 }
 
 async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fresh) {
@@ -294,12 +294,12 @@ async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fr
         town.clock.advance(TimeDelta::hours(1));
     }
 
-    assert_eq!((ended[0].mails.failed, &ended[0].ended), (40, &None));
+    assert_eq!((ended[0].emails.failed, &ended[0].ended), (40, &None));
     let paused = town.process().deliveries().pause().await.unwrap().unwrap();
     assert_eq!(
         paused.reason,
         // The second hour also retried the emails of the first.
-        "120 of the last 120 mails failed, more than delivery.stop_share of 20%"
+        "120 of the last 120 emails failed, more than delivery.stop_share of 20%"
     );
 }
 
@@ -326,7 +326,7 @@ async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
     send_by_another(monday(0) + TimeDelta::minutes(12)).await;
 
     assert_eq!(meanwhile, 1, "only the one that was told to wait");
-    assert_eq!(town.mails().len(), 2);
+    assert_eq!(town.emails().len(), 2);
 }
 
 async fn a_clock_a_day_ahead_does_not_delay_other_processes(fresh: Fresh) {
@@ -363,6 +363,6 @@ async fn undeliverable_addresses_do_not_pause_sending(fresh: Fresh) {
 
     let report = run(&town, Request::default()).await;
 
-    assert_eq!((report.mails.sent, report.mails.failed), (50, 50));
+    assert_eq!((report.emails.sent, report.emails.failed), (50, 50));
     assert_eq!(report.ended, None);
 }

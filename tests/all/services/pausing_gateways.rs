@@ -35,7 +35,7 @@ async fn a_gateway_in_place_of_the_provider_costs_one_email_a_call(fresh: Fresh)
 
     let report = run(&town, Request::default()).await;
 
-    assert_eq!(report.mails.unknown, 3);
+    assert_eq!(report.emails.unknown, 3);
     assert_eq!(
         reason(&report),
         "the outcomes of the last 3 calls in a row are unknown (cut off on the way)"
@@ -62,7 +62,7 @@ async fn a_gateway_error_on_the_first_call_of_a_run_costs_one_email(fresh: Fresh
             .await
             .unwrap();
 
-        assert_eq!((report.mails.unknown, report.mails.sent), (1, 89));
+        assert_eq!((report.emails.unknown, report.emails.sent), (1, 89));
         let sizes: Vec<usize> = town.calls()[before..]
             .iter()
             .map(|call| call.deliveries.len())
@@ -78,7 +78,7 @@ async fn after_a_resume_a_silent_provider_costs_at_most_three_emails(fresh: Fres
     town.process().deliveries().resume().await.unwrap();
     let report = run(&town, Request::default()).await;
 
-    assert!(report.mails.unknown <= 3, "{report:?}");
+    assert!(report.emails.unknown <= 3, "{report:?}");
     reason(&report);
 }
 
@@ -97,5 +97,5 @@ async fn an_unsendable_email_does_not_reset_the_count_of_lost_answers(fresh: Fre
     let report = run(&town, Request::default()).await;
 
     assert!(reason(&report).contains("the last 3 calls"), "{report:?}");
-    assert_eq!((report.mails.unknown, report.mails.failed), (3, 2));
+    assert_eq!((report.emails.unknown, report.emails.failed), (3, 2));
 }

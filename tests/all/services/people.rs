@@ -139,7 +139,7 @@ async fn a_record_with_a_digest_does_not_resubscribe_a_user(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.due.users, report.mails.sent), (0, 0));
+    assert_eq!((report.due.users, report.emails.sent), (0, 0));
     assert_eq!(report.users.unmailable.get("unsubscribed"), Some(&1));
     let subscribed = nightly.replace("\"confirmed\"", "\"unsubscribed\": false, \"confirmed\"");
     people.put(vec![input(&subscribed)]).await.unwrap();

@@ -58,9 +58,9 @@ async fn a_stack_without_room_for_a_marker_blocks_no_other_digest(fresh: Fresh) 
     town.happens(&["a3"], to(&["ada", "ben"])).await;
     let second = town.digests_at(monday(1)).await;
 
-    let first_bad = |report: &Report| report.mails.bad_stacks.first.clone();
+    let first_bad = |report: &Report| report.emails.bad_stacks.first.clone();
     assert_eq!(first_bad(&first), [bad("ada", Defect::NoRoom)]);
-    assert_eq!((first.mails.sent, second.mails.sent), (2, 2));
+    assert_eq!((first.emails.sent, second.emails.sent), (2, 2));
     assert_eq!(town.emailed_to("ben"), ["a1", "a2", "a3"]);
     assert_eq!(town.emailed_to("cem"), ["a1", "a2"]);
     // Events that cannot be marked are not emailed, because each run would repeat them. The
@@ -79,7 +79,7 @@ async fn events_of_a_stack_repaired_after_it_left_the_window_are_emailed(fresh: 
     // The day leaves the window between these two runs.
     for week in 0..2 {
         let report = town.digests_at(monday(week)).await;
-        let first_bad = &report.mails.bad_stacks.first;
+        let first_bad = &report.emails.bad_stacks.first;
         assert_eq!(first_bad, &[bad("ada", Defect::NoRoom)], "week {week}");
     }
     put(&database, first_day(), intact).await;
@@ -121,7 +121,7 @@ async fn an_events_field_that_is_no_array_blocks_no_batch(fresh: Fresh) {
         }
         town.digests_at(monday(0)).await;
         town.digests_at(monday(1)).await;
-        assert_eq!(town.mails().len(), 2, "shape {n}");
+        assert_eq!(town.emails().len(), 2, "shape {n}");
     }
 }
 
@@ -153,8 +153,8 @@ async fn malformed_entries_are_skipped_and_keep_their_index(fresh: Fresh) {
     town.happens(&["a3"], to(&["ada", "ben"])).await;
 
     assert_eq!(town.feed("ada").await.items.len(), 2);
-    assert_eq!(town.digests_at(monday(0)).await.mails.sent, 2);
-    assert_eq!(town.digests_at(monday(1)).await.mails.sent, 0);
+    assert_eq!(town.digests_at(monday(0)).await.emails.sent, 2);
+    assert_eq!(town.digests_at(monday(1)).await.emails.sent, 0);
 
     for person in ["ada", "ben"] {
         assert_eq!(town.emailed_to(person), ["a1", "a3"]);
@@ -196,20 +196,23 @@ async fn a_digest_whose_marker_is_rejected_after_sending_is_sent_once(fresh: Fre
     let first = town.digests_at(monday(0)).await;
     let later = town.digests_at(monday(1)).await;
 
-    assert_eq!((first.mails.sent, later.mails.sent), (2, 0));
-    assert_eq!(town.mails().len(), 2);
+    assert_eq!((first.emails.sent, later.emails.sent), (2, 0));
+    assert_eq!(town.emails().len(), 2);
     assert!(!town.deliveries_of("ben").await[0].open);
     let ada = town.deliveries_of("ada").await.remove(0);
     assert_eq!((ada.state, ada.open), (DeliveryState::Sent, true));
     for report in [first, later] {
-        assert_eq!(report.mails.bad_stacks.first, [bad("ada", Defect::Refused)]);
+        assert_eq!(
+            report.emails.bad_stacks.first,
+            [bad("ada", Defect::Refused)]
+        );
     }
 
     database.run_command(validator(doc! {})).await.unwrap();
     town.digests_at(monday(1) + TimeDelta::hours(1)).await;
 
     assert!(!town.deliveries_of("ada").await[0].open);
-    assert_eq!(town.mails().len(), 2);
+    assert_eq!(town.emails().len(), 2);
 }
 
 async fn a_document_without_a_valid_user_id_blocks_no_email(fresh: Fresh) {
@@ -231,7 +234,7 @@ async fn a_document_without_a_valid_user_id_blocks_no_email(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!(report.mails.sent, 1);
+    assert_eq!(report.emails.sent, 1);
 }
 
 async fn records_with_invalid_utf8_block_no_email(fresh: Fresh) {
@@ -260,7 +263,7 @@ async fn records_with_invalid_utf8_block_no_email(fresh: Fresh) {
     town.happens(&["a3"], to(&["ada", "ben"])).await;
 
     // Only the name in Ada's record is unreadable.
-    assert_eq!(report.mails.sent, 2);
+    assert_eq!(report.emails.sent, 2);
     assert_eq!(town.emailed_to("ben"), ["a1"]);
     assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert_eq!(town.feed("ben").await.items.len(), 2);

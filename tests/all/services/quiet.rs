@@ -85,10 +85,10 @@ fn morning() -> DateTime<Utc> {
 /// Sets the clock, sends due emails, and returns how many Ada and Ben have got.
 async fn send_at(town: &Town, time: DateTime<Utc>) -> [usize; 2] {
     town.send_due_at(time).await;
-    let mails = town.mails();
+    let emails = town.emails();
     ["ada", "ben"].map(|person| {
         let address = tidings::domain::Address::new(format!("{person}@example.org")).unwrap();
-        mails.iter().filter(|mail| mail.to == address).count()
+        emails.iter().filter(|email| email.to == address).count()
     })
 }
 
@@ -111,7 +111,7 @@ async fn a_deferred_batch_closes_when_quiet_hours_end(fresh: Fresh) {
     let day = send_at(&town, morning()).await;
 
     assert_eq!((soon, night, day), ([0, 1], [0, 1], [1, 1]));
-    let text = town.mails()[1].filled().text;
+    let text = town.emails()[1].filled().text;
     assert_contains!(text, "Work a1.");
     assert_contains!(text, "Work a2.");
     // Outside quiet hours the window of the batch applies.
@@ -148,14 +148,14 @@ async fn full_and_leading_batches_wait_until_quiet_hours_end(fresh: Fresh) {
     let day = send_at(&town, morning()).await;
 
     assert_eq!((soon, night, day), ([0, 2], [0, 4], [2, 4]));
-    let mails = town.mails();
-    let whole = |mail: &tidings::email::Message| {
-        let text = mail.filled().text;
+    let emails = town.emails();
+    let whole = |email: &tidings::email::Message| {
+        let text = email.filled().text;
         ["a1", "a2", "a3"]
             .iter()
             .all(|work| text.contains(&format!("Work {work}.")))
     };
-    assert_eq!(mails[4..].iter().filter(|mail| whole(mail)).count(), 2);
+    assert_eq!(emails[4..].iter().filter(|email| whole(email)).count(), 2);
 }
 
 async fn changed_quiet_hours_apply_to_open_batches(fresh: Fresh) {
@@ -195,10 +195,10 @@ async fn quiet_hours_end_at_the_local_time_after_a_clock_change(fresh: Fresh) {
         happens(&town, "Alarm", &["a1"], to(&[person])).await;
 
         send_at(&town, at(ends) - TimeDelta::seconds(1)).await;
-        let night = town.mails().len();
+        let night = town.emails().len();
         send_at(&town, at(ends)).await;
 
-        assert_eq!((night, town.mails().len()), (0, 1), "{person}");
+        assert_eq!((night, town.emails().len()), (0, 1), "{person}");
     }
 }
 
@@ -212,7 +212,11 @@ async fn mandatory_events_are_emailed_in_quiet_hours(fresh: Fresh) {
     let soon = send_at(&town, saturday() + TimeDelta::minutes(6)).await;
 
     assert_eq!(soon, [2, 0]);
-    let texts: Vec<String> = town.mails().iter().map(|mail| mail.filled().text).collect();
+    let texts: Vec<String> = town
+        .emails()
+        .iter()
+        .map(|email| email.filled().text)
+        .collect();
     assert!(texts.iter().any(|text| text.contains("Work a1.")));
     // Events in the same batch as a mandatory event are sent with it.
     let both = |text: &&String| text.contains("Work a2.") && text.contains("Work a3.");
@@ -239,7 +243,7 @@ async fn digests_and_manually_closed_batches_ignore_quiet_hours(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     assert_eq!(closed, [1, 0]);
-    assert_eq!(town.mails().len(), 2);
+    assert_eq!(town.emails().len(), 2);
 }
 
 async fn batches_and_explanations_report_the_deferral(fresh: Fresh) {
@@ -308,7 +312,7 @@ async fn quiet_hours_delay_a_batch_once_even_if_the_worker_is_late(fresh: Fresh)
     let mut sent_at = Vec::new();
     let mut now = at("2014-04-19T21:51:00Z");
     while now < at("2014-04-19T22:30:00Z") {
-        let before = town.mails().len();
+        let before = town.emails().len();
         let [after, _] = send_at(&town, now).await;
         sent_at.extend((before..after).map(|_| now));
         now += TimeDelta::minutes(5);
@@ -346,7 +350,11 @@ async fn events_that_join_after_the_quiet_hours_do_not_start_another_delay(fresh
     let after = send_at(&town, at("2014-04-19T22:01:00Z")).await;
 
     assert_eq!((delayed[0], after[0] >= 2), (0, true), "{after:?}");
-    let texts: Vec<String> = town.mails().iter().map(|mail| mail.filled().text).collect();
+    let texts: Vec<String> = town
+        .emails()
+        .iter()
+        .map(|email| email.filled().text)
+        .collect();
     let first = texts.iter().filter(|text| text.contains("Work a1."));
     assert_eq!(first.count(), 2, "{texts:#?}");
 }

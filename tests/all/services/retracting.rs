@@ -47,12 +47,12 @@ pub(super) fn shown(page: &Page) -> Vec<&str> {
 
 /// Returns the recipient of each email, and which of the works `a1` and `a2` the email includes.
 fn batch_emails(town: &Town) -> Vec<String> {
-    let emails = town.mails().into_iter().map(|mail| {
-        let text = mail.filled().text;
+    let emails = town.emails().into_iter().map(|email| {
+        let text = email.filled().text;
         let works = ["a1", "a2"].into_iter();
         let works = works.filter(|work| text.contains(&format!("Work {work}.")));
         let works: Vec<&str> = works.collect();
-        format!("{}: {}", mail.to.reveal(), works.join(" "))
+        format!("{}: {}", email.to.reveal(), works.join(" "))
     });
     emails.collect()
 }
@@ -70,7 +70,7 @@ async fn a_retracted_event_is_in_no_feed_and_no_digest(fresh: Fresh) {
     assert_eq!((page.counts.unseen, page.counts.unread), (1, 1));
     assert_eq!(shown(&town.feed("cem").await), [""; 0]);
     let report = town.digests_at(monday(0)).await;
-    assert_eq!((report.due.users, report.mails.sent), (2, 2));
+    assert_eq!((report.due.users, report.emails.sent), (2, 2));
     assert_eq!(town.emailed_to("ada"), ["a1"]);
     assert_eq!(town.emailed_to("cem"), [""; 0]);
 }
@@ -121,13 +121,13 @@ async fn a_deferred_email_excludes_retracted_events(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2", "a3"], to(&["ben"])).await;
     town.answer([busy(), busy()]);
-    assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 2);
+    assert_eq!(town.digests_at(monday(0)).await.emails.deferred, 2);
 
     retract(&town.process(), &["a1", "a2"]).await;
     town.clock.advance(TimeDelta::minutes(10));
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.mails.canceled, report.mails.sent), (1, 1));
+    assert_eq!((report.emails.canceled, report.emails.sent), (1, 1));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
     assert_eq!(town.emailed_to("ada"), [""; 0]);
@@ -164,7 +164,7 @@ async fn a_retraction_removes_events_from_open_batches(fresh: Fresh) {
     town.send_due_in(5).await;
     assert_eq!(batch_emails(&town), ["ada@example.org: a2"]);
     // The stacks still hold the event, but no digest includes it.
-    assert_eq!(town.digests_at(monday(0)).await.mails.sent, 0);
+    assert_eq!(town.digests_at(monday(0)).await.emails.sent, 0);
 }
 
 async fn explain_reports_retracted_events(fresh: Fresh) {
@@ -262,7 +262,7 @@ async fn explain_reports_events_retracted_after_their_email_as_shown(fresh: Fres
     let explanation = town.process().explain().user(&user("ada"), None).await;
 
     let place = |fate: Fate| match fate.covered {
-        Some(By::Mail { place, .. }) => (fate.object.to_string(), place),
+        Some(By::Email { place, .. }) => (fate.object.to_string(), place),
         other => panic!("{other:?}"),
     };
     let mut places: Vec<_> = explanation.unwrap().events.into_iter().map(place).collect();

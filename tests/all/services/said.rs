@@ -40,13 +40,13 @@ async fn actor_and_text_are_in_digests_and_immediate_emails(fresh: Fresh) {
     app.worker().round(&mut None, &Silent).await.unwrap();
     town.digests_at(monday(0)).await;
 
-    let mails = town.mails();
+    let emails = town.emails();
     let holds = |n: usize, html: &str, text: &str| {
-        let filled = mails[n].filled();
+        let filled = emails[n].filled();
         assert!(filled.html.contains(html), "{}", filled.html);
         assert!(filled.text.contains(text), "{}", filled.text);
     };
-    assert_eq!(mails.len(), 2);
+    assert_eq!(emails.len(), 2);
     holds(0, "Ben", "Ben");
     holds(0, "“line 3 is too high”", "“line 3 is too high”");
     holds(
@@ -98,10 +98,14 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
 
     assert_eq!(all.0, ["Dee Dow", "Cem Can", "Ben Bly"]);
     assert_eq!(one.1, all.1, "the records are read by one call");
-    let [mail] = &town.mails()[..] else {
-        panic!("{:?}", town.mails().len())
+    let [email] = &town.emails()[..] else {
+        panic!("{:?}", town.emails().len())
     };
     for (_, name) in actors {
-        assert!(mail.filled().text.contains(name), "{}", mail.filled().text);
+        assert!(
+            email.filled().text.contains(name),
+            "{}",
+            email.filled().text
+        );
     }
 }

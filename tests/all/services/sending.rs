@@ -54,9 +54,9 @@ pub(super) async fn run(town: &Town, app: &App) -> Report {
     };
     town.clock.set(town.clock.now().max(monday(0)));
     let report = app.digests().run(&request, &Silent).await.unwrap();
-    let mails = &report.mails;
+    let emails = &report.emails;
     assert_eq!(
-        mails.settled() + mails.deferred,
+        emails.settled() + emails.deferred,
         report.due.users + report.left_over - report.due.busy - report.due.held,
         "everybody is accounted for: {report:?}"
     );
@@ -79,9 +79,9 @@ async fn a_run_retries_deferred_emails_and_accounts_for_every_user(fresh: Fresh)
     let report = run(&town, &town.process()).await;
 
     assert_eq!(report.due.users, 3);
-    assert_eq!(report.mails.sent, 3);
-    assert_eq!(report.mails.deferred, 0);
-    assert_eq!((report.ended, report.mails.reasons), (None, Vec::new()));
+    assert_eq!(report.emails.sent, 3);
+    assert_eq!(report.emails.deferred, 0);
+    assert_eq!((report.ended, report.emails.reasons), (None, Vec::new()));
     let waited = town.clock.now() - monday(0);
     assert!(
         waited >= TimeDelta::minutes(1) && waited < TimeDelta::minutes(3),
@@ -97,7 +97,7 @@ async fn nothing_is_sent_before_the_retry_delay_of_the_provider_ends(fresh: Fres
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!(report.mails.sent, 3);
+    assert_eq!(report.emails.sent, 3);
     let calls = town.calls();
     let early = calls[1..]
         .iter()
@@ -116,9 +116,9 @@ async fn an_email_fails_after_the_configured_number_of_attempts(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.failed, town.calls().len()), (1, 3));
+    assert_eq!((report.emails.failed, town.calls().len()), (1, 3));
     assert_eq!(
-        report.mails.reasons,
+        report.emails.reasons,
         [("given up after 3 attempts: busy".to_owned(), 1)]
     );
     let references: std::collections::BTreeSet<_> = town
@@ -137,13 +137,13 @@ async fn a_run_without_progress_ends_and_reports_deferred_emails(fresh: Fresh) {
     let report = run(&town, &town.process()).await;
 
     assert_eq!(
-        (report.ended, report.mails.settled()),
+        (report.ended, report.emails.settled()),
         (Some(Ended::Patience), 0)
     );
-    assert_eq!(report.mails.deferred + report.due.held, 3);
+    assert_eq!(report.emails.deferred + report.due.held, 3);
     let waited = town.clock.now() - monday(0);
     assert!(waited >= TimeDelta::minutes(15), "{waited}");
-    assert!(town.mails().is_empty());
+    assert!(town.emails().is_empty());
 }
 
 async fn a_call_with_a_lost_answer_is_repeated_unchanged(fresh: Fresh) {
@@ -153,14 +153,14 @@ async fn a_call_with_a_lost_answer_is_repeated_unchanged(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, report.mails.unknown), (2, 0));
+    assert_eq!((report.emails.sent, report.emails.unknown), (2, 0));
     let calls = town.calls();
     assert_eq!(calls.len(), 2);
     assert_eq!(
         (&calls[0].reference, &calls[0].deliveries),
         (&calls[1].reference, &calls[1].deliveries)
     );
-    assert_eq!(town.mails().len(), 2);
+    assert_eq!(town.emails().len(), 2);
     assert_eq!(town.deliveries_of("ada").await[0].attempts.made, 1);
 }
 
@@ -174,7 +174,7 @@ async fn a_call_is_not_repeated_after_the_idempotency_window(fresh: Fresh) {
     town.clock.advance(TimeDelta::hours(2));
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.unknown, town.calls().len()), (1, 1));
+    assert_eq!((report.emails.unknown, town.calls().len()), (1, 1));
     assert_eq!(
         town.deliveries_of("ada").await[0].outcome.reason.as_deref(),
         Some("cut off on the way")
@@ -186,7 +186,7 @@ async fn ben_opts_out_after_the_first_call(town: &Town, outcome: Outcome) {
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.answer([outcome.clone(), outcome]);
     let report = town.digests_at(monday(0)).await;
-    assert_eq!((report.mails.deferred, report.mails.settled()), (2, 0));
+    assert_eq!((report.emails.deferred, report.emails.settled()), (2, 0));
     town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never))
         .await;
     town.clock.advance(TimeDelta::minutes(1));
@@ -198,13 +198,13 @@ async fn a_repeated_call_omits_an_opted_out_user_whose_email_stays_unknown(fresh
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, report.mails.unknown), (1, 1));
-    assert_eq!(town.mails().len(), 1, "ben gets none");
+    assert_eq!((report.emails.sent, report.emails.unknown), (1, 1));
+    assert_eq!(town.emails().len(), 1, "ben gets none");
     let row = town.deliveries_of("ben").await.remove(0);
     assert_eq!(
         row.outcome.reason.as_deref(),
         Some(
-            "it may have been mailed before it was found that the person wants no digest any more"
+            "it may have been emailed before it was found that the person wants no digest any more"
         )
     );
 }
@@ -215,8 +215,8 @@ async fn an_omitted_email_is_sent_if_the_provider_accepted_the_first_call(fresh:
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, report.mails.unknown), (2, 0));
-    assert_eq!(town.mails().len(), 2, "both were mailed the first time");
+    assert_eq!((report.emails.sent, report.emails.unknown), (2, 0));
+    assert_eq!(town.emails().len(), 2, "both were emailed the first time");
 }
 
 async fn an_accepted_email_is_found_by_a_query_and_not_sent_again(fresh: Fresh) {
@@ -226,7 +226,7 @@ async fn an_accepted_email_is_found_by_a_query_and_not_sent_again(fresh: Fresh) 
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, town.calls().len()), (2, 1));
+    assert_eq!((report.emails.sent, town.calls().len()), (2, 1));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.outcome.provider_id.unwrap(), format!("p:{}", row.id));
     let waited = town.clock.now() - monday(0);
@@ -240,7 +240,7 @@ async fn an_email_unknown_to_the_provider_is_sent_again_after_ten_minutes(fresh:
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, town.mails().len()), (1, 1));
+    assert_eq!((report.emails.sent, town.emails().len()), (1, 1));
     let calls = town.calls();
     assert_ne!(calls[0].reference, calls[1].reference);
     assert!(
@@ -258,8 +258,11 @@ async fn an_email_is_unknown_if_queries_fail_until_resolve_within(fresh: Fresh) 
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.unknown, town.calls().len()), (1, 1));
-    assert_eq!(report.mails.reasons, [("the search is down".to_owned(), 1)]);
+    assert_eq!((report.emails.unknown, town.calls().len()), (1, 1));
+    assert_eq!(
+        report.emails.reasons,
+        [("the search is down".to_owned(), 1)]
+    );
 }
 
 async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
@@ -278,7 +281,7 @@ async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
     let report = run(&town, &town.process()).await;
 
     assert_eq!(
-        (claimed.len(), report.left_over, report.mails.sent),
+        (claimed.len(), report.left_over, report.emails.sent),
         (2, 3, 3)
     );
     let calls = town.calls();
@@ -305,7 +308,7 @@ async fn an_email_that_waited_for_other_calls_is_checked_again(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, report.mails.canceled), (1, 1));
+    assert_eq!((report.emails.sent, report.emails.canceled), (1, 1));
     assert!(town.emailed_to("ben").is_empty());
 }
 
@@ -324,7 +327,7 @@ async fn emails_sent_alone_after_a_slow_shared_call_are_not_canceled(fresh: Fres
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, report.mails.canceled), (6, 0));
+    assert_eq!((report.emails.sent, report.emails.canceled), (6, 0));
     assert!(names.iter().all(|name| town.emailed_to(name) == ["a1"]));
 }
 
@@ -342,7 +345,7 @@ async fn an_email_that_waits_longer_than_its_lease_is_built_again(fresh: Fresh) 
     let app = town.process_on(&store);
     let report = timeout(Duration::from_secs(60), run(&town, &app)).await;
 
-    assert_eq!(report.expect("it goes round in circles").mails.sent, 3);
+    assert_eq!(report.expect("it goes round in circles").emails.sent, 3);
     assert_eq!(town.calls().len(), 2);
 }
 
@@ -354,7 +357,7 @@ async fn calls_run_concurrently_once_the_provider_keeps_up(fresh: Fresh) {
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     let process = town.process();
-    assert_eq!(run(&town, &process).await.mails.sent, 20);
+    assert_eq!(run(&town, &process).await.emails.sent, 20);
     town.happens(&["a2"], to(&["ada", "ben", "cem"])).await;
     // The provider answers none of the three calls before all have begun.
     *town.postbox.together.lock().unwrap() = Some(Arc::new(tokio::sync::Barrier::new(3)));
@@ -362,7 +365,7 @@ async fn calls_run_concurrently_once_the_provider_keeps_up(fresh: Fresh) {
 
     let report = run(&town, &process).await;
 
-    assert_eq!((report.mails.sent, town.mails().len()), (3, 23));
+    assert_eq!((report.emails.sent, town.emails().len()), (3, 23));
 }
 
 async fn a_call_continues_while_its_sender_waits_for_the_store(fresh: Fresh) {
@@ -410,7 +413,7 @@ async fn a_call_continues_while_its_sender_waits_for_the_store(fresh: Fresh) {
     let app = town.process_on(&store);
     let report = timeout(Duration::from_secs(60), run(&town, &app)).await;
 
-    assert_eq!(report.expect("it hangs").mails.sent, 13);
+    assert_eq!(report.expect("it hangs").emails.sent, 13);
     assert!(asks.load(Ordering::SeqCst) > 2);
 }
 
@@ -436,8 +439,8 @@ async fn a_worker_that_resumes_after_its_lease_sends_nothing(fresh: Fresh) {
         let twice: Vec<_> = town.emailed().into_iter().filter(|(_, n)| *n > 1).collect();
         assert!(twice.is_empty(), "{certainty:?}: {twice:?}");
         // With `Certainty::Never` the first call has one email, whose outcome stays unknown.
-        let mailed = if certainty == Certainty::Never { 1 } else { 2 };
-        assert_eq!(town.mails().len(), mailed, "{certainty:?}");
+        let emailed = if certainty == Certainty::Never { 1 } else { 2 };
+        assert_eq!(town.emails().len(), emailed, "{certainty:?}");
     }
 }
 
@@ -456,8 +459,11 @@ async fn a_stopped_run_sends_no_more_and_releases_its_leases(fresh: Fresh) {
     let report = run(&town, &app).await;
     let next = run(&town, &town.process()).await;
 
-    assert_eq!((report.mails.sent, report.ended), (0, Some(Ended::Stopped)));
-    assert_eq!((next.mails.sent, next.due.busy), (9, 0), "nothing is held");
+    assert_eq!(
+        (report.emails.sent, report.ended),
+        (0, Some(Ended::Stopped))
+    );
+    assert_eq!((next.emails.sent, next.due.busy), (9, 0), "nothing is held");
     assert!(town.emailed().values().all(|times| *times == 1));
 }
 
@@ -474,7 +480,7 @@ async fn a_run_waits_for_emails_that_a_killed_worker_has_leased(fresh: Fresh) {
     let report = run(&town, &town.process()).await;
 
     assert_eq!(
-        (leased.len(), report.mails.sent, report.due.busy),
+        (leased.len(), report.emails.sent, report.due.busy),
         (2, 2, 0)
     );
     assert_eq!(report.ended, None);

@@ -47,11 +47,11 @@ fn worker(town: &Town, server: &Server) -> Worker {
 
 /// Returns the users whose emails the server accepted, in order.
 fn recipients(server: &Server) -> Vec<String> {
-    let name = |mail: String| {
-        let to = mail.lines().find_map(|line| line.strip_prefix("To: "));
+    let name = |email: String| {
+        let to = email.lines().find_map(|line| line.strip_prefix("To: "));
         to.unwrap().split('@').next().unwrap().to_owned()
     };
-    server.mails().into_iter().map(name).collect()
+    server.emails().into_iter().map(name).collect()
 }
 
 async fn forty_mailboxes_that_reject_emails_delay_no_other_user(fresh: Fresh) {
@@ -195,7 +195,7 @@ async fn a_rejection_that_quotes_another_status_suppresses_no_address(fresh: Fre
         .await
         .unwrap();
 
-    assert_eq!(round.mails.failed, 1);
+    assert_eq!(round.emails.failed, 1);
     let ada = Address::new("ada@example.org").unwrap();
     let suppressed = town.store.suppressed(&[ada]).await;
     assert_eq!(suppressed, [None]);

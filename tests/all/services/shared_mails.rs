@@ -29,9 +29,9 @@ async fn with_subject(fresh: &Fresh, subject: &str) -> (Town, TempDir) {
 
 /// Returns the address and the subject of each email.
 fn subjects(town: &Town) -> Vec<(String, String)> {
-    let mails = town.mails().into_iter();
-    let mut subjects: Vec<_> = mails
-        .map(|mail| (mail.to.reveal().to_owned(), mail.filled().subject))
+    let emails = town.emails().into_iter();
+    let mut subjects: Vec<_> = emails
+        .map(|email| (email.to.reveal().to_owned(), email.filled().subject))
         .collect();
     subjects.sort();
     subjects
@@ -46,22 +46,22 @@ async fn recipients_of_the_same_events_share_one_message(fresh: Fresh) {
 
     town.digests_at(monday(0)).await;
 
-    let mails = town.mails();
+    let emails = town.emails();
     let contents = |work: &str| {
-        let mut of: Vec<_> = mails
+        let mut of: Vec<_> = emails
             .iter()
-            .filter(|mail| mail.filled().text.contains(work))
-            .map(|mail| Arc::as_ptr(&mail.content))
+            .filter(|email| email.filled().text.contains(work))
+            .map(|email| Arc::as_ptr(&email.content))
             .collect();
         let people = of.len();
         of.dedup();
         (people, of.len())
     };
-    assert_eq!(mails.len(), 20);
+    assert_eq!(emails.len(), 20);
     assert_eq!(contents("Work a3."), (5, 1));
-    let mut all: Vec<_> = mails
+    let mut all: Vec<_> = emails
         .iter()
-        .map(|mail| Arc::as_ptr(&mail.content))
+        .map(|email| Arc::as_ptr(&email.content))
         .collect();
     all.sort_unstable();
     all.dedup();

@@ -189,8 +189,8 @@ async fn counted(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figu
         let (mut emails, mut largest) = (0, 0);
         let mut per_user: BTreeMap<String, u64> = BTreeMap::new();
         let (mut delays, mut included) = (Vec::new(), BTreeSet::<(String, Id)>::new());
-        for mail in town.mails() {
-            let batch = &batches[&mail.delivery];
+        for email in town.emails() {
+            let batch = &batches[&email.delivery];
             if batch.contents.items[0].t != kind(name) {
                 continue;
             }
@@ -201,7 +201,7 @@ async fn counted(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figu
             let new = batch.joined.iter().copied();
             let new = new.filter(|fanout| included.insert((batch.user.to_string(), *fanout)));
             let before = delays.len();
-            delays.extend(new.map(|fanout| (mail.at - fanout.time()).num_seconds() as u64));
+            delays.extend(new.map(|fanout| (email.at - fanout.time()).num_seconds() as u64));
             assert_eq!((delays.len() - before) as u64, batch.contents.count);
         }
         delays.sort_unstable();

@@ -52,7 +52,7 @@ async fn a_digest_excludes_seen_events(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.due.users, report.mails.sent), (2, 2));
+    assert_eq!((report.due.users, report.emails.sent), (2, 2));
     assert_eq!(town.emailed_to("ada"), ["a3"]);
     assert_eq!(town.emailed_to("ben"), ["a1", "a2"]);
     assert_eq!(town.emailed_to("cem"), [""; 0]);
@@ -108,7 +108,7 @@ async fn a_deferred_digest_excludes_events_seen_meanwhile(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a2", "a3"], to(&["ben"])).await;
     town.answer([busy(), busy()]);
-    assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 2);
+    assert_eq!(town.digests_at(monday(0)).await.emails.deferred, 2);
 
     see_all(&town, "ada").await;
     let items = town.feed("ben").await.items;
@@ -116,7 +116,7 @@ async fn a_deferred_digest_excludes_events_seen_meanwhile(fresh: Fresh) {
     town.clock.advance(TimeDelta::minutes(10));
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.mails.canceled, report.mails.sent), (1, 1));
+    assert_eq!((report.emails.canceled, report.emails.sent), (1, 1));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
     let unread = items[1].object.as_str();
@@ -132,9 +132,9 @@ async fn a_batch_includes_seen_events(fresh: Fresh) {
 
     town.send_due_in(24 * 60).await;
 
-    let mails = town.mails();
-    assert_eq!(mails.len(), 1);
-    assert!(mails[0].filled().text.contains("Work a1"));
+    let emails = town.emails();
+    assert_eq!(emails.len(), 1);
+    assert!(emails[0].filled().text.contains("Work a1"));
 }
 
 async fn the_backlog_excludes_seen_events(fresh: Fresh) {
@@ -188,14 +188,14 @@ async fn explain_email(town: &Town, person: &str) -> (Vec<(String, Place)>, usiz
     let app = town.process();
     let explanation = app.explain().user(&user(person), None).await.unwrap();
     let place = |fate: Fate| match fate.covered {
-        Some(By::Mail { place, .. }) => (fate.object.to_string(), place),
+        Some(By::Email { place, .. }) => (fate.object.to_string(), place),
         other => panic!("{other:?}"),
     };
     let mut places: Vec<_> = explanation.events.into_iter().map(place).collect();
     places.sort_by(|one, other| one.0.cmp(&other.0));
     let row = town.deliveries_of(person).await.remove(0);
     let story = app.compose().story(row).await.unwrap();
-    (places, story.mail.map_or(0, |mail| mail.items.len()))
+    (places, story.email.map_or(0, |email| email.items.len()))
 }
 
 async fn an_event_seen_after_its_email_is_reported_as_shown(fresh: Fresh) {

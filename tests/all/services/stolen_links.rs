@@ -69,10 +69,10 @@ fn hostile(n: usize) -> Object {
 
 async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
     let own = tempfile::tempdir().unwrap();
-    for mail in ["digest", "batch"] {
-        std::fs::create_dir(own.path().join(mail)).unwrap();
-        std::fs::write(own.path().join(mail).join("body.html"), BODY).unwrap();
-        std::fs::write(own.path().join(mail).join("body.txt"), TEXT).unwrap();
+    for folder in ["digest", "batch"] {
+        std::fs::create_dir(own.path().join(folder)).unwrap();
+        std::fs::write(own.path().join(folder).join("body.html"), BODY).unwrap();
+        std::fs::write(own.path().join(folder).join("body.txt"), TEXT).unwrap();
     }
     for templates in [
         String::new(),
@@ -83,14 +83,14 @@ async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
             let config = format!(
                 "{templates}server.public_url = \"https://news.example.org\"\ntypes.ArtworkPublished.route = {route:?}\ndigest.section_items = 40\ntypes.ArtworkPublished.keep = \"last 40\"\n"
             );
-            let mails = mails(&Town::found(&fresh, true, &config).await).await;
-            assert_eq!(mails.len(), 2, "{route}");
+            let emails = emails(&Town::found(&fresh, true, &config).await).await;
+            assert_eq!(emails.len(), 2, "{route}");
 
             for dialect in ALL {
                 let provider = Provider::start(dialect).await;
                 let mailer = mailer(dialect, &provider.url, PATIENT);
-                for call in mailer.calls(&mails) {
-                    let call: Vec<Message> = call.iter().map(|n| mails[*n].clone()).collect();
+                for call in mailer.calls(&emails) {
+                    let call: Vec<Message> = call.iter().map(|n| emails[*n].clone()).collect();
                     mailer.send("ref-1", &call, &Permit::always()).await;
                 }
 
@@ -98,22 +98,24 @@ async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
                 let all = requests
                     .iter()
                     .flat_map(|request| received(dialect, request));
-                check_links(&format!("{dialect:?} {route}"), all.collect(), &mails);
+                check_links(&format!("{dialect:?} {route}"), all.collect(), &emails);
             }
             let server = Server::start().await;
-            smtp(&server).send("ref-1", &mails, &Permit::always()).await;
-            let all = server.mails();
+            smtp(&server)
+                .send("ref-1", &emails, &Permit::always())
+                .await;
+            let all = server.emails();
             check_links(
                 &format!("SMTP {route}"),
-                all.iter().map(|mail| by_smtp(mail)).collect(),
-                &mails,
+                all.iter().map(|email| by_smtp(email)).collect(),
+                &emails,
             );
         }
     }
 }
 
 /// Returns the emails to two users about all hostile objects.
-async fn mails(town: &Town) -> Vec<Message> {
+async fn emails(town: &Town) -> Vec<Message> {
     let objects: Vec<Object> = (0..HOSTILE.len()).map(hostile).collect();
     town.store.put_objects(&objects).await.unwrap();
     for person in ["ada", "ben"] {
@@ -125,7 +127,7 @@ async fn mails(town: &Town) -> Vec<Message> {
     town.happens(&ids, followers_of("artist:1")).await;
     town.digests_at(monday(0)).await;
     town.send_due().await;
-    town.mails()
+    town.emails()
 }
 
 fn smtp(server: &Server) -> Smtp {
@@ -141,62 +143,73 @@ fn smtp(server: &Server) -> Smtp {
 }
 
 /// Checks that a token appears only in the recipient's own links, and that the content arrives.
-fn check_links(label: &str, all: Vec<Received>, mails: &[Message]) {
-    let tokens = |mail: &Message| {
+fn check_links(label: &str, all: Vec<Received>, emails: &[Message]) {
+    let tokens = |email: &Message| {
         // An email about several objects has no mute link.
         [Place::Unsubscribe, Place::Preferences].map(|place| {
-            let link = mail.personal.as_ref().unwrap().link(place);
+            let link = email.personal.as_ref().unwrap().link(place);
             let token = link.strip_prefix("https://news.example.org/u/").unwrap();
             token.trim_end_matches("/preferences").to_owned()
         })
     };
-    let tokens: Vec<[String; 2]> = mails.iter().map(tokens).collect();
-    let recipients: BTreeSet<_> = all.iter().map(|mail| mail.to.clone()).collect();
+    let tokens: Vec<[String; 2]> = emails.iter().map(tokens).collect();
+    let recipients: BTreeSet<_> = all.iter().map(|email| email.to.clone()).collect();
     assert_eq!((all.len(), recipients.len()), (2, 2), "{label}");
-    for mail in &all {
-        for part in [&mail.subject, &mail.html, &mail.text, &mail.to] {
+    for email in &all {
+        for part in [&email.subject, &email.html, &email.text, &email.to] {
             assert!(!part.contains(STOLEN), "{label}: {part}");
         }
-        let (own, others) = match mail.to.contains("ada@") {
+        let (own, others) = match email.to.contains("ada@") {
             true => (&tokens[0], &tokens[1]),
             false => (&tokens[1], &tokens[0]),
         };
         let [stop, choose] = own;
         let link = format!("https://news.example.org/u/{stop}");
         let preferences = format!("https://news.example.org/u/{choose}/preferences");
-        let headers = format!("{:?}", mail.headers);
+        let headers = format!("{:?}", email.headers);
         assert_eq!(headers.matches(stop).count(), 1, "{label}: {headers}");
         assert!(headers.contains(&format!("<{link}>")), "{label}: {headers}");
-        for part in [&mail.subject, &mail.html, &mail.text, &mail.to, &headers] {
+        for part in [
+            &email.subject,
+            &email.html,
+            &email.text,
+            &email.to,
+            &headers,
+        ] {
             let stolen = others.iter().any(|other| part.contains(other));
             assert!(!stolen, "{label}: {part}");
         }
         for own in own {
             assert!(
-                !mail.subject.contains(own) && !mail.to.contains(own),
+                !email.subject.contains(own) && !email.to.contains(own),
                 "{label}"
             );
-            assert_eq!(mail.html.matches(own).count(), 1, "{label}: {}", mail.html);
+            assert_eq!(
+                email.html.matches(own).count(),
+                1,
+                "{label}: {}",
+                email.html
+            );
         }
         assert!(!headers.contains(choose), "{label}: {headers}");
         let wanted = [&link, &preferences].map(|link| format!("href=\"{link}\""));
-        let found = wanted.map(|link| mail.html.matches(&link).count());
-        assert_eq!(found, [1, 1], "{label}: {}", mail.html);
+        let found = wanted.map(|link| email.html.matches(&link).count());
+        assert_eq!(found, [1, 1], "{label}: {}", email.html);
         let is_own = |line: &&str| own.iter().any(|own| line.contains(own));
-        let lines: Vec<&str> = mail.text.lines().filter(is_own).collect();
+        let lines: Vec<&str> = email.text.lines().filter(is_own).collect();
         assert_eq!(
             lines,
             [preferences.as_str(), &link],
             "{label}: {}",
-            mail.text
+            email.text
         );
-        check_content(label, mail);
+        check_content(label, email);
     }
 }
 
 /// Checks that readers see the hostile content as it was written, although it was escaped.
-fn check_content(label: &str, mail: &Received) {
-    let html = mail.html.replace('\u{2060}', "");
+fn check_content(label: &str, email: &Received) {
+    let html = email.html.replace('\u{2060}', "");
     let html = [
         ("&#37;", "%"),
         ("&#123;", "{"),
@@ -206,7 +219,7 @@ fn check_content(label: &str, mail: &Received) {
     ]
     .iter()
     .fold(html, |html, (coded, plain)| html.replace(coded, plain));
-    let text = mail.text.replace('\u{2060}', "");
+    let text = email.text.replace('\u{2060}', "");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for (n, word) in HOSTILE.iter().enumerate() {
         for written in [

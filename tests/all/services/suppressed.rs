@@ -41,13 +41,13 @@ async fn an_address_suppressed_before_the_send_gets_no_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
-    assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 1);
+    assert_eq!(town.digests_at(monday(0)).await.emails.deferred, 1);
     suppress(&fresh, Reason::Complaint).await;
     town.clock.advance(TimeDelta::minutes(10));
 
     let report = town.digests_at(monday(0)).await;
 
-    assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
+    assert_eq!((report.emails.canceled, report.emails.sent), (1, 0));
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Canceled);
     let reason = row.outcome.reason.as_deref();
@@ -67,8 +67,8 @@ async fn an_undeliverable_address_gets_no_further_email(fresh: Fresh) {
     town.happens(&["a2"], followers_of("artist:1")).await;
     let second = town.digests_at(monday(1)).await;
 
-    assert_eq!((first.mails.failed, first.mails.sent), (1, 1));
-    assert_eq!((second.mails.failed, second.mails.sent), (0, 1));
+    assert_eq!((first.emails.failed, first.emails.sent), (1, 1));
+    assert_eq!((second.emails.failed, second.emails.sent), (0, 1));
     assert_eq!(second.users.unmailable["suppressed after a hard bounce"], 1);
     let suppression = fresh.suppressed(&[ada()]).await.remove(0).unwrap();
     assert_eq!(
@@ -144,11 +144,11 @@ async fn lift(town: &Town) {
 fn emailed(town: &Town, reader: &str) -> Vec<usize> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     let mut counts = Vec::new();
-    for mail in town.mails() {
-        if mail.delivery.as_str().split(':').nth(1) != Some(reader) {
+    for email in town.emails() {
+        if email.delivery.as_str().split(':').nth(1) != Some(reader) {
             continue;
         }
-        let text = mail.filled().text;
+        let text = email.filled().text;
         let mut events = 0;
         for work in (1..=12).flat_map(|date| [0, 1, 2].map(|n| format!("d{date}n{n}"))) {
             if text.contains(&format!("Work {work}.")) {

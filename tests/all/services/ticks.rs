@@ -56,7 +56,7 @@ async fn ada_at(town: &Town, hour: u8) {
 }
 
 fn sent(report: &Report) -> (u64, u64) {
-    (report.users.scanned, report.mails.sent)
+    (report.users.scanned, report.emails.sent)
 }
 
 async fn a_tick_scans_only_users_whose_digest_hour_has_come(fresh: Fresh) {
@@ -108,7 +108,7 @@ async fn the_next_tick_makes_up_for_a_failed_one(fresh: Fresh) {
 
     assert!(failed > 5, "{failed}");
     assert_eq!(town.emailed_to("ada"), ["a1"]);
-    assert_eq!(town.mails().len(), 1);
+    assert_eq!(town.emails().len(), 1);
 }
 
 async fn users_held_back_by_a_pause_are_emailed_after_the_resume(fresh: Fresh) {
@@ -125,7 +125,7 @@ async fn users_held_back_by_a_pause_are_emailed_after_the_resume(fresh: Fresh) {
 
     assert!(paused.due.held > 0, "{paused:?}");
     assert_eq!(resumed.due.users, paused.due.held);
-    assert_eq!(town.mails().len(), 9);
+    assert_eq!(town.emails().len(), 9);
 }
 
 async fn an_event_fanned_out_late_is_emailed_by_the_next_tick(fresh: Fresh) {
@@ -179,10 +179,10 @@ async fn a_user_with_an_open_delivery_is_scanned_again_once_it_is_settled(fresh:
     let too_early = tick(&town, "21T10:15").await;
     let ended = tick(&town, "21T10:30").await;
 
-    assert_eq!(weekly.mails.deferred, 1);
+    assert_eq!(weekly.emails.deferred, 1);
     assert_eq!(passed_over.due.busy, 1);
     assert_eq!(too_early.due.busy, 1);
-    assert_eq!(ended.mails.sent, 2, "{ended:?}");
+    assert_eq!(ended.emails.sent, 2, "{ended:?}");
     assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
 }
 
@@ -197,7 +197,7 @@ async fn a_tick_retries_a_failed_digest(fresh: Fresh) {
     let too_early = tick(&town, "20T08:45").await;
     let again = tick(&town, "20T09:00").await;
 
-    assert_eq!((refused.mails.failed, sent(&too_early)), (1, (1, 0)));
+    assert_eq!((refused.emails.failed, sent(&too_early)), (1, (1, 0)));
     assert_eq!(sent(&again), (1, 1));
 }
 
@@ -275,7 +275,7 @@ async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
         ..Request::default()
     };
     let start = "2014-03-28T23:00:00Z".parse::<DateTime<Utc>>().unwrap();
-    let (mut ticks, mut mails) = (0, 0);
+    let (mut ticks, mut emails) = (0, 0);
 
     for quarter in 0..4 * 48 {
         town.clock.set(start + TimeDelta::minutes(15 * quarter));
@@ -289,13 +289,13 @@ async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
         }
         let digests = town.process().digests();
         let report = digests.tick(&Silent).await.unwrap();
-        (ticks, mails) = (
+        (ticks, emails) = (
             ticks + u64::from(report.users.scanned < 72),
-            mails + report.mails.sent,
+            emails + report.emails.sent,
         );
         let left = digests.run(&rehearsal, &Silent).await.unwrap();
         assert_eq!(left.due.users, 0, "{} {left:?}", town.clock.now());
     }
 
-    assert!(ticks > 60 && mails > 60, "{ticks} {mails}");
+    assert!(ticks > 60 && emails > 60, "{ticks} {emails}");
 }

@@ -59,7 +59,7 @@ async fn no_chunk_is_sent_before_the_outcomes_of_the_last_are_recorded(fresh: Fr
 
         let report = run(&town, &town.process_on(&store)).await;
 
-        assert_eq!((report.mails.sent, town.mails().len()), (2, 2));
+        assert_eq!((report.emails.sent, town.emails().len()), (2, 2));
         assert_eq!(*in_time.lock().unwrap(), Some(false), "{verb}");
     }
 }
@@ -102,7 +102,7 @@ async fn no_chunk_begins_after_one_has_failed(fresh: Fresh) {
         .await;
 
     assert!(run.is_err());
-    let (sent, after) = (town.mails().len() - PEOPLE, failing.calls() - third);
+    let (sent, after) = (town.emails().len() - PEOPLE, failing.calls() - third);
     assert!(sent < PEOPLE / 2, "{sent} were sent before it went away");
     assert!(after < PEOPLE / 4, "{after} more calls were made");
 }
@@ -136,5 +136,5 @@ async fn a_chunk_that_waited_long_is_built_again(fresh: Fresh) {
 
     let report = run(&town, &town.process_on(&store)).await;
 
-    assert_eq!((report.mails.sent, report.mails.canceled), (0, 2));
+    assert_eq!((report.emails.sent, report.emails.canceled), (0, 2));
 }

@@ -21,8 +21,8 @@ mostly_on_sqlite! {
 }
 
 fn texts(town: &Town) -> String {
-    let mails = town.mails().into_iter();
-    mails.map(|mail| mail.filled().text).collect()
+    let emails = town.emails().into_iter();
+    emails.map(|email| email.filled().text).collect()
 }
 
 async fn an_unknown_object_is_in_the_feed_but_in_no_email(fresh: Fresh) {
@@ -35,7 +35,7 @@ async fn an_unknown_object_is_in_the_feed_but_in_no_email(fresh: Fresh) {
     let text = texts(&town);
     assert!(text.contains("Work a1."), "{text}");
     assert!(!text.contains("unheard-of"), "{text}");
-    assert_eq!(town.mails().len(), 1);
+    assert_eq!(town.emails().len(), 1);
     let request = feed_of(&crate::support::user("ben"));
     let feed = town.process().feeds().page(&request).await.unwrap();
     assert_eq!(feed.answer.items.len(), 1);
@@ -50,7 +50,7 @@ async fn explain_does_not_guess_if_objects_change_after_the_digest(fresh: Fresh)
         let explanation = app.explain().user(&crate::support::user("ada"), None).await;
         let events = explanation.unwrap().events.into_iter();
         let place = |covered| match covered {
-            Some(By::Mail { place, .. }) => place,
+            Some(By::Email { place, .. }) => place,
             other => panic!("{other:?}"),
         };
         let mut places: Vec<(String, Place)> = events
@@ -76,8 +76,8 @@ async fn explain_does_not_guess_if_objects_change_after_the_digest(fresh: Fresh)
 }
 
 async fn an_unknown_object_is_emailed_by_id_if_its_type_allows_it(fresh: Fresh) {
-    let mails = "[types.ArtworkPublished]\nunknown_objects = \"mail\"";
-    let town = Town::found(&fresh, true, mails).await;
+    let config = "[types.ArtworkPublished]\nunknown_objects = \"mail\"";
+    let town = Town::found(&fresh, true, config).await;
     town.happens(&["unheard-of", "a9"], to(&["ada"])).await;
 
     town.digests_at(monday(0)).await;
@@ -146,7 +146,7 @@ async fn a_batch_of_unknown_objects_is_canceled(fresh: Fresh) {
         .await
         .unwrap();
 
-    assert!(town.mails().is_empty());
+    assert!(town.emails().is_empty());
     let rows = town.deliveries_of("ada").await;
     assert_eq!(rows[0].state, DeliveryState::Canceled);
 }

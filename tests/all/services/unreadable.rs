@@ -209,7 +209,7 @@ async fn an_unreadable_zone_does_not_stop_the_digest_and_explain_names_it(fresh:
     );
     assert_eq!(status.unreadable.users, 1);
     assert_eq!(status.unreadable.first[0].user, user("ada"));
-    assert_eq!((report.mails.sent, town.emailed_to("ada").len()), (1, 1));
+    assert_eq!((report.emails.sent, town.emailed_to("ada").len()), (1, 1));
 }
 
 async fn unreadable_fields_are_counted_and_the_first_users_are_named(fresh: Fresh) {

@@ -42,7 +42,7 @@ async fn a_round_fans_out_events_and_sends_due_emails(fresh: Fresh) {
     let idle = worker.round(&mut scanned, &Silent).await.unwrap();
 
     assert_eq!(
-        (saturday.fanouts.done, monday.digests.unwrap().mails.sent),
+        (saturday.fanouts.done, monday.digests.unwrap().emails.sent),
         (1, 2)
     );
     assert!(idle.idle());
@@ -74,7 +74,7 @@ async fn a_failed_fan_out_does_not_block_emails(fresh: Fresh) {
 
     let failed = round.not_fanned_out.unwrap().to_string();
     assert!(failed.contains("claim_fanouts"), "{failed}");
-    assert_eq!(town.mails().len(), 1);
+    assert_eq!(town.emails().len(), 1);
 }
 
 /// A writer posts events faster than the worker fans them out, until an email is sent.
@@ -88,7 +88,7 @@ async fn batches_are_sent_while_events_keep_arriving(fresh: Fresh) {
     let working = tokio::spawn(async move { worker.run(stopped, |_, _| {}).await });
     let notify = town.process().notify();
     let posting = async {
-        while town.mails().is_empty() {
+        while town.emails().is_empty() {
             let events = vec![request(&["a2"], to(&["cem"]), None); 20];
             notify.accept(events).await.unwrap();
         }
@@ -96,11 +96,11 @@ async fn batches_are_sent_while_events_keep_arriving(fresh: Fresh) {
 
     tokio::time::timeout(std::time::Duration::from_secs(60), posting)
         .await
-        .expect("a mail leaves although events keep coming");
+        .expect("an email is sent although events keep coming");
 
     stop.send(true).unwrap();
     working.await.unwrap().unwrap();
-    assert_eq!(town.mails()[0].to.reveal(), "ada@example.org");
+    assert_eq!(town.emails()[0].to.reveal(), "ada@example.org");
 }
 
 async fn settled_deliveries_and_batches_are_deleted_after_delivery_keep(fresh: Fresh) {
@@ -109,7 +109,7 @@ async fn settled_deliveries_and_batches_are_deleted_after_delivery_keep(fresh: F
     let (worker, mut scanned) = (town.process().worker(), None);
     accept(&town, request(&["a1"], to(&["ada"]), None)).await;
     let first = worker.round(&mut scanned, &Silent).await.unwrap();
-    assert_eq!((first.batches.ended, first.mails.sent), (1, 1));
+    assert_eq!((first.batches.ended, first.emails.sent), (1, 1));
 
     let mut forgotten = Vec::new();
     for days in [13, 1, 0] {
@@ -167,7 +167,7 @@ async fn a_worker_killed_with_its_clock_a_day_ahead_blocks_no_digest(fresh: Fres
     town.clock.set(monday(0));
     let round = town.process().worker().round(&mut None, &Silent).await;
 
-    assert_eq!(round.unwrap().digests.unwrap().mails.sent, 1);
+    assert_eq!(round.unwrap().digests.unwrap().emails.sent, 1);
 }
 
 async fn a_worker_whose_clock_is_set_back_scans_for_digests_again(fresh: Fresh) {
@@ -181,7 +181,7 @@ async fn a_worker_whose_clock_is_set_back_scans_for_digests_again(fresh: Fresh) 
     town.clock.set(monday(0));
     let round = worker.round(&mut scanned, &Silent).await.unwrap();
 
-    assert_eq!(round.digests.unwrap().mails.sent, 1);
+    assert_eq!(round.digests.unwrap().emails.sent, 1);
 }
 
 async fn a_worker_whose_clock_is_behind_sends_no_email_twice(fresh: Fresh) {
@@ -208,8 +208,8 @@ async fn a_worker_whose_clock_is_behind_sends_no_email_twice(fresh: Fresh) {
             deliver.drain().await.unwrap();
         }
 
-        let mut mailed: Vec<String> = town.emailed().into_keys().map(|(who, _)| who).collect();
-        mailed.sort();
-        assert_eq!((mailed, town.mails().len()), (works, 8), "{certainty:?}");
+        let mut emailed: Vec<String> = town.emailed().into_keys().map(|(who, _)| who).collect();
+        emailed.sort();
+        assert_eq!((emailed, town.emails().len()), (works, 8), "{certainty:?}");
     }
 }

@@ -81,7 +81,7 @@ struct Event {
     id: Id,
     /// Whether it is emailed in a batch.
     batched: bool,
-    mailed: u32,
+    emailed: u32,
     expired: bool,
     /// Its reader turned digests off, or was deleted, before it was emailed.
     excused: bool,
@@ -111,7 +111,7 @@ struct Year {
     lifts: u32,
     scheduler_down: DateTime<Utc>,
     provider_down: DateTime<Utc>,
-    mails_read: usize,
+    emails_read: usize,
     expired: BTreeMap<Day, PendingCounts>,
     runs: u32,
     failed_runs: u32,
@@ -168,7 +168,7 @@ impl Year {
             lifts: 0,
             scheduler_down: now,
             provider_down: now,
-            mails_read: 0,
+            emails_read: 0,
             expired: BTreeMap::new(),
             runs: 0,
             failed_runs: 0,
@@ -263,7 +263,7 @@ impl Year {
             work,
             id: accepted[0].id,
             batched,
-            mailed: 0,
+            emailed: 0,
             expired: false,
             excused: !exists || self.off.contains(reader),
         });
@@ -334,7 +334,7 @@ impl Year {
             assert!(people.erase(&id).await.unwrap());
             self.fay.1 = false;
             let hers = self.events.iter_mut().filter(|event| event.reader == "fay");
-            hers.for_each(|event| event.excused |= event.mailed == 0 && !event.expired);
+            hers.for_each(|event| event.excused |= event.emailed == 0 && !event.expired);
             return;
         }
         self.fay = (self.fay.0 + 1, true);
@@ -417,7 +417,7 @@ impl Year {
             .events
             .iter_mut()
             .filter(|event| event.reader == reader);
-        for event in theirs.filter(|event| event.mailed == 0 && !event.expired) {
+        for event in theirs.filter(|event| event.emailed == 0 && !event.expired) {
             event.excused = true;
         }
     }
@@ -474,31 +474,31 @@ impl Year {
 
     /// Reads the new emails and the counts of expired events.
     async fn read_results(&mut self) {
-        let mails = self.town.mails();
-        for mail in &mails[self.mails_read..] {
-            let text = mail.filled().text;
+        let emails = self.town.emails();
+        for email in &emails[self.emails_read..] {
+            let text = email.filled().text;
             for event in &mut self.events {
                 if !text.contains(&format!("Work {}.", event.work)) {
                     continue;
                 }
                 let of_event = address(event.reader, event.owner);
                 assert_eq!(
-                    mail.to, of_event,
+                    email.to, of_event,
                     "{} was shown to another user",
                     event.work
                 );
                 let is_owner = event.reader != "fay" || self.fay == (event.owner, true);
                 assert!(is_owner, "{} was emailed to a deleted user", event.work);
-                event.mailed += 1;
+                event.emailed += 1;
             }
         }
-        self.mails_read = mails.len();
+        self.emails_read = emails.len();
         let expired = self.app.backlog().summary().await.unwrap().expired;
         for (day, total) in &expired {
             let before = self.expired.get(day).copied().unwrap_or_default();
             let mut left = 0;
             let of_day = self.events.iter_mut().filter(|event| event.day == *day);
-            for event in of_day.filter(|e| e.mailed == 0 && !e.batched && !e.excused && !e.expired)
+            for event in of_day.filter(|e| e.emailed == 0 && !e.batched && !e.excused && !e.expired)
             {
                 if total.events > before.events {
                     event.expired = true;
@@ -522,38 +522,38 @@ impl Year {
         let unknown = self.town.store.deliveries_in(unknown, 1_000).await;
         let unnamed = self.unnamed_batch_events().await;
         let mut ids = BTreeSet::new();
-        for mail in self.town.mails() {
+        for email in self.town.emails() {
             assert!(
-                ids.insert(mail.delivery.clone()),
-                "{} was mailed twice",
-                mail.delivery
+                ids.insert(email.delivery.clone()),
+                "{} was emailed twice",
+                email.delivery
             );
         }
-        let (mut mailed, mut expired, mut excused, mut in_doubt) = (0, 0, 0, 0);
+        let (mut emailed, mut expired, mut excused, mut in_doubt) = (0, 0, 0, 0);
         let mut refused = 0;
         // Later events may still wait for their digest.
         let settled = Day::of(self.now - TimeDelta::days(9));
         for event in &self.events {
             let what = format!("{} of {} for {}", event.work, event.day, event.reader);
             assert!(
-                event.mailed <= 1,
-                "{what} was mailed {} times",
-                event.mailed
+                event.emailed <= 1,
+                "{what} was emailed {} times",
+                event.emailed
             );
             assert!(
-                event.mailed == 0 || !event.expired,
-                "{what} was given up and mailed"
+                event.emailed == 0 || !event.expired,
+                "{what} was given up and emailed"
             );
             let watermarks = |row: &Delivery| {
                 let mut watermarks = row.watermarks.iter();
                 row.user.as_str() == event.reader
                     && watermarks.any(|(stack, _)| stack.day == event.day)
             };
-            let known = event.mailed == 1 || event.expired || event.excused;
+            let known = event.emailed == 1 || event.expired || event.excused;
             if event.batched {
                 let ended = known || unnamed.contains(&event.id);
                 assert!(ended || event.day > settled, "{what} is lost");
-                mailed += event.mailed;
+                emailed += event.emailed;
                 refused += u32::from(!known);
                 continue;
             }
@@ -561,9 +561,9 @@ impl Year {
             in_doubt += u32::from(doubted);
             let ended = known || doubted;
             assert!(ended || event.day > settled, "{what} is lost");
-            mailed += event.mailed;
+            emailed += event.emailed;
             expired += u32::from(event.expired);
-            excused += u32::from(event.excused && event.mailed == 0);
+            excused += u32::from(event.excused && event.emailed == 0);
         }
         let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest(..));
         let items = unknown
@@ -573,12 +573,12 @@ impl Year {
         let unknown_events: u32 = items.sum();
         assert!(
             in_doubt <= unknown_events,
-            "{in_doubt} events are in doubt, and unknown mails tell {unknown_events}"
+            "{in_doubt} events are in doubt, and unknown emails contain {unknown_events}"
         );
         let all = self.events.len();
         let (runs, failed) = (self.runs, self.failed_runs);
         format!(
-            "{all} events, {mailed} emailed in {} emails, {expired} expired, {excused} turned off or deleted, \
+            "{all} events, {emailed} emailed in {} emails, {expired} expired, {excused} turned off or deleted, \
              {in_doubt} in doubt, {refused} in refused batches; {runs} runs, {failed} broken off, {} lifts, \
              {} users with one id, {} batches",
             ids.len(),

@@ -132,7 +132,7 @@ impl Scenario {
             store.suppress(&[hard]).await;
             let off = &self.deliveries()[1];
             let count = store.soft_bounce(&second, off, noon(), noon()).await;
-            assert_eq!(count, 1, "one mail was put off");
+            assert_eq!(count, 1, "one email was deferred");
             let marks = store.record_receipts(&event, now, until).await;
             assert_eq!(marks, ["one"]);
             assert!(seen.iter().flatten().all(|mark| mark == "one"));

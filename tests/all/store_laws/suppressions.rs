@@ -308,15 +308,15 @@ pub async fn unusual_addresses_can_be_suppressed(store: Fresh) {
 
 pub async fn soft_bounces_count_once_for_each_email_within_the_period(store: Fresh) {
     let (ada, ben) = (address("Ada@a.org"), address("ben@a.org"));
-    let mail = |n: i64| DeliveryId::stored(format!("digest:ada:daily:{n}"));
+    let delivery = |n: i64| DeliveryId::stored(format!("digest:ada:daily:{n}"));
     let note = async |who: &Address, n: i64, minute: i64, since: i64| {
         store
-            .soft_bounce(who, &mail(n), at(minute), at(since))
+            .soft_bounce(who, &delivery(n), at(minute), at(since))
             .await
     };
 
     assert_eq!(note(&ada, 1, 10, 0).await, 1);
-    assert_eq!(note(&ada, 1, 12, 0).await, 1, "the same mail, tried again");
+    assert_eq!(note(&ada, 1, 12, 0).await, 1, "the same email, tried again");
     assert_eq!(note(&ada.folded(), 2, 20, 0).await, 2);
     assert_eq!(note(&ben, 2, 20, 0).await, 1, "somebody else's are apart");
     assert_eq!(note(&ada, 3, 5, 6).await, 2, "this one is too long ago");
@@ -328,13 +328,13 @@ pub async fn soft_bounces_count_once_for_each_email_within_the_period(store: Fre
 pub async fn lifting_an_address_resets_its_soft_bounces(store: Fresh) {
     let ada = address("ada@a.org");
     for n in 0..3 {
-        let mail = DeliveryId::stored(format!("digest:ada:daily:{n}"));
-        store.soft_bounce(&ada, &mail, at(n), at(0)).await;
+        let delivery = DeliveryId::stored(format!("digest:ada:daily:{n}"));
+        store.soft_bounce(&ada, &delivery, at(n), at(0)).await;
     }
 
     lift(&store, "ada@a.org", 5).await;
 
-    let mail = DeliveryId::stored("digest:ada:daily:9");
-    let count = store.soft_bounce(&ada, &mail, at(9), at(0)).await;
+    let delivery = DeliveryId::stored("digest:ada:daily:9");
+    let count = store.soft_bounce(&ada, &delivery, at(9), at(0)).await;
     assert_eq!(count, 1);
 }

@@ -54,7 +54,7 @@ type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 pub struct Postbox {
     certainty: Certainty,
     clock: Arc<ManualClock>,
-    mails: Mutex<Vec<Message>>,
+    emails: Mutex<Vec<Message>>,
     answers: Mutex<VecDeque<Outcome>>,
     meanwhile: Mutex<Option<Meanwhile>>,
     calls: Mutex<Vec<Call>>,
@@ -140,7 +140,10 @@ impl Mailer for Postbox {
         {
             return vec![Outcome::Withheld(reason); messages.len()];
         }
-        let deliveries: Vec<_> = messages.iter().map(|mail| mail.delivery.clone()).collect();
+        let deliveries: Vec<_> = messages
+            .iter()
+            .map(|email| email.delivery.clone())
+            .collect();
         self.calls.lock().unwrap().push(Call {
             at: self.clock.now(),
             reference: reference.into(),
@@ -167,7 +170,7 @@ impl Mailer for Postbox {
                 _ => false,
             };
             if is_accepted {
-                self.mails.lock().unwrap().push(message.clone());
+                self.emails.lock().unwrap().push(message.clone());
                 if matches!(self.certainty, Certainty::Repeat { .. }) {
                     let mut calls = self.accepted_calls.lock().unwrap();
                     calls.insert(reference.to_owned(), deliveries.clone());
@@ -194,9 +197,9 @@ impl Mailer for Postbox {
             };
             return vec![QueryAnswer::Silent(silence); deliveries.len()];
         }
-        let mails = self.mails.lock().unwrap();
+        let emails = self.emails.lock().unwrap();
         let answer = |delivery: &DeliveryId| {
-            if mails.iter().any(|mail| mail.delivery == *delivery) {
+            if emails.iter().any(|email| email.delivery == *delivery) {
                 let provider_id = format!("p:{delivery}");
                 QueryAnswer::Accepted(provider_id)
             } else {
@@ -207,7 +210,7 @@ impl Mailer for Postbox {
     }
 
     async fn check(&self) -> Checked {
-        Checked::ready("takes every mail")
+        Checked::ready("accepts every email")
     }
 
     fn name(&self) -> &str {
@@ -276,7 +279,7 @@ impl Town {
             postbox: Arc::new(Postbox {
                 certainty,
                 clock,
-                mails: Mutex::default(),
+                emails: Mutex::default(),
                 answers: Mutex::default(),
                 meanwhile: Mutex::default(),
                 calls: Mutex::default(),
@@ -430,8 +433,8 @@ impl Town {
     }
 
     /// Returns all accepted emails, in order.
-    pub fn mails(&self) -> Vec<Message> {
-        self.postbox.mails.lock().unwrap().clone()
+    pub fn emails(&self) -> Vec<Message> {
+        self.postbox.emails.lock().unwrap().clone()
     }
 
     /// Returns all calls, in order.
@@ -442,9 +445,15 @@ impl Town {
     /// Counts how often each work was emailed to each user.
     pub fn emailed(&self) -> BTreeMap<(String, String), usize> {
         let mut emailed = BTreeMap::new();
-        for mail in self.mails() {
-            let text = mail.filled().text;
-            let person = mail.delivery.as_str().split(':').nth(1).unwrap().to_owned();
+        for email in self.emails() {
+            let text = email.filled().text;
+            let person = email
+                .delivery
+                .as_str()
+                .split(':')
+                .nth(1)
+                .unwrap()
+                .to_owned();
             for work in WORKS
                 .iter()
                 .filter(|work| text.contains(&format!("Work {work}.")))
@@ -460,9 +469,9 @@ impl Town {
     /// Counts how often each work with a title like `Work a1.` was emailed to each user.
     pub fn emailed_works(&self) -> BTreeMap<(String, String), u32> {
         let mut emailed = BTreeMap::new();
-        for mail in self.mails() {
-            let person = mail.to.reveal().split('@').next().unwrap();
-            let text = mail.filled().text;
+        for email in self.emails() {
+            let person = email.to.reveal().split('@').next().unwrap();
+            let text = email.filled().text;
             let works = text.split("Work ").skip(1);
             let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
             for work in works.collect::<BTreeSet<&str>>() {

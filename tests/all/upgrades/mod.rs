@@ -50,7 +50,7 @@ async fn assert_usable(store: Arc<dyn Store>, story: Story) {
     let fay = town.deliveries_of("fay").await;
     let states: Vec<DeliveryState> = fay.iter().map(|row| row.state).collect();
     assert_eq!(states, [DeliveryState::Sent, DeliveryState::Unknown]);
-    assert!(report.mails.bad_stacks.is_empty() && report.mails.failed == 0);
+    assert!(report.emails.bad_stacks.is_empty() && report.emails.failed == 0);
     assert_eq!(town.emailed_to("ada"), ["a1", "a2", "a3", "a4"]);
     assert_eq!(town.emailed_to("cem"), ["a3", "a4"]);
     assert_eq!(town.emailed_to("fay"), ["a3", "a4"]);
@@ -61,11 +61,11 @@ async fn assert_usable(store: Arc<dyn Store>, story: Story) {
         "{:?}",
         town.emailed()
     );
-    assert_eq!(town.mails().len(), 3 + of_batch);
+    assert_eq!(town.emails().len(), 3 + of_batch);
     let again = town
         .digests_at(monday(0) + chrono::TimeDelta::days(1))
         .await;
-    assert_eq!((again.mails.settled(), again.mails.deferred), (0, 0));
+    assert_eq!((again.emails.settled(), again.emails.deferred), (0, 0));
 }
 
 /// Feeds, digests and records show the same content as in the version that wrote them.

@@ -52,7 +52,7 @@ impl Compose {
         let mut events = self.select(batches, &recipients, catalog).await?;
         for batch in settled {
             let stacks = stacks.get(&batch.user);
-            let is_marked = stacks.is_some_and(|of| of.are_mailed_by(markers[&batch.id]));
+            let is_marked = stacks.is_some_and(|of| of.are_emailed_by(markers[&batch.id]));
             if let Some(events) = events.get_mut(&batch.id) {
                 events.has_markers = is_marked;
             }
@@ -142,7 +142,7 @@ impl Compose {
         };
         let recipient = |batch: &Batch| (batch.id, (user, Selection::Wanted(scope)));
         let recipients: Recipients = batches.iter().map(recipient).collect();
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         let events = self.select(batches.clone(), &recipients, &mut catalog);
         let events = events.await?;
         let newest = newest_first(&events);

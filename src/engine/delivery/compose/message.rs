@@ -36,9 +36,9 @@ impl Compose {
             let has_pages = self.identity.links.public_url.is_some();
             has_pages.then(|| placeholders.of(place).to_owned())
         };
-        let stop = Stop::of_mail(content, occasion, &self.context.policies);
+        let stop = Stop::of_email(content, occasion, &self.context.policies);
         let mutes = Stop::of_subject(content, occasion, &self.context.policies);
-        let rendered = self.identity.renderer.render(&render::Mail {
+        let rendered = self.identity.renderer.render(&render::EmailInput {
             user,
             content,
             occasion,
@@ -83,7 +83,7 @@ impl Compose {
             .clone();
         let (occasion, policies) = (&row.occasion, &self.context.policies);
         // Links are dated by the row, so that every build of it makes the same ones.
-        let stop = Stop::of_mail(&content, occasion, policies);
+        let stop = Stop::of_email(&content, occasion, policies);
         let mute = Stop::of_subject(&content, occasion, policies);
         let issued = user
             .start
@@ -105,7 +105,7 @@ impl Compose {
             None => {
                 let written = self.rendered(user, &rendering.content, occasion, at);
                 let written =
-                    written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
+                    written.map_err(|error| format!("the email cannot be rendered: {error}"))?;
                 let content = Arc::new(written.content);
                 contents.add(rendering, &content, written.is_personal);
                 content

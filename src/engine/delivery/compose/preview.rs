@@ -51,7 +51,7 @@ impl Compose {
         }
         let mut story = self.story_of(row).await?;
         let why = brand.as_ref().map(BrandName::absent).unwrap_or_default();
-        (story.mail, story.no_mail) = (None, Some(why.clone()));
+        (story.email, story.no_email) = (None, Some(why.clone()));
         let barred = story.barred.or(Some(why));
         story.barred = barred.filter(|_| !story.row.state.settled());
         Ok(story)
@@ -79,7 +79,7 @@ impl Compose {
             None => self.select_covered(&row, &users, WANTED, true).await?,
         };
         let user = users.iter().flatten().next();
-        let mail = email.and_then(|email| match user {
+        let email = email.and_then(|email| match user {
             Some(user) => self.preview(&row, user, &email.content),
             None => Err(NO_RECORD.to_owned()),
         });
@@ -91,8 +91,8 @@ impl Compose {
             held_by: row.lease.as_ref().map(|lease| lease.owner.clone()),
             held_until: row.lease.as_ref().map(|lease| lease.until),
             barred,
-            no_mail: mail.as_ref().err().cloned(),
-            mail: mail.ok(),
+            no_email: email.as_ref().err().cloned(),
+            email: email.ok(),
             row: DeliveryRow {
                 brand,
                 ..row.into()
@@ -149,15 +149,15 @@ impl Compose {
     ) -> Result<Maybe<Selected>> {
         let none = |why: &str| Ok(Err(why.to_owned()));
         if row.state == DeliveryState::Canceled {
-            return none("it was canceled, so there was no mail");
+            return none("it was canceled, so no email was sent");
         }
         let Some(Some(user)) = users.first() else {
             return none(NO_RECORD);
         };
         let rows = std::slice::from_ref(row);
-        let mut catalog = Catalog::of_mails(&self.context);
+        let mut catalog = Catalog::of_emails(&self.context);
         if row.state.flushes() {
-            catalog = catalog.for_mail_of(self.date_of(row));
+            catalog = catalog.for_email_of(self.date_of(row));
         }
         let mut stacks = self.read(rows).await?;
         let inboxes = if skip_seen {

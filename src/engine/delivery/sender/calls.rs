@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::compose::Mail;
+use super::super::compose::BuiltEmail;
 use super::super::outcomes::{Attempt, Decisions};
 use super::super::throttle::{FRESH, ThrottleState};
 use super::Sender;
@@ -56,9 +56,9 @@ impl Sender {
             self.throttle
                 .watch(&concluded.settlements, concluded.excused)
                 .await?;
-            let (mails, mut unbuilt) = (built.mails, rest.split_off(built.rows));
-            let all = mails.len();
-            let calls = self.make_calls(mails, (at, checked), &mut slot);
+            let (emails, mut unbuilt) = (built.emails, rest.split_off(built.rows));
+            let all = emails.len();
+            let calls = self.make_calls(emails, (at, checked), &mut slot);
             rest = calls.boxed().await?;
             let sent = all - rest.len();
             self.throttle.account.state().record_portion(sent, all);
@@ -76,11 +76,11 @@ impl Sender {
     /// queue for a lock or a connection, and block others.
     async fn make_calls(
         &self,
-        mails: Vec<Mail>,
+        emails: Vec<BuiltEmail>,
         (at, checked): (DateTime<Utc>, DateTime<Utc>),
         slot: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<Delivery>> {
-        let mut calls = self.group(mails);
+        let mut calls = self.group(emails);
         let mut running = JoinSet::new();
         let (mut state, mut is_stale) = (Ok(ThrottleState::Open), false);
         loop {
@@ -118,12 +118,12 @@ impl Sender {
                 }
             };
             match ended.map(came_to) {
-                Some(Ok(alone)) => calls.extend(alone.into_iter().map(|mail| vec![mail])),
+                Some(Ok(alone)) => calls.extend(alone.into_iter().map(|email| vec![email])),
                 Some(Err(error)) => state = state.and(Err(error)),
                 None => {}
             }
         }
-        let rest: Vec<Delivery> = calls.into_iter().flatten().map(|mail| mail.row).collect();
+        let rest: Vec<Delivery> = calls.into_iter().flatten().map(|email| email.row).collect();
         match state? {
             ThrottleState::Open => Ok(rest),
             state => {
@@ -145,12 +145,12 @@ impl Sender {
     }
 
     /// Groups the emails into calls as the mailer requires.
-    fn group(&self, mails: Vec<Mail>) -> VecDeque<Vec<Mail>> {
-        let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
-        let mut mails: Vec<Option<Mail>> = mails.into_iter().map(Some).collect();
-        let mut call = |places: Vec<usize>| -> Vec<Mail> {
-            let mails = places.into_iter().filter_map(|place| mails[place].take());
-            mails.collect()
+    fn group(&self, emails: Vec<BuiltEmail>) -> VecDeque<Vec<BuiltEmail>> {
+        let messages: Vec<Message> = emails.iter().map(|email| email.message.clone()).collect();
+        let mut emails: Vec<Option<BuiltEmail>> = emails.into_iter().map(Some).collect();
+        let mut call = |places: Vec<usize>| -> Vec<BuiltEmail> {
+            let emails = places.into_iter().filter_map(|place| emails[place].take());
+            emails.collect()
         };
         let calls = self.mailer.calls(&messages).into_iter();
         calls.map(&mut call).collect()
@@ -159,43 +159,43 @@ impl Sender {
     /// Makes a call for the first time. Returns the emails that must be sent alone.
     async fn call(
         &self,
-        mails: Vec<Mail>,
+        emails: Vec<BuiltEmail>,
         at: DateTime<Utc>,
         checked: DateTime<Utc>,
-    ) -> Result<Vec<Mail>> {
+    ) -> Result<Vec<BuiltEmail>> {
         let permit = self.throttle.send_permit(at);
         let permit = self.throttle.fresh_permit(permit, checked);
         if permit.withheld().is_some() {
             // Marking the rows as `sending` would count an attempt. Stale emails are built again.
-            return Ok(mails);
+            return Ok(emails);
         }
-        let reference = self.reference(&mails);
-        let handover = |mail: &Mail| {
+        let reference = self.reference(&emails);
+        let handover = |email: &BuiltEmail| {
             Transition::HandOver(Handover {
-                id: mail.row.id.clone(),
+                id: email.row.id.clone(),
                 call: reference.clone(),
-                items: mail.items,
+                items: email.items,
             })
         };
         crash::point("before-sending");
         // The rows are durably `sending` before the provider receives the call.
-        let handovers = mails.iter().map(handover).collect();
+        let handovers = emails.iter().map(handover).collect();
         let ours = self.ledger.advance(handovers, at).await?;
         crash::point("after-sending");
-        let sending = |mut mail: Mail| {
-            mail.row.state = DeliveryState::Sending;
-            mail.row.attempts.made += 1;
-            mail.row.attempts.call = Some(reference.clone());
-            mail.row.attempts.called_at = Some(at);
-            mail
+        let sending = |mut email: BuiltEmail| {
+            email.row.state = DeliveryState::Sending;
+            email.row.attempts.made += 1;
+            email.row.attempts.call = Some(reference.clone());
+            email.row.attempts.called_at = Some(at);
+            email
         };
-        let ours = mails.into_iter().zip(ours).filter(|(_, ours)| *ours);
-        let mails: Vec<Mail> = ours.map(|(mail, _)| sending(mail)).collect();
+        let ours = emails.into_iter().zip(ours).filter(|(_, ours)| *ours);
+        let emails: Vec<BuiltEmail> = ours.map(|(email, _)| sending(email)).collect();
         let concluded = self
-            .make(&reference, &mails, Attempt::First, &permit)
+            .make(&reference, &emails, Attempt::First, &permit)
             .boxed()
             .await?;
-        let alone = self.recall(mails, &concluded.alone).await?;
+        let alone = self.recall(emails, &concluded.alone).await?;
         self.throttle
             .watch(&concluded.settlements, concluded.excused)
             .await?;
@@ -204,21 +204,21 @@ impl Sender {
 
     /// Returns these emails of a rejected call to `pending`, so that each can be sent alone. If the
     /// process died first, a later worker would treat their outcomes as unknown.
-    async fn recall(&self, mails: Vec<Mail>, places: &[usize]) -> Result<Vec<Mail>> {
+    async fn recall(&self, emails: Vec<BuiltEmail>, places: &[usize]) -> Result<Vec<BuiltEmail>> {
         if places.is_empty() {
             return Ok(Vec::new());
         }
         crash::point("before-recall");
-        let mails = mails.into_iter().enumerate();
-        let mails = mails.filter(|(place, _)| places.contains(place));
-        let mut alone: Vec<Mail> = mails.map(|(_, mail)| mail).collect();
-        let recall = |mail: &Mail| Transition::Recall(mail.row.id.clone());
+        let emails = emails.into_iter().enumerate();
+        let emails = emails.filter(|(place, _)| places.contains(place));
+        let mut alone: Vec<BuiltEmail> = emails.map(|(_, email)| email).collect();
+        let recall = |email: &BuiltEmail| Transition::Recall(email.row.id.clone());
         let (recalls, now) = (alone.iter().map(recall).collect(), self.context.clock.now());
         let mut recalled = self.ledger.advance(recalls, now).await?.into_iter();
         crash::point("after-recall");
         alone.retain(|_| recalled.next().unwrap_or(false));
-        for mail in &mut alone {
-            mail.row.state = DeliveryState::Pending;
+        for email in &mut alone {
+            email.row.state = DeliveryState::Pending;
         }
         Ok(alone)
     }
@@ -227,14 +227,14 @@ impl Sender {
     pub(super) async fn make(
         &self,
         reference: &str,
-        mails: &[Mail],
+        emails: &[BuiltEmail],
         attempt: Attempt,
         permit: &Permit,
     ) -> Result<Decisions> {
-        if mails.is_empty() {
+        if emails.is_empty() {
             return Ok(Decisions::default());
         }
-        let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
+        let messages: Vec<Message> = emails.iter().map(|email| email.message.clone()).collect();
         if attempt == Attempt::Repeated {
             self.throttle.account.wait_for_rate().await;
         }
@@ -250,7 +250,7 @@ impl Sender {
         };
         crash::point("after-send");
         let (now, provider) = (self.context.clock.now(), self.mailer.name());
-        let mut decisions = self.retry.decide(mails, outcomes, attempt, provider, now);
+        let mut decisions = self.retry.decide(emails, outcomes, attempt, provider, now);
         for deferral in &mut decisions.deferrals {
             deferral.not_before = until.unwrap_or(deferral.not_before);
         }
@@ -266,7 +266,7 @@ impl Sender {
             None => Ok(()),
         };
         let suppressions = std::mem::take(&mut decisions.undeliverable);
-        let rows = mails.iter().map(|mail| &mail.row);
+        let rows = emails.iter().map(|email| &email.row);
         let concluded = self.ledger.conclude(rows, decisions).await;
         if let Some(reason) = stop {
             self.throttle.pause(reason).await?;
@@ -297,12 +297,12 @@ impl Sender {
     /// Returns the reference of a call: the account's prefix and a hash of its deliveries and their
     /// attempts. A new attempt has a new reference. A repeated call has its old one, from the
     /// ledger.
-    fn reference(&self, mails: &[Mail]) -> String {
+    fn reference(&self, emails: &[BuiltEmail]) -> String {
         let mut hash = Sha256::new();
-        for mail in mails {
-            hash.update(mail.row.id.as_str().as_bytes());
+        for email in emails {
+            hash.update(email.row.id.as_str().as_bytes());
             hash.update([0]);
-            hash.update(mail.row.attempts.made.to_be_bytes());
+            hash.update(email.row.attempts.made.to_be_bytes());
         }
         self.throttle.account_prefix.clone() + &hex::encode(&hash.finalize()[..20])
     }

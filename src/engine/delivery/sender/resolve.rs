@@ -110,11 +110,11 @@ impl Sender {
     ) -> Result<Decisions> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         let built = self.compose.build(&rows, tried).await?;
-        let (mails, excluded) = (built.mails, built.settlements);
+        let (emails, excluded) = (built.emails, built.settlements);
         let permit = self.throttle.fresh_permit(permit, self.context.clock.now());
-        let mut concluded = self.make(call, &mails, Attempt::Repeated, &permit).await?;
+        let mut concluded = self.make(call, &emails, Attempt::Repeated, &permit).await?;
         let waits = |id: &DeliveryId| concluded.deferrals.iter().any(|wait| wait.id == *id);
-        let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
+        let still_unknown = emails.iter().any(|email| waits(&email.row.id));
         // The id is the call's reference: the provider accepted the original call, which included
         // the excluded users.
         let mut settled = concluded.settlements.iter();
@@ -126,7 +126,7 @@ impl Sender {
             };
             let items = row.outcome.items;
             let why = end.reason.as_deref().unwrap_or_default();
-            let reason = format!("it may have been mailed before it was found that {why}");
+            let reason = format!("it may have been emailed before it was found that {why}");
             if accepted_whole {
                 decisions.sent(row, items, call.to_owned());
             } else if still_unknown {

@@ -3,11 +3,11 @@
 import '/widget.js';
 
 const TITLES = ['A Window Left Open', 'Two Kilometers of Rain', 'The Second Harbour', 'Letters to a Lighthouse', 'Plain Bread, Blue Cloth', 'What the River Kept'];
-const WORKS_SHOWN = 12, MAILS_SHOWN = 8;
+const WORKS_SHOWN = 12, EMAILS_SHOWN = 8;
 
 const $ = id => document.getElementById(id);
 const form = $('publish');
-let scene, me, told = [], published = 0, all = false, mails;
+let scene, me, told = [], published = 0, all = false, emails;
 
 const el = (name, attrs, ...kids) => {
   const node = document.createElement(name);
@@ -103,27 +103,27 @@ function gallery() {
 }
 
 function outbox() {
-  const shown = all ? mails.mails : mails.mails.slice(0, Math.max(MAILS_SHOWN, mails.new));
-  $('mails-count').textContent = mails.mails.length;
-  renew($('mails'), shown.map((mail, at) => {
-    const { name } = person(mail.user) ?? { name: mail.user };
-    const time = new Date(mail.at);
-    const tag = at < mails.new ? [el('span', { class: 'tag' }, 'new')] : [];
+  const shown = all ? emails.emails : emails.emails.slice(0, Math.max(EMAILS_SHOWN, emails.new));
+  $('emails-count').textContent = emails.emails.length;
+  renew($('emails'), shown.map((email, at) => {
+    const { name } = person(email.user) ?? { name: email.user };
+    const time = new Date(email.at);
+    const tag = at < emails.new ? [el('span', { class: 'tag' }, 'new')] : [];
     return el('li', { class: tag.length ? 'new' : undefined }, el(
-      'button', { type: 'button', click: () => open(mail, name) }, portrait(mail.user, 32), el('b', {}, name),
-      el('span', { class: 'subject' }, ...tag, mail.subject),
-      el('time', { datetime: mail.at }, time.toLocaleDateString('en', { weekday: 'short', day: 'numeric', month: 'short' })),
+      'button', { type: 'button', click: () => open(email, name) }, portrait(email.user, 32), el('b', {}, name),
+      el('span', { class: 'subject' }, ...tag, email.subject),
+      el('time', { datetime: email.at }, time.toLocaleDateString('en', { weekday: 'short', day: 'numeric', month: 'short' })),
     ));
   }));
-  if (!shown.length) $('mails').replaceChildren(el('li', { class: 'none' }, 'No emails yet.'));
-  $('more').hidden = shown.length === mails.mails.length;
+  if (!shown.length) $('emails').replaceChildren(el('li', { class: 'none' }, 'No emails yet.'));
+  $('more').hidden = shown.length === emails.emails.length;
 }
 
-function open(mail, name) {
-  $('mail-subject').textContent = mail.subject;
-  $('mail-to').textContent = `to ${name}, ${new Date(mail.at).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })}`;
-  $('mail-text').src = `/demo/mails/${mail.number}`;
-  $('mail').showModal();
+function open(email, name) {
+  $('email-subject').textContent = email.subject;
+  $('email-to').textContent = `to ${name}, ${new Date(email.at).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })}`;
+  $('email-text').src = `/demo/mails/${email.number}`;
+  $('email').showModal();
 }
 
 // Links in feeds and emails lead to this page, with the work's id as fragment.
@@ -160,10 +160,10 @@ form.addEventListener('submit', event => {
 });
 
 $('send').addEventListener('click', () => act($('send'), $('sent'), async () => {
-  mails = await ask('digests', {});
+  emails = await ask('digests', {});
   outbox();
   await look();
-  const count = mails.new;
+  const count = emails.new;
   if (!count) return ['There is nothing new since the last emails. Publish something first.'];
   return [el('b', {}, `Sent ${count} ${count === 1 ? 'email' : 'emails'}.`), ' They are listed below; open one.'];
 }));
@@ -177,7 +177,7 @@ for (const dialog of document.querySelectorAll('dialog')) {
   dialog.querySelector('.close').addEventListener('click', () => dialog.close());
   dialog.addEventListener('click', event => { if (event.target === dialog) dialog.close(); });
 }
-$('mail').addEventListener('close', () => { $('mail-text').src = 'about:blank'; });
+$('email').addEventListener('close', () => { $('email-text').src = 'about:blank'; });
 $('shown').addEventListener('close', () => { if (location.hash) history.replaceState(null, '', location.pathname); });
 addEventListener('hashchange', show);
 document.addEventListener('tidings-item', event => {
@@ -190,7 +190,7 @@ document.addEventListener('tidings-item', event => {
 addEventListener('focus', () => look().catch(() => {}));
 
 scene = await ask('scene');
-mails = await ask('mails');
+emails = await ask('mails');
 fill();
 form.elements.artist.value = 'Ines Tavoro';
 form.elements.title.value = TITLES[0];

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tidings::domain::ReportKind;
 
 use super::signing::{MAILGUN, Signed, forge, mailgun, sign};
-use super::{Event, PROVIDERS, lift_at, mail_to, mailed, recorded_kind, suppression, tag_of};
+use super::{Event, PROVIDERS, email_to, emailed, lift_at, recorded_kind, suppression, tag_of};
 use crate::api::{Answer, Api};
 use crate::support::Fresh;
 use crate::support::town::{monday, mostly_on_sqlite};
@@ -41,7 +41,7 @@ fn assert_refused(provider: &str, answer: &Answer, about: &str) {
 }
 
 async fn assert_unchanged(api: &Api, about: &str) {
-    let ada = mail_to(api, "ada").await;
+    let ada = email_to(api, "ada").await;
     assert_eq!(recorded_kind(api, &ada).await, None, "{about}");
     for address in ["ada@example.org", "ben@example.org"] {
         assert_eq!(suppression(api, address).await, None, "{about}");
@@ -49,8 +49,8 @@ async fn assert_unchanged(api: &Api, about: &str) {
 }
 
 async fn forged_or_stale_reports_change_nothing(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let tag = tag_of(&mail_to(&api, "ada").await);
+    let api = emailed(&fresh).await;
+    let tag = tag_of(&email_to(&api, "ada").await);
     for provider in PROVIDERS {
         let event = event(provider, &tag, 1);
         let (body, at) = (event.body(), event.at);
@@ -110,9 +110,9 @@ async fn forged_or_stale_reports_change_nothing(fresh: Fresh) {
 }
 
 async fn a_mailgun_token_is_valid_only_for_its_first_report(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let ada = mail_to(&api, "ada").await;
-    let (tag, ben) = (tag_of(&ada), tag_of(&mail_to(&api, "ben").await));
+    let api = emailed(&fresh).await;
+    let ada = email_to(&api, "ada").await;
+    let (tag, ben) = (tag_of(&ada), tag_of(&email_to(&api, "ben").await));
     let bounced = event("mailgun", &tag, 1);
     let other = Event {
         n: 2,
@@ -145,8 +145,8 @@ async fn a_mailgun_token_is_valid_only_for_its_first_report(fresh: Fresh) {
 }
 
 async fn a_repeated_report_is_accepted_and_changes_nothing(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let ada = mail_to(&api, "ada").await;
+    let api = emailed(&fresh).await;
+    let ada = email_to(&api, "ada").await;
     let tag = tag_of(&ada);
     for (n, provider) in PROVIDERS.into_iter().enumerate() {
         let mut event = event(provider, &tag, 1 + n as u32);
@@ -183,7 +183,7 @@ async fn a_repeated_report_is_accepted_and_changes_nothing(fresh: Fresh) {
 }
 
 async fn bodies_that_are_not_reports_are_rejected(fresh: Fresh) {
-    let api = mailed(&fresh).await;
+    let api = emailed(&fresh).await;
     let at = monday(0).timestamp();
     let huge = format!("{{\"x\": \"{}\"}}", "x".repeat(1 << 20));
     for provider in PROVIDERS {
@@ -238,8 +238,8 @@ async fn bodies_that_are_not_reports_are_rejected(fresh: Fresh) {
 }
 
 async fn a_report_is_not_read_if_its_signature_is_wrong(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let tag = tag_of(&mail_to(&api, "ada").await);
+    let api = emailed(&fresh).await;
+    let tag = tag_of(&email_to(&api, "ada").await);
     let event = event("mailgun", &tag, 1);
     let with_rest = |key: &str, rest: &str| {
         let signed = mailgun(key, &json!({}), event.at, "token 1");
@@ -267,8 +267,8 @@ async fn a_report_is_not_read_if_its_signature_is_wrong(fresh: Fresh) {
 }
 
 async fn a_signature_is_valid_for_as_long_as_the_provider_retries(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let tag = tag_of(&mail_to(&api, "ada").await);
+    let api = emailed(&fresh).await;
+    let tag = tag_of(&email_to(&api, "ada").await);
     let minutes = [
         ("mailgun", 12 * 60),
         ("sendgrid", 26 * 60),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::signing::{MAILGUN, mailgun};
-use super::{Event, config, mail_to, tag_of};
+use super::{Event, config, email_to, tag_of};
 use crate::api::Api;
 use crate::support::Fresh;
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite};
@@ -18,7 +18,7 @@ async fn reports_of_both_accounts_are_accepted_and_no_others(fresh: Fresh) {
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.digests_at(monday(0)).await;
     let api = Api::of(town);
-    let delivery = mail_to(&api, "ada").await;
+    let delivery = email_to(&api, "ada").await;
     let (tag, at) = (tag_of(&delivery), monday(0).timestamp());
     let signed = |key: &str, n| {
         let event = Event {

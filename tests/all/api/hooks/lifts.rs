@@ -5,7 +5,7 @@ use serde_json::json;
 use tidings::domain::{Address, DeliveryId, ReportKind};
 
 use super::{
-    Event, PROVIDERS, lift_at, mail_to, mailed, recorded_kind, signing, suppression, tag_of,
+    Event, PROVIDERS, email_to, emailed, lift_at, recorded_kind, signing, suppression, tag_of,
 };
 use crate::api::Api;
 use crate::support::town::{Town, followers_of, monday, mostly_on_sqlite};
@@ -19,8 +19,8 @@ mostly_on_sqlite! {
 }
 
 async fn a_report_about_a_former_address_suppresses_nothing(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let delivery = mail_to(&api, "ada").await;
+    let api = emailed(&fresh).await;
+    let delivery = email_to(&api, "ada").await;
     let tag = tag_of(&delivery);
     api.town
         .change("ada", |ada| {
@@ -54,8 +54,8 @@ async fn a_report_about_a_former_address_suppresses_nothing(fresh: Fresh) {
 }
 
 async fn a_report_from_before_a_lift_changes_nothing(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let tag = tag_of(&mail_to(&api, "ada").await);
+    let api = emailed(&fresh).await;
+    let tag = tag_of(&email_to(&api, "ada").await);
     let mut bounced = monday(0).timestamp() - 600;
     let mut n = 0;
     for provider in PROVIDERS {
@@ -100,8 +100,8 @@ async fn a_report_from_before_a_lift_changes_nothing(fresh: Fresh) {
 }
 
 async fn an_unreadable_item_does_not_lose_the_others(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let [ada, ben] = [mail_to(&api, "ada").await, mail_to(&api, "ben").await];
+    let api = emailed(&fresh).await;
+    let [ada, ben] = [email_to(&api, "ada").await, email_to(&api, "ben").await];
     let at = monday(0).timestamp();
     let item = |delivery: &DeliveryId, to: &str, n| {
         let tag = tag_of(delivery);
@@ -162,7 +162,7 @@ async fn emails_without_any_report_for_a_day_are_counted(fresh: Fresh) {
     assert_eq!(unreported(25).await, 2);
     assert_eq!(unreported(100).await, 2, "also for weekly digests");
 
-    let tag = tag_of(&mail_to(&api, "ada").await);
+    let tag = tag_of(&email_to(&api, "ada").await);
     let event = Event {
         provider: "resend",
         news: "delivered",

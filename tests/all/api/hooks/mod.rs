@@ -119,8 +119,8 @@ impl Event<'_> {
                     "unsubscribed" => ("Subscription", "subscription"),
                     _ => ("Delivery", "delivery"),
                 };
-                let mail = json!({"messageId": format!("p{n}"), "destination": [to], "tags": {"delivery": [tag]}});
-                json!({"eventType": kind, name: part, "mail": mail})
+                let email = json!({"messageId": format!("p{n}"), "destination": [to], "tags": {"delivery": [tag]}});
+                json!({"eventType": kind, name: part, "mail": email})
             }
             _ => {
                 let (kind, bounce) = match self.news {
@@ -149,7 +149,7 @@ impl Event<'_> {
 }
 
 /// Starts a server with every provider's key, whose users were just sent a weekly digest.
-async fn mailed(fresh: &Fresh) -> Api {
+async fn emailed(fresh: &Fresh) -> Api {
     let town = Town::found(fresh, true, &config()).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.digests_at(monday(0)).await;
@@ -161,10 +161,10 @@ fn tag_of(delivery: &DeliveryId) -> String {
 }
 
 /// Returns the delivery of the only email to this user.
-async fn mail_to(api: &Api, person: &str) -> DeliveryId {
-    let mails = api.town.deliveries_of(person).await;
-    assert_eq!(mails.len(), 1, "{mails:?}");
-    mails[0].id.clone()
+async fn email_to(api: &Api, person: &str) -> DeliveryId {
+    let emails = api.town.deliveries_of(person).await;
+    assert_eq!(emails.len(), 1, "{emails:?}");
+    emails[0].id.clone()
 }
 
 async fn recorded_kind(api: &Api, delivery: &DeliveryId) -> Option<ReportKind> {
@@ -203,8 +203,8 @@ impl Api {
 const PROVIDERS: [&str; 5] = ["mailgun", "sendgrid", "postmark", "resend", "ses"];
 
 async fn every_provider_can_report_every_outcome(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let delivery = mail_to(&api, "ada").await;
+    let api = emailed(&fresh).await;
+    let delivery = email_to(&api, "ada").await;
     let at = monday(0).timestamp();
     let before = fresh.user_record(&user("ada")).await.unwrap();
     let mut n = 0;
@@ -271,8 +271,8 @@ async fn every_provider_can_report_every_outcome(fresh: Fresh) {
 }
 
 async fn after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let delivery = mail_to(&api, "ada").await;
+    let api = emailed(&fresh).await;
+    let delivery = email_to(&api, "ada").await;
     let tag = tag_of(&delivery);
     let at = monday(0).timestamp();
     let event = Event {
@@ -288,7 +288,7 @@ async fn after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why(fresh: Fr
     api.town.happens(&["a2"], followers_of("artist:1")).await;
     let report = api.town.digests_at(monday(1)).await;
 
-    assert_eq!((report.mails.sent, report.due.users), (1, 1), "ben's");
+    assert_eq!((report.emails.sent, report.due.users), (1, 1), "ben's");
     assert_eq!(report.users.unmailable["suppressed after a hard bounce"], 1);
     assert_eq!(api.town.emailed_to("ada"), ["a1"]);
     let explained = api.town.process().explain().user(&user("ada"), None).await;
@@ -304,7 +304,7 @@ async fn after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why(fresh: Fr
 }
 
 async fn consecutive_soft_bounces_suppress_an_address(fresh: Fresh) {
-    let api = mailed(&fresh).await;
+    let api = emailed(&fresh).await;
     let mut n = 0;
     // Two emails bounce softly, one is delivered, and three bounce softly. The configured limit is
     // three in a row.
@@ -356,7 +356,7 @@ async fn consecutive_soft_bounces_suppress_an_address(fresh: Fresh) {
 }
 
 async fn reports_about_unknown_deliveries_are_counted_and_change_nothing(fresh: Fresh) {
-    let api = mailed(&fresh).await;
+    let api = emailed(&fresh).await;
     let at = monday(0).timestamp();
     let unknown = DeliveryId::stored("digest:eve:weekly:2014-W17");
     for (n, provider) in PROVIDERS.into_iter().enumerate() {
@@ -423,8 +423,8 @@ async fn a_provider_without_a_key_has_no_webhook(fresh: Fresh) {
 
 async fn a_report_gets_a_503_until_the_store_has_recorded_it(fresh: Fresh) {
     use crate::support::{FailingStore, Fault, Then};
-    let mailed = mailed(&fresh).await;
-    let delivery = mail_to(&mailed, "ada").await;
+    let emailed = emailed(&fresh).await;
+    let delivery = email_to(&emailed, "ada").await;
     let tag = tag_of(&delivery);
     let at = monday(0).timestamp();
     for (n, provider) in PROVIDERS.into_iter().enumerate() {
@@ -454,7 +454,7 @@ async fn a_report_gets_a_503_until_the_store_has_recorded_it(fresh: Fresh) {
             failed += 1;
         }
         assert_eq!(
-            suppression(&mailed, "ada@example.org")
+            suppression(&emailed, "ada@example.org")
                 .await
                 .unwrap()
                 .source,
@@ -462,8 +462,8 @@ async fn a_report_gets_a_503_until_the_store_has_recorded_it(fresh: Fresh) {
         );
     }
     assert_eq!(
-        recorded_kind(&mailed, &delivery).await,
+        recorded_kind(&emailed, &delivery).await,
         Some(ReportKind::Bounced)
     );
-    mailed.stop().await;
+    emailed.stop().await;
 }

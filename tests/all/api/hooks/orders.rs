@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config as Settings, TestRunner};
 use tidings::domain::{DeliveryId, Reason, ReportKind};
 
-use super::{Event, PROVIDERS, mail_to, mailed, tag_of};
+use super::{Event, PROVIDERS, email_to, emailed, tag_of};
 use crate::api::Api;
 use crate::support::town::{monday, mostly_on_sqlite};
 use crate::support::{Fresh, Shorthand};
@@ -25,9 +25,13 @@ type FinalState = (
 /// An event: the index of the email, of the provider and of the kind, and its delay in seconds.
 type EventSpec = (usize, usize, usize, i64);
 
-async fn post_reports(api: &Api, mails: &[(DeliveryId, &str)], events: &[EventSpec]) -> FinalState {
-    for (mail, provider, news, later) in events {
-        let (delivery, to) = &mails[*mail];
+async fn post_reports(
+    api: &Api,
+    emails: &[(DeliveryId, &str)],
+    events: &[EventSpec],
+) -> FinalState {
+    for (email, provider, news, later) in events {
+        let (delivery, to) = &emails[*email];
         let tag = tag_of(delivery);
         let news = ReportKind::ALL[*news];
         let provider = match (PROVIDERS[*provider], news) {
@@ -36,7 +40,7 @@ async fn post_reports(api: &Api, mails: &[(DeliveryId, &str)], events: &[EventSp
         };
         // An event has the same number at any place in the order.
         let place = PROVIDERS.iter().position(|one| *one == provider).unwrap() as u32;
-        let n = *mail as u32 * 2_000 + *later as u32 * 30 + news as u32 * 5 + place;
+        let n = *email as u32 * 2_000 + *later as u32 * 30 + news as u32 * 5 + place;
         let at = monday(0).timestamp() - 60 + later;
         let event = Event {
             provider,
@@ -49,7 +53,7 @@ async fn post_reports(api: &Api, mails: &[(DeliveryId, &str)], events: &[EventSp
         assert_eq!(api.report(&event).await.status, 200, "{n}");
     }
     let mut reports = Vec::new();
-    for (delivery, _) in mails {
+    for (delivery, _) in emails {
         let row = api.town.store.delivery(delivery).await.unwrap();
         let known = row
             .outcome
@@ -79,12 +83,12 @@ async fn reports_in_any_order_lead_to_the_same_state(fresh: Fresh) {
                 let mut ends = Vec::new();
                 for order in [&events, &shuffled] {
                     fresh.clear().await;
-                    let api = mailed(&fresh).await;
-                    let mails = [
-                        (mail_to(&api, "ada").await, "ada@example.org"),
-                        (mail_to(&api, "ben").await, "ben@example.org"),
+                    let api = emailed(&fresh).await;
+                    let emails = [
+                        (email_to(&api, "ada").await, "ada@example.org"),
+                        (email_to(&api, "ben").await, "ben@example.org"),
                     ];
-                    ends.push(post_reports(&api, &mails, order).await);
+                    ends.push(post_reports(&api, &emails, order).await);
                     api.stop().await;
                 }
                 ends

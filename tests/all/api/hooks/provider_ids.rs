@@ -4,7 +4,7 @@ use serde_json::json;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{DeliveryState, ReportKind};
 
-use super::{Event, mail_to, mailed, recorded_kind, signing};
+use super::{Event, email_to, emailed, recorded_kind, signing};
 use crate::support::town::{monday, mostly_on_sqlite};
 use crate::support::{Fresh, Shorthand, delivery, noon};
 
@@ -14,8 +14,8 @@ mostly_on_sqlite! {
 }
 
 async fn a_report_without_a_tag_finds_its_email_by_provider_id(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let delivery = mail_to(&api, "ben").await;
+    let api = emailed(&fresh).await;
+    let delivery = email_to(&api, "ben").await;
     let at = monday(0).timestamp();
     let mut event = Event {
         provider: "resend",
@@ -44,7 +44,7 @@ async fn a_report_without_a_tag_finds_its_email_by_provider_id(fresh: Fresh) {
 }
 
 async fn a_provider_id_of_several_emails_matches_none(fresh: Fresh) {
-    let api = mailed(&fresh).await;
+    let api = emailed(&fresh).await;
     let rows = ["cem", "dee"].map(|person| delivery(person, "2014-04-01", "one"));
     fresh.open(&rows).await.unwrap();
     let sent = rows.each_ref().map(|row| Settlement {

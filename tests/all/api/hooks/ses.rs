@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidings::domain::ReportKind;
 
 use super::signing::{Envelope, Signed};
-use super::{Event, mail_to, mailed, recorded_kind, tag_of};
+use super::{Event, email_to, emailed, recorded_kind, tag_of};
 use crate::api::Api;
 use crate::support::town::{monday, mostly_on_sqlite};
 use crate::support::{Fresh, sns};
@@ -31,7 +31,7 @@ fn envelope<'a>(kind: &'a str, message: &'a str, n: u32) -> Envelope<'a> {
 }
 
 async fn a_subscription_is_confirmed_only_after_verification(fresh: Fresh) {
-    let api = mailed(&fresh).await;
+    let api = emailed(&fresh).await;
     let token = format!("70ce{:x}", api.addr.port());
     let envelope = Envelope {
         token: Some(&token),
@@ -92,8 +92,8 @@ fn certificate_at(signed: &Signed, path: &str) -> Signed {
 }
 
 async fn an_unavailable_certificate_is_requested_again(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let ada = mail_to(&api, "ada").await;
+    let api = emailed(&fresh).await;
+    let ada = email_to(&api, "ada").await;
     let tag = tag_of(&ada);
     let signed = bounce(&tag, 1).signed();
 
@@ -110,8 +110,8 @@ async fn an_unavailable_certificate_is_requested_again(fresh: Fresh) {
 }
 
 async fn a_certificate_is_fetched_once(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let tag = tag_of(&mail_to(&api, "ada").await);
+    let api = emailed(&fresh).await;
+    let tag = tag_of(&email_to(&api, "ada").await);
     let path = format!("SimpleNotificationService-cafe{:x}.pem", api.addr.port());
     for n in 1..4 {
         let signed = certificate_at(&bounce(&tag, n).signed(), &path);
@@ -122,7 +122,7 @@ async fn a_certificate_is_fetched_once(fresh: Fresh) {
 }
 
 async fn plain_text_messages_are_ignored(fresh: Fresh) {
-    let api = mailed(&fresh).await;
+    let api = emailed(&fresh).await;
     let words = "Successfully validated SNS topic for Amazon SES event publishing.";
     for (n, kind) in ["Notification", "UnsubscribeConfirmation"]
         .into_iter()
@@ -141,8 +141,8 @@ async fn plain_text_messages_are_ignored(fresh: Fresh) {
 }
 
 async fn only_ses_may_send_json_as_plain_text(fresh: Fresh) {
-    let api = mailed(&fresh).await;
-    let tag = tag_of(&mail_to(&api, "ada").await);
+    let api = emailed(&fresh).await;
+    let tag = tag_of(&email_to(&api, "ada").await);
     let post = |api: &Api, provider: &str, signed: Signed| {
         let mut request = api.anonymous("POST", &format!("/hooks/{provider}"));
         for (name, value) in signed.headers {

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Mail, Request, bare};
+use super::{AcceptedEmail, Request, bare};
 
 /// The access key id of all tests, from Amazon's examples.
 pub const KEY_ID: &str = "AKIAIOSFODNN7EXAMPLE";
@@ -13,7 +13,7 @@ pub const KEY_ID: &str = "AKIAIOSFODNN7EXAMPLE";
 pub const PROOF: &str = "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/19700101/eu-west-1/ses/aws4_request, SignedHeaders=content-type;host;x-amz-date, Signature=";
 
 /// Returns the email of a call.
-pub(super) fn mail(request: &Request) -> Mail {
+pub(super) fn email(request: &Request) -> AcceptedEmail {
     let proof = request.header("authorization");
     assert!(proof.starts_with("AWS4-HMAC-SHA256 Credential="), "{proof}");
     let body = request.json();
@@ -28,7 +28,7 @@ pub(super) fn mail(request: &Request) -> Mail {
         .as_array()
         .unwrap()
         .iter();
-    Mail {
+    AcceptedEmail {
         to: to.flat_map(|to| bare(to.as_str().unwrap())).collect(),
         delivery: named(&body["EmailTags"], "delivery"),
         call: String::new(),
