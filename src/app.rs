@@ -132,10 +132,7 @@ impl App {
 
     /// Uses this client for the certificates of providers.
     pub fn with_pinned(self, pinned: Pinned) -> Self {
-        Self {
-            pinned: Arc::new(pinned),
-            ..self
-        }
+        Self { pinned: Arc::new(pinned), ..self }
     }
 
     /// Starts no further call to a provider once `stop` turns true.

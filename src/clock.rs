@@ -27,10 +27,7 @@ pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the clock that everybody else asks"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else asks")]
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
     }
@@ -99,10 +96,7 @@ impl Ids {
 
     /// Creates a generator that makes the same ids in every run, for tests and the demo.
     pub fn counting(process: u8) -> Self {
-        Self {
-            process: [0, 0, 0, 0, process],
-            counter: AtomicU32::new(0),
-        }
+        Self { process: [0, 0, 0, 0, process], counter: AtomicU32::new(0) }
     }
 
     /// Returns a new id with this time. About 16.7 million ids (2^24) of one second are distinct.

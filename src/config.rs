@@ -202,10 +202,7 @@ impl Config {
             worker_idle: r.duration("worker.idle", idle),
             watch: Watch::read(&mut r),
             policies: policies::read_types(&mut r, &batch).with_strict(strict),
-            models: r
-                .each("models", |r, _: &ModelName, path| model(r, path))
-                .into_iter()
-                .collect(),
+            models: r.each("models", |r, _: &ModelName, path| model(r, path)).into_iter().collect(),
             warnings: Vec::new(),
             secret_files: Vec::new(),
             file: None,

@@ -29,13 +29,11 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 const OTHER: &str = "(other)";
 
 /// Buckets for latencies, in seconds.
-const LATENCY: [f64; 15] = [
-    0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
-];
+const LATENCY: [f64; 15] =
+    [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 /// Buckets for the delay of a fan-out, in seconds. A backlog of hours can occur.
-const LAG: [f64; 12] = [
-    1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0,
-];
+const LAG: [f64; 12] =
+    [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
 
 /// Facts about a process, known at its start.
 #[derive(Debug, Clone, Default)]
@@ -207,11 +205,8 @@ fn store_gauges(gauges: &Gauges) -> Registry {
     let age = |since: Option<DateTime<Utc>>| ConstGauge::new(since.map_or(0.0, seconds));
     let (pending, sending, unknown) = (work.pending, work.sending, work.unknown);
     let (reachable, blocked) = state.expired_events;
-    let states = [
-        ("pending", pending.count),
-        ("sending", sending.count),
-        ("unknown", unknown.count),
-    ];
+    let states =
+        [("pending", pending.count), ("sending", sending.count), ("unknown", unknown.count)];
     let ages = [("pending", pending.since), ("sending", sending.since)];
     let ages = ages.map(|(state, since)| (state, since.map_or(0.0, seconds)));
     let expired = [("reachable", reachable), ("blocked", blocked)];

@@ -20,18 +20,13 @@ async fn naive(world: &World, ids: &[String], day: &str) {
         doc! {"type": 1, "object": 1},
         doc! {"day": 1},
     ] {
-        rows.create_index(IndexModel::builder().keys(keys).build())
-            .await
-            .expect("an index");
+        rows.create_index(IndexModel::builder().keys(keys).build()).await.expect("an index");
     }
     for chunk in ids.chunks(10_000) {
         let documents = chunk.iter().enumerate().map(|(n, user)| -> Document {
             doc! {"user": user, "type": "ArtworkPublished", "object": format!("A{n:05}"), "at": n as i64, "read": false, "day": day}
         });
-        rows.insert_many(documents)
-            .ordered(false)
-            .await
-            .expect("rows");
+        rows.insert_many(documents).ordered(false).await.expect("rows");
     }
 }
 
@@ -50,22 +45,16 @@ pub async fn archive() {
             rounds.note(1, dropped.1);
         }
         naive(&world, &ids, "old").await;
-        let deleted = timed(
-            bare(&world.db, "notifications")
-                .delete_many(doc! {"day": "old"})
-                .into_future(),
-        )
-        .await;
+        let deleted =
+            timed(bare(&world.db, "notifications").delete_many(doc! {"day": "old"}).into_future())
+                .await;
         assert_eq!(deleted.0.expect("deleted").deleted_count, ids.len() as u64);
         rows.note(1, deleted.1);
     }
     let ms = |rounds: &Rounds| 1e3 / rounds.median();
     let table = Table::begin("Dropping a day", &["way", "ms (median)", "ratio"]);
     table.row(&[
-        format!(
-            "deleting {} rows from one collection with four indexes",
-            number(ids.len() as f64)
-        ),
+        format!("deleting {} rows from one collection with four indexes", number(ids.len() as f64)),
         number(ms(&rows)),
         "1×".into(),
     ]);
@@ -75,10 +64,7 @@ pub async fn archive() {
         against(ms(&rows) / ms(&large), 500.0),
     ]);
     table.row(&[
-        format!(
-            "dropping a day of {} users",
-            number(ids.len() as f64 / 10.0)
-        ),
+        format!("dropping a day of {} users", number(ids.len() as f64 / 10.0)),
         number(ms(&small)),
         String::new(),
     ]);

@@ -40,18 +40,11 @@ fn unused(world: &World) -> Id {
 }
 
 fn accumulator(user: &str, key: &str) -> AccumulatorId {
-    AccumulatorId {
-        user: UserId::stored(user),
-        key: BatchKey::Chosen(key.parse().expect("a key")),
-    }
+    AccumulatorId { user: UserId::stored(user), key: BatchKey::Chosen(key.parse().expect("a key")) }
 }
 
 fn item(world: &World, o: &str) -> Item {
-    Item {
-        i: unused(world),
-        t: EventType::stored(KIND),
-        o: ObjectId::stored(o),
-    }
+    Item { i: unused(world), t: EventType::stored(KIND), o: ObjectId::stored(o) }
 }
 
 /// Events that join each batch, one after another. The first one opens it.
@@ -104,15 +97,9 @@ pub async fn joins() {
             our_rounds[phase].note(units, ours[phase]);
         }
     }
-    let title = format!(
-        "Batches: joining, {EVENTS} events for {} users",
-        number(ids.len() as f64)
-    );
+    let title = format!("Batches: joining, {EVENTS} events for {} users", number(ids.len() as f64));
     let table = Table::begin(&title, &["way", "joins/s (slowest–fastest)", "ratio"]);
-    for (phase, what) in ["first event of a batch", "later events"]
-        .iter()
-        .enumerate()
-    {
+    for (phase, what) in ["first event of a batch", "later events"].iter().enumerate() {
         table.row(&[
             format!("{what}: bare driver, conditional upserts, pre-encoded, two in flight"),
             spread(&bare_rounds[phase]),
@@ -121,10 +108,7 @@ pub async fn joins() {
         table.row(&[
             format!("{what}: tidings"),
             spread(&our_rounds[phase]),
-            against(
-                our_rounds[phase].median() / bare_rounds[phase].median(),
-                0.6,
-            ),
+            against(our_rounds[phase].median() / bare_rounds[phase].median(), 0.6),
         ]);
     }
     world.end().await;
@@ -140,10 +124,7 @@ async fn open(world: &World, ids: &[String], at: TimeDelta) {
             opened
         };
         let accumulators: Vec<Accumulator> = chunk.iter().map(opened).collect();
-        let put = world
-            .store
-            .put_accumulators(&accumulators, unused(world))
-            .await;
+        let put = world.store.put_accumulators(&accumulators, unused(world)).await;
         assert!(put.expect("accumulators").iter().all(|put| *put));
     }
 }

@@ -70,23 +70,14 @@ pub async fn day() {
                 false => TimeDelta::zero(),
             };
             let fan_out = fan_out(&world, linger).await;
-            let request = Request {
-                now: true,
-                ..Request::default()
-            };
+            let request = Request { now: true, ..Request::default() };
             let digests = world.app.digests();
             let (report, took) = timed(digests.run(&request, &Silent)).await;
-            assert_eq!(
-                report.expect("a run").emails.events,
-                (count * EVENTS) as u64
-            );
+            assert_eq!(report.expect("a run").emails.events, (count * EVENTS) as u64);
             costs.note(fan_out, took);
             world.end().await;
         }
-        for (costs, concern) in [
-            (&mut loop_one, None),
-            (&mut loop_majority, Some("majority")),
-        ] {
+        for (costs, concern) in [(&mut loop_one, None), (&mut loop_majority, Some("majority"))] {
             let db = driver(&url(), concern).await.database("bench_day_loop");
             db.drop().await.expect("dropped");
             let name = day_names(1).remove(0);
@@ -104,28 +95,14 @@ pub async fn day() {
         "A day of {EVENTS} events to {} users with records, one a second, then digest and flush",
         number(count as f64)
     );
-    let table = Table::begin(
-        &title,
-        &[
-            "way",
-            "fan-out, s",
-            "digest and flush, s",
-            "total, s",
-            "ratio",
-        ],
-    );
+    let table =
+        Table::begin(&title, &["way", "fan-out, s", "digest and flush, s", "total, s", "ratio"]);
     let whole = |costs: &Costs| costs.medians().iter().sum::<f64>();
     for (way, costs) in [
-        (
-            "each event pushed at once (`fanout.linger = \"0s\"`)",
-            &at_once,
-        ),
+        ("each event pushed at once (`fanout.linger = \"0s\"`)", &at_once),
         ("tidings", &lingering),
         ("original's loops, w:1 (creates no emails)", &loop_one),
-        (
-            "original's loops, majority (creates no emails)",
-            &loop_majority,
-        ),
+        ("original's loops, majority (creates no emails)", &loop_majority),
     ] {
         let [fan_out, digests] = costs.medians();
         table.row(&[
@@ -151,17 +128,12 @@ async fn fan_out(world: &World, linger: TimeDelta) -> Duration {
     }
     let (rest, took) = timed(fanouts.drain(&Silent)).await;
     assert_eq!(done + rest.expect("fanned out").done, EVENTS as u64);
-    assert_eq!(
-        Day::of(now()),
-        Day::of(tidings::clock::Clock::now(&*world.clock))
-    );
+    assert_eq!(Day::of(now()), Day::of(tidings::clock::Clock::now(&*world.clock)));
     busy + took
 }
 
 async fn pushes(day: &mongodb::Collection<Document>, people: &[String]) {
     for n in 0..EVENTS {
-        rivals::push_loop(day, people, &format!("A{n:05}"))
-            .await
-            .expect("pushed");
+        rivals::push_loop(day, people, &format!("A{n:05}")).await.expect("pushed");
     }
 }

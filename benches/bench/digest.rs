@@ -30,9 +30,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
         confirmed: true,
         ..User::new(UserId::stored("a"))
     };
-    let mut chunks = world
-        .store
-        .scan(Window::ending(Day::of(now()), DAYS - 1), None, 1_000);
+    let mut chunks = world.store.scan(Window::ending(Day::of(now()), DAYS - 1), None, 1_000);
     let (mut read, mut told) = (0, 0);
     while let Some(chunk) = chunks.next().await {
         let mut chunk = chunk.expect("a chunk");
@@ -42,10 +40,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
         excluded.await.expect("retractions");
         let wanted = |stacks| wanted(stacks, &person, EmailScope::All, &policies);
         let wanted: Vec<_> = chunk.iter().map(wanted).collect();
-        catalog
-            .load(wanted.iter().flatten().map(|pending| pending.event))
-            .await
-            .expect("objects");
+        catalog.load(wanted.iter().flatten().map(|pending| pending.event)).await.expect("objects");
         for wanted in &wanted {
             let applies = |event: &Event| catalog.event_data(event);
             told += assemble(wanted, &policies, Caps::default(), applies)
@@ -70,19 +65,13 @@ pub async fn assembly_and_flush() {
         assert_eq!(read, ids.len() as u64);
         assert!(told > 0);
         ours.note(read, took);
-        let request = Request {
-            now: true,
-            dry_run: true,
-            ..Request::default()
-        };
+        let request = Request { now: true, dry_run: true, ..Request::default() };
         let digests = world.app.digests();
         let (report, took) = timed(digests.run(&request, &Silent)).await;
         assert_eq!(report.expect("a rehearsal").due.users, ids.len() as u64);
         rehearsal.note(read, took);
-        original.note(
-            sample.len() as u64,
-            timed(rivals::read_loop(&world.db, &days, sample)).await.1,
-        );
+        original
+            .note(sample.len() as u64, timed(rivals::read_loop(&world.db, &days, sample)).await.1);
     }
     let title = format!(
         "Digest assembly: {} users, {DAYS} collections, {} events",
@@ -90,11 +79,7 @@ pub async fn assembly_and_flush() {
         number((ids.len() * DAYS as usize * EVENTS) as f64)
     );
     let table = Table::begin(&title, &["way", "users/s (slowest–fastest)", "ratio"]);
-    table.row(&[
-        "original: eight finds per user".into(),
-        spread(&original),
-        "1×".into(),
-    ]);
+    table.row(&["original: eight finds per user".into(), spread(&original), "1×".into()]);
     table.row(&[
         "read, slice, check which events apply, assemble".into(),
         spread(&ours),
@@ -140,15 +125,10 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
             }
         };
         ours.note(markers.len() as u64, timed(mark_all).await.1);
-        original.note(
-            few.len() as u64,
-            timed(rivals::flush_loop(&world.db, days, few)).await.1,
-        );
+        original.note(few.len() as u64, timed(rivals::flush_loop(&world.db, days, few)).await.1);
     }
-    let table = Table::begin(
-        "Flushing these users",
-        &["way", "users/s (slowest–fastest)", "ratio"],
-    );
+    let table =
+        Table::begin("Flushing these users", &["way", "users/s (slowest–fastest)", "ratio"]);
     table.row(&[
         "original: eight updates per user, majority".into(),
         spread(&original),
@@ -173,21 +153,14 @@ pub async fn cache(label: &str) {
         let ((read, _), took) = timed(assemble_all(&world)).await;
         ours.note(read, took);
     }
-    let stats = world
-        .db
-        .run_command(bson::doc! {"dbStats": 1})
-        .await
-        .expect("statistics");
+    let stats = world.db.run_command(bson::doc! {"dbStats": 1}).await.expect("statistics");
     let bytes = stats
         .get_f64("dataSize")
         .or_else(|_| stats.get_i64("dataSize").map(|n| n as f64))
         .or_else(|_| stats.get_i32("dataSize").map(f64::from))
         .unwrap_or(0.0);
     let table = Table::begin(
-        &format!(
-            "Digest assembly, {} users, {label}",
-            number(ids.len() as f64)
-        ),
+        &format!("Digest assembly, {} users, {label}", number(ids.len() as f64)),
         &["data, MB", "users/s (slowest–fastest)"],
     );
     table.row(&[number(bytes / 1e6), spread(&ours)]);

@@ -13,10 +13,7 @@ use crate::rivals;
 use crate::world::{World, bare, driver, now, people, url};
 
 fn request(audience: Audience, object: &str) -> Request {
-    let (kind, objects) = (
-        EventType::stored("ArtworkPublished"),
-        vec![ObjectId::stored(object)],
-    );
+    let (kind, objects) = (EventType::stored("ArtworkPublished"), vec![ObjectId::stored(object)]);
     Request {
         kind,
         objects,
@@ -40,10 +37,7 @@ fn followers() -> Audience {
 async fn reach(world: &World, audience: Audience) -> Duration {
     let (notify, fanouts) = (world.app.notify(), world.app.fanouts());
     let begin = Instant::now();
-    notify
-        .accept(vec![request(audience, "A00001")])
-        .await
-        .expect("accepted");
+    notify.accept(vec![request(audience, "A00001")]).await.expect("accepted");
     let done = fanouts.drain(&Silent).await.expect("fanned out");
     let took = begin.elapsed();
     assert_eq!((done.done, done.counts.capped), (1, 0));
@@ -61,28 +55,15 @@ async fn fresh_day(world: &World) {
         o: ObjectId::stored("first"),
         i: Some(Id::at(now(), [1; 8])),
     };
-    let first = Pushes {
-        lists: vec![vec![event]],
-        people: vec![(UserId::stored("first"), 0)],
-    };
-    world
-        .store
-        .push(day, 1_000, &first)
-        .await
-        .expect("the day's first event");
+    let first = Pushes { lists: vec![vec![event]], people: vec![(UserId::stored("first"), 0)] };
+    world.store.push(day, 1_000, &first).await.expect("the day's first event");
 }
 
 pub async fn fan_out(standalone: bool) {
-    let place = if standalone {
-        "standalone"
-    } else {
-        "replica set"
-    };
+    let place = if standalone { "standalone" } else { "replica set" };
     let columns = ["users", "way", "pushes/s (slowest–fastest)", "ratio"];
-    let table = Table::begin(
-        &format!("Fan-out to fresh days, journal included, {place}"),
-        &columns,
-    );
+    let table =
+        Table::begin(&format!("Fan-out to fresh days, journal included, {place}"), &columns);
     for count in [scaled(12_000), scaled(100_000)] {
         let world = World::fresh("bench_fanout").await;
         let ids = people(count);
@@ -100,17 +81,9 @@ pub async fn fan_out(standalone: bool) {
         for _ in 0..rounds(5) {
             let commands = rivals::encode_pushes("ceiling", &ids, "A00001");
             bare(&world.db, "ceiling").drop().await.expect("dropped");
-            world
-                .db
-                .create_collection("ceiling")
-                .await
-                .expect("created");
-            ceiling.note(
-                count as u64,
-                timed(rivals::send_two_in_flight(&world.db, commands))
-                    .await
-                    .1,
-            );
+            world.db.create_collection("ceiling").await.expect("created");
+            ceiling
+                .note(count as u64, timed(rivals::send_two_in_flight(&world.db, commands)).await.1);
 
             fresh_day(&world).await;
             ours.note(count as u64, reach(&world, explicit(&ids)).await);
@@ -125,25 +98,16 @@ pub async fn fan_out(standalone: bool) {
             loop_one.note(count.min(scaled(12_000)) as u64, took);
             if !standalone {
                 bare(&world.db, "loop").drop().await.expect("dropped");
-                let took = timed(rivals::push_loop(&bare(&world.db, "loop"), few, "A00001"))
-                    .await
-                    .1;
+                let took =
+                    timed(rivals::push_loop(&bare(&world.db, "loop"), few, "A00001")).await.1;
                 loop_majority.note(few.len() as u64, took);
             }
         }
         let cell = |way: &str, rounds: &Rounds, ratio: String| {
             table.row(&[number(count as f64), way.into(), spread(rounds), ratio])
         };
-        cell(
-            "ceiling: bare driver, pre-encoded, two in flight",
-            &ceiling,
-            "1×".into(),
-        );
-        cell(
-            "explicit list / ceiling",
-            &ours,
-            against(ours.median() / ceiling.median(), 0.85),
-        );
+        cell("ceiling: bare driver, pre-encoded, two in flight", &ceiling, "1×".into());
+        cell("explicit list / ceiling", &ours, against(ours.median() / ceiling.median(), 0.85));
         cell(
             "followers of a key / ceiling",
             &follow,
@@ -168,16 +132,12 @@ pub async fn fan_out(standalone: bool) {
 
 /// Runs the original's loop in its fairest form, on a thread that does nothing else.
 fn loop_on_current_thread(url: &str, people: &[String]) -> Duration {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let db = driver(url, None).await.database("bench_fanout");
         let day = bare(&db, "loop");
-        rivals::push_loop(&day, &people[..1], "warm")
-            .await
-            .expect("a connection");
+        rivals::push_loop(&day, &people[..1], "warm").await.expect("a connection");
         timed(rivals::push_loop(&day, people, "A00001")).await.1
     })
 }
@@ -192,9 +152,8 @@ pub async fn merge() {
         for merged in [true, false] {
             fresh_day(&world).await;
             let (notify, fanouts) = (world.app.notify(), world.app.fanouts());
-            let requests: Vec<_> = (0..20)
-                .map(|n| request(explicit(&ids), &format!("A{n:05}")))
-                .collect();
+            let requests: Vec<_> =
+                (0..20).map(|n| request(explicit(&ids), &format!("A{n:05}"))).collect();
             let begin = Instant::now();
             if merged {
                 notify.accept(requests).await.expect("accepted");
@@ -213,11 +172,7 @@ pub async fn merge() {
         "Twenty events to the same 12,000 users",
         &["way", "pushes/s (slowest–fastest)", "ratio"],
     );
-    table.row(&[
-        "twenty fan-outs one after another".into(),
-        spread(&apart),
-        "1×".into(),
-    ]);
+    table.row(&["twenty fan-outs one after another".into(), spread(&apart), "1×".into()]);
     table.row(&[
         "accepted together".into(),
         spread(&together),
@@ -237,25 +192,13 @@ pub async fn accept() {
     for _ in 0..rounds(200) {
         for (key, rounds) in [("artist:2", &mut one), ("artist:1", &mut million)] {
             let audience = Audience::followers_of([FollowKey::stored(key)]).expect("an audience");
-            rounds.note(
-                1,
-                timed(notify.accept(vec![request(audience, "A00001")]))
-                    .await
-                    .1,
-            );
+            rounds.note(1, timed(notify.accept(vec![request(audience, "A00001")])).await.1);
         }
     }
     let (one, million) = (1e3 / one.median(), 1e3 / million.median());
-    let table = Table::begin(
-        "Accepting one event",
-        &["followers", "ms (median)", "ratio"],
-    );
+    let table = Table::begin("Accepting one event", &["followers", "ms (median)", "ratio"]);
     table.row(&["1".into(), number(one), "1×".into()]);
-    let verdict = if million <= 2.0 * one {
-        ""
-    } else {
-        ", **missed**"
-    };
+    let verdict = if million <= 2.0 * one { "" } else { ", **missed**" };
     table.row(&[
         number(many.len() as f64),
         number(million),

@@ -60,10 +60,7 @@ async fn polls() {
     for id in &ids {
         let path = format!("/v1/users/{id}/feed");
         let answer = Connection::to(addr).await.ask(&head(&path, "")).await;
-        let tag = answer
-            .split("etag: ")
-            .nth(1)
-            .and_then(|rest| rest.lines().next());
+        let tag = answer.split("etag: ").nth(1).and_then(|rest| rest.lines().next());
         // `ask` returns the head in lower case, and entity tags are case-sensitive.
         let tag = tag.expect("an entity tag").replace("w/", "W/");
         tagged.push(head(&path, &format!("If-None-Match: {tag}\r\n")));
@@ -71,13 +68,7 @@ async fn polls() {
     let bare = vec![head("/healthz", "")];
     let table = Table::begin(
         "Feeds: polls of unchanged feeds, per second",
-        &[
-            "connections",
-            "bare handler",
-            "polls",
-            "ratio",
-            "poll p99, ms",
-        ],
+        &["connections", "bare handler", "polls", "ratio", "poll p99, ms"],
     );
     for connections in [64, 200] {
         let (mut ceiling, mut ours, mut p99) = (Rounds::default(), Rounds::default(), Vec::new());
@@ -109,10 +100,7 @@ async fn digested_pages() {
     let ids = people(scaled(PEOPLE));
     world.users(&ids).await;
     world.fill(&ids, 8, EVENTS).await;
-    let request = digest::Request {
-        now: true,
-        ..Default::default()
-    };
+    let request = digest::Request { now: true, ..Default::default() };
     let run = world.app.digests().run(&request, &Silent).await;
     assert_eq!(run.expect("a run").emails.sent, ids.len() as u64);
     let (stop, stopped) = watch::channel(false);
@@ -193,17 +181,10 @@ impl Connection {
 
     /// Sends a request, reads the whole response, and returns its head in lower case.
     pub async fn ask(&mut self, request: &str) -> String {
-        self.stream
-            .write_all(request.as_bytes())
-            .await
-            .expect("asked");
+        self.stream.write_all(request.as_bytes()).await.expect("asked");
         self.read.clear();
         loop {
-            let n = self
-                .stream
-                .read_buf(&mut self.read)
-                .await
-                .expect("an answer");
+            let n = self.stream.read_buf(&mut self.read).await.expect("an answer");
             assert!(n > 0, "the connection ended");
             let Some(end) = self.read.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
                 continue;
@@ -224,23 +205,17 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     world.fill(&names, 8, events).await;
     let (stop, stopped) = watch::channel(false);
     let listener = world.app.clone();
-    let listening = tokio::spawn(async move {
-        listener
-            .feed_cache
-            .listen(&*listener.context.store, stopped)
-            .await
-    });
+    let listening =
+        tokio::spawn(
+            async move { listener.feed_cache.listen(&*listener.context.store, stopped).await },
+        );
     let ids: Vec<UserId> = names.iter().map(UserId::stored).collect();
     let rows = world.db.collection::<Document>("rows");
     for id in &ids {
         let row = |n: usize| doc! {"user": id.as_str(), "day": (n % 8) as i32, "o": n as i32, "read": false};
-        rows.insert_many((0..8 * events).map(row))
-            .await
-            .expect("rows");
+        rows.insert_many((0..8 * events).map(row)).await.expect("rows");
     }
-    let index = mongodb::IndexModel::builder()
-        .keys(doc! {"user": 1, "read": 1})
-        .build();
+    let index = mongodb::IndexModel::builder().keys(doc! {"user": 1, "read": 1}).build();
     rows.create_index(index).await.expect("an index");
     let feeds = world.app.feeds();
     let request = |id: &UserId| Request {
@@ -304,9 +279,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
             let all = doc! {"$set": {"read": false}};
             rows.update_many(doc! {}, all).await.expect("unmarked");
             let cursors = join_all(ids.iter().map(|id| feeds.counts(id, false))).await;
-            let cursors = cursors
-                .into_iter()
-                .map(|of| of.expect("counts").answer.cursor);
+            let cursors = cursors.into_iter().map(|of| of.expect("counts").answer.cursor);
             let cursors: Vec<_> = ids.iter().zip(cursors).collect();
             let before = processor(&world).await;
             for people in cursors.chunks(*at_once) {

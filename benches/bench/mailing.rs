@@ -34,10 +34,7 @@ pub async fn end_to_end() {
         number(count as f64)
     );
     let mut rows = Vec::new();
-    for (way, contents) in [
-        ("equal", Contents::Equal),
-        ("different", Contents::Different),
-    ] {
+    for (way, contents) in [("equal", Contents::Equal), ("different", Contents::Different)] {
         let [mut ours, mut bare] = [(); 2].map(|()| Rounds::default());
         let [mut ours_server, mut bare_server] = [(); 2].map(|()| Rounds::default());
         for _ in 0..rounds(3) {
@@ -52,10 +49,7 @@ pub async fn end_to_end() {
             bare.note(count as u64, timed(ledger_alone(&world, &ids)).await.1);
             let between = processor(&world).await;
             bare_server.note(count as u64, worked(between - begin));
-            let request = Request {
-                now: true,
-                ..Request::default()
-            };
+            let request = Request { now: true, ..Request::default() };
             let digests = world.app.digests();
             let (report, took) = timed(digests.run(&request, &Silent)).await;
             assert_eq!(report.expect("a run").emails.sent, count as u64);
@@ -79,14 +73,7 @@ pub async fn end_to_end() {
         let each = |rounds: &Rounds| number(1e3 / rounds.median());
         let servers = [each(&ours_server), each(&bare_server)];
         let [ours_server, bare_server] = servers;
-        let cells = [
-            way.into(),
-            spread(&ours),
-            spread(&bare),
-            ratio,
-            ours_server,
-            bare_server,
-        ];
+        let cells = [way.into(), spread(&ours), spread(&bare), ratio, ours_server, bare_server];
         table.row(&cells);
     }
 }

@@ -25,14 +25,9 @@ mod world;
 
 #[tokio::main]
 async fn main() {
-    let parts: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with("--"))
-        .collect();
-    assert!(
-        !parts.is_empty(),
-        "name the parts to run; scripts/bench does"
-    );
+    let parts: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    assert!(!parts.is_empty(), "name the parts to run; scripts/bench does");
     for part in &parts {
         match part.as_str() {
             "fanout" => fanout::fan_out(false).await,

@@ -24,9 +24,7 @@ impl Rounds {
     pub fn range(&self) -> (f64, f64) {
         self.0
             .iter()
-            .fold((f64::MAX, f64::MIN), |(min, max), value| {
-                (min.min(*value), max.max(*value))
-            })
+            .fold((f64::MAX, f64::MIN), |(min, max), value| (min.min(*value), max.max(*value)))
     }
 }
 
@@ -50,10 +48,8 @@ pub fn rounds(standard: usize) -> usize {
 ///
 /// `docs/benchmarks.md` names every scale other than 1.
 pub fn scaled(size: usize) -> usize {
-    let scale: f64 = std::env::var("TIDINGS_BENCH_SCALE")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(1.0);
+    let scale: f64 =
+        std::env::var("TIDINGS_BENCH_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
     ((size as f64 * scale) as usize).max(10)
 }
 
@@ -94,19 +90,10 @@ pub fn number(value: f64) -> String {
 /// Formats rounds as `median (slowest–fastest)`.
 pub fn spread(rounds: &Rounds) -> String {
     let (slowest, fastest) = rounds.range();
-    format!(
-        "{} ({}–{})",
-        number(rounds.median()),
-        number(slowest),
-        number(fastest)
-    )
+    format!("{} ({}–{})", number(rounds.median()), number(slowest), number(fastest))
 }
 
 /// Formats a ratio with the goal that it must reach, and says if it was missed.
 pub fn against(ratio: f64, bar: f64) -> String {
-    format!(
-        "{}× (goal {bar}×{})",
-        number(ratio),
-        if ratio >= bar { "" } else { ", **missed**" }
-    )
+    format!("{}× (goal {bar}×{})", number(ratio), if ratio >= bar { "" } else { ", **missed**" })
 }

@@ -135,12 +135,8 @@ async fn ours(ids: &[String]) -> [f64; 7] {
     let reading = timed(async {
         let read = |user: &UserId| {
             let (feeds, user) = (world.app.feeds(), user.clone());
-            let request = Request {
-                user,
-                query: Default::default(),
-                limit: PAGE,
-                accepts_cached: false,
-            };
+            let request =
+                Request { user, query: Default::default(), limit: PAGE, accepts_cached: false };
             tokio::spawn(async move { feeds.page(&request).await.expect("a page") })
         };
         let reads = futures::stream::iter(users.iter().map(read));
@@ -150,34 +146,19 @@ async fn ours(ids: &[String]) -> [f64; 7] {
     let counting = timed(async {
         let counts = users.iter().map(|user| feeds.counts(user, false));
         let counts = futures::stream::iter(counts).buffer_unordered(READERS);
-        counts
-            .for_each(|counts| async { drop(counts.expect("counts")) })
-            .await;
+        counts.for_each(|counts| async { drop(counts.expect("counts")) }).await;
     });
     let counts = users.len() as f64 / counting.await.1.as_secs_f64();
 
-    let request = DigestRequest {
-        now: true,
-        ..DigestRequest::default()
-    };
+    let request = DigestRequest { now: true, ..DigestRequest::default() };
     let (report, digests) = timed(world.app.digests().run(&request, &Silent)).await;
     assert!(report.expect("a run").emails.events > 0);
     let many = fan_out(&world, 20).await;
-    let today = world
-        .db
-        .collection::<bson::Document>(&Day::of(now()).collection());
+    let today = world.db.collection::<bson::Document>(&Day::of(now()).collection());
     let (dropped, dropping) = timed(today.drop().into_future()).await;
     dropped.expect("dropped");
     world.end().await;
-    [
-        one,
-        many,
-        pages,
-        counts,
-        millis(digests),
-        0.0,
-        millis(dropping),
-    ]
+    [one, many, pages, counts, millis(digests), 0.0, millis(dropping)]
 }
 
 /// Sends one event with `objects` objects to all followers, and returns how long that took, in
@@ -185,9 +166,7 @@ async fn ours(ids: &[String]) -> [f64; 7] {
 async fn fan_out(world: &World, objects: usize) -> f64 {
     let event = ingest::Request {
         kind: EventType::stored("ArtworkPublished"),
-        objects: (0..objects)
-            .map(|n| ObjectId::stored(format!("A{objects:02}{n:04}")))
-            .collect(),
+        objects: (0..objects).map(|n| ObjectId::stored(format!("A{objects:02}{n:04}"))).collect(),
         audience: Audience::followers_of([FollowKey::stored("artist:1")]).expect("an audience"),
         key: None,
         batch_key: None,
@@ -212,14 +191,9 @@ fn millis(took: Duration) -> f64 {
 fn sql(text: &str) -> f64 {
     let input = std::env::temp_dir().join(format!("tidings-bench-{}.sql", std::process::id()));
     std::fs::write(&input, format!("\\timing on\n{text};\n")).expect("the SQL");
-    let answer = run(Command::new("psql")
-        .args(["-q", "-v", "ON_ERROR_STOP=1", "-f"])
-        .arg(&input));
+    let answer = run(Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-f"]).arg(&input));
     std::fs::remove_file(&input).expect("removed");
-    let last = answer
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("Time: "));
+    let last = answer.lines().rev().find_map(|line| line.strip_prefix("Time: "));
     let last = last.expect("psql prints times");
     let millis = last.split(' ').next().expect("a number");
     millis.parse().expect("milliseconds")
@@ -242,9 +216,7 @@ fn pgbench(statement: &str, ids: &[String]) -> f64 {
          CREATE UNIQUE INDEX ON numbered (n); VACUUM ANALYZE numbered");
     let readers = READERS.to_string();
     let answer = run(Command::new("pgbench")
-        .args([
-            "-n", "-M", "prepared", "-T", "3", "-c", &readers, "-j", "2", "-f",
-        ])
+        .args(["-n", "-M", "prepared", "-T", "3", "-c", &readers, "-j", "2", "-f"])
         .arg(&file));
     std::fs::remove_file(&file).expect("removed");
     let tps = answer.lines().find_map(|line| line.strip_prefix("tps = "));
@@ -253,9 +225,7 @@ fn pgbench(statement: &str, ids: &[String]) -> f64 {
 }
 
 fn run(command: &mut Command) -> String {
-    let output = command
-        .output()
-        .expect("run this through scripts/bench: it starts PostgreSQL");
+    let output = command.output().expect("run this through scripts/bench: it starts PostgreSQL");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");
     String::from_utf8(output.stdout).expect("text")

@@ -117,20 +117,15 @@ pub async fn read_loop(
     for user in people {
         let mut pending: Vec<(String, String)> = Vec::new();
         for day in days {
-            let Some(found) = db
-                .collection::<Document>(day)
-                .find_one(doc! {"_id": user})
-                .await?
+            let Some(found) = db.collection::<Document>(day).find_one(doc! {"_id": user}).await?
             else {
                 continue;
             };
             let Ok(events) = found.get_array("events") else {
                 continue;
             };
-            let events: Vec<&Document> = events
-                .iter()
-                .filter_map(|event| event.as_document())
-                .collect();
+            let events: Vec<&Document> =
+                events.iter().filter_map(|event| event.as_document()).collect();
             let from = events
                 .iter()
                 .rposition(|event| event.contains_key("flushed"))
@@ -157,9 +152,7 @@ pub async fn flush_loop(
     for user in people {
         for day in days {
             let marker = doc! {"$push": {"events": {"flushed": ObjectId::new()}}};
-            db.collection::<Document>(day)
-                .update_one(doc! {"_id": user}, marker)
-                .await?;
+            db.collection::<Document>(day).update_one(doc! {"_id": user}, marker).await?;
         }
     }
     Ok(())

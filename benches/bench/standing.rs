@@ -36,22 +36,13 @@ fn events(count: usize, first: usize) -> Vec<Event> {
 fn pushes(ids: &[String], list: Vec<Event>) -> Pushes {
     let mut users: Vec<UserId> = ids.iter().map(UserId::stored).collect();
     users.sort_unstable();
-    Pushes {
-        lists: vec![list],
-        people: users.into_iter().map(|user| (user, 0)).collect(),
-    }
+    Pushes { lists: vec![list], people: users.into_iter().map(|user| (user, 0)).collect() }
 }
 
 pub async fn standing_days() {
     let table = Table::begin(
         "Pushes onto existing stacks: server processor time per user",
-        &[
-            "added onto",
-            "`$addToSet` of all, ms",
-            "tidings, ms",
-            "ratio",
-            "again, ms",
-        ],
+        &["added onto", "`$addToSet` of all, ms", "tidings, ms", "ratio", "again, ms"],
     );
     let world = World::fresh("bench_standing").await;
     let day = Day::of(now());
@@ -100,11 +91,7 @@ async fn fill(world: &World, day: Day, ids: &[String], stand: usize) {
     world.store.push(day, 1_000, &first).await.expect("the day");
     if stand > 0 {
         let standing = pushes(ids, events(stand, 0));
-        world
-            .store
-            .push(day, 1_000, &standing)
-            .await
-            .expect("filled");
+        world.store.push(day, 1_000, &standing).await.expect("filled");
     }
 }
 
@@ -119,9 +106,7 @@ pub async fn processor(world: &World) -> f64 {
 
 fn add_to_set(day: Day, ids: &[String], list: &[Event]) -> Vec<RawDocumentBuf> {
     let entry = |event: &Event| {
-        let i = event
-            .i
-            .map(|id| bson::oid::ObjectId::from_bytes(id.bytes()));
+        let i = event.i.map(|id| bson::oid::ObjectId::from_bytes(id.bytes()));
         doc! {"t": event.t.as_str(), "o": event.o.as_str(), "i": i}
     };
     let entries: Vec<_> = list.iter().map(entry).collect();

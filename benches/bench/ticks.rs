@@ -19,10 +19,7 @@ const ONE_IN: usize = 100;
 
 /// Returns the start of the hour in which the benchmark runs.
 fn hour() -> DateTime<Utc> {
-    now()
-        .with_minute(0)
-        .and_then(|at| at.with_second(0))
-        .expect("an hour")
+    now().with_minute(0).and_then(|at| at.with_second(0)).expect("an hour")
 }
 
 /// Stores users with weekly digests, in two time zones. One in `one_in` falls due in [`hour`], all
@@ -46,11 +43,7 @@ async fn choosers(world: &World, ids: &[String], one_in: usize) {
                     since: None,
                 },
             };
-            let tz = if n % one_in == 0 || n % 2 == 0 {
-                Tz::UTC
-            } else {
-                Tz::Europe__Berlin
-            };
+            let tz = if n % one_in == 0 || n % 2 == 0 { Tz::UTC } else { Tz::Europe__Berlin };
             User {
                 email: Address::new(format!("{id}@example.org")).ok(),
                 confirmed: true,
@@ -66,9 +59,7 @@ async fn choosers(world: &World, ids: &[String], one_in: usize) {
 
 /// Marks the two oldest days of all users who are not due, as their last digest would have done.
 async fn emailed(world: &World, ids: &[String], one_in: usize) {
-    let days: Vec<Day> = (DAYS - 2..DAYS)
-        .map(|back| Day::of(now()).back(back))
-        .collect();
+    let days: Vec<Day> = (DAYS - 2..DAYS).map(|back| Day::of(now()).back(back)).collect();
     let mut markers: Vec<NewMarker> = Vec::new();
     let mut ids: Vec<(usize, &String)> = ids.iter().enumerate().collect();
     ids.sort_unstable_by_key(|(_, id)| *id);
@@ -77,9 +68,7 @@ async fn emailed(world: &World, ids: &[String], one_in: usize) {
         markers.push(NewMarker::Flushed(
             UserId::stored(id),
             Id::at(now(), [0, 0, 0, 0, a, b, c, d]),
-            days.iter()
-                .map(|day| (StackId::of(*day), EVENTS as u32))
-                .collect(),
+            days.iter().map(|day| (StackId::of(*day), EVENTS as u32)).collect(),
         ));
     }
     for markers in markers.chunks(10_000) {
@@ -95,10 +84,7 @@ fn hour_day() -> Weekday {
 /// are due.
 async fn tick(world: &World) -> u64 {
     let digests = world.app.digests();
-    let common = Common {
-        schedule: world.app.config.digest.schedule,
-        mandatory: false,
-    };
+    let common = Common { schedule: world.app.config.digest.schedule, mandatory: false };
     let since = hour() - TimeDelta::minutes(15);
     let found = digests.fallen_due(&common, since, now()).await;
     look(world, found.expect("the index")).await
@@ -106,11 +92,7 @@ async fn tick(world: &World) -> u64 {
 
 /// Scans all users, or only `users`, in a dry run. Returns how many are due.
 async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
-    let request = Request {
-        users,
-        dry_run: true,
-        ..Request::default()
-    };
+    let request = Request { users, dry_run: true, ..Request::default() };
     let report = world.app.digests().run(&request, &Silent).await;
     report.expect("a rehearsal").due.users
 }
@@ -130,10 +112,7 @@ pub async fn ticks() {
     let [mut nobody, mut ours, mut full, mut dense] = [(); 4].map(|()| Rounds::default());
     for _ in 0..rounds(5) {
         let digests = many.app.digests();
-        let common = Common {
-            schedule: many.app.config.digest.schedule,
-            mandatory: false,
-        };
+        let common = Common { schedule: many.app.config.digest.schedule, mandatory: false };
         let quiet = hour() + TimeDelta::minutes(15);
         let (found, took) = timed(digests.fallen_due(&common, quiet, now())).await;
         assert_eq!(found.expect("the index"), Some(Vec::new()));
@@ -152,25 +131,16 @@ pub async fn ticks() {
         "Scans for due digests: {} users, {DAYS} collections, one in {ONE_IN} due",
         number(all as f64)
     );
-    let table = Table::begin(
-        &title,
-        &["way", "scans/s (slowest–fastest)", "time, ms", "ratio"],
-    );
+    let table = Table::begin(&title, &["way", "scans/s (slowest–fastest)", "time, ms", "ratio"]);
     let row = |way: &str, rounds: &Rounds| {
         let time = number(1e3 / rounds.median());
         let ratio = format!("{:.2}", full.median() / rounds.median());
         table.row(&[way.into(), spread(rounds), time, ratio]);
     };
-    row(
-        "full scan of all users (the earlier behavior of every tick)",
-        &full,
-    );
+    row("full scan of all users (the earlier behavior of every tick)", &full);
     row("a tick, one in a hundred due", &ours);
     row("a tick, no user due", &nobody);
-    row(
-        "full scan of a store that has only as many users as are due",
-        &dense,
-    );
+    row("full scan of a store that has only as many users as are due", &dense);
     few.end().await;
     many.end().await;
 }

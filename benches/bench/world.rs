@@ -50,9 +50,7 @@ impl World {
         let url = url().replacen("/?", &format!("/{name}?"), 1);
         let db = driver(&url, Some("majority")).await.database(name);
         db.drop().await.expect("a fresh database");
-        let mongo = Mongo::connect(&url, MongoOptions::default())
-            .await
-            .expect("MongoDB answers");
+        let mongo = Mongo::connect(&url, MongoOptions::default()).await.expect("MongoDB answers");
         mongo.prepare().await.expect("indexes");
         let store: Arc<dyn Store> = Arc::new(mongo);
         let clock = Arc::new(ManualClock::at(now()));
@@ -65,12 +63,7 @@ impl World {
             Arc::new(Ids::random()),
         )
         .expect("an app");
-        Self {
-            app,
-            store,
-            clock: turns,
-            db,
-        }
+        Self { app, store, clock: turns, db }
     }
 
     pub async fn end(self) {
@@ -122,10 +115,7 @@ impl World {
     pub async fn follows(&self, key: &str, ids: &[String]) {
         let key = FollowKey::stored(key);
         for chunk in ids.chunks(20_000) {
-            let pairs: Vec<_> = chunk
-                .iter()
-                .map(|id| (key.clone(), UserId::stored(id)))
-                .collect();
+            let pairs: Vec<_> = chunk.iter().map(|id| (key.clone(), UserId::stored(id))).collect();
             Directory::change_follows(self.store.as_ref(), FollowChange::Follow, &pairs)
                 .await
                 .expect("follows");
@@ -135,9 +125,7 @@ impl World {
 
 /// Returns a separate client with the write concern `majority`, or else w:1.
 pub async fn driver(url: &str, write_concern: Option<&str>) -> Client {
-    let mut options = ClientOptions::parse(url)
-        .await
-        .expect("a connection string");
+    let mut options = ClientOptions::parse(url).await.expect("a connection string");
     options.write_concern = Some(match write_concern {
         Some("majority") => WriteConcern::majority(),
         _ => WriteConcern::nodes(1),
@@ -160,9 +148,7 @@ pub fn people(count: usize) -> Vec<String> {
 async fn fill_day(db: &Database, day: Day, people: &[String], events: usize, lists: usize) {
     let name = day.collection();
     let create = doc! {"create": &name, "clusteredIndex": {"key": {"_id": 1}, "unique": true}};
-    db.run_command(create)
-        .await
-        .expect("a clustered collection");
+    db.run_command(create).await.expect("a clustered collection");
     let collection = db.collection::<RawDocumentBuf>(&name);
     let fanout = fanout_id(day);
     let mut sorted: Vec<&String> = people.iter().collect();
@@ -180,11 +166,7 @@ async fn fill_day(db: &Database, day: Day, people: &[String], events: usize, lis
             document.append(bson::raw::cstr!("events"), RawBson::Array(array));
             document
         });
-        collection
-            .insert_many(documents)
-            .ordered(false)
-            .await
-            .expect("documents");
+        collection.insert_many(documents).ordered(false).await.expect("documents");
     }
 }
 
@@ -195,10 +177,7 @@ fn fanout_id(day: Day) -> ObjectId {
 
 /// Returns the names of the day collections of the window, oldest first.
 pub fn day_names(days: u32) -> Vec<String> {
-    (0..days)
-        .rev()
-        .map(|back| Day::of(now()).back(back).collection())
-        .collect()
+    (0..days).rev().map(|back| Day::of(now()).back(back).collection()).collect()
 }
 
 /// A provider that accepts every email and sends none.
@@ -211,10 +190,7 @@ impl Mailer for Nowhere {
     }
 
     async fn send(&self, _reference: &str, messages: &[Message], _leave: &Permit) -> Vec<Outcome> {
-        messages
-            .iter()
-            .map(|message| Outcome::Accepted(message.delivery.to_string()))
-            .collect()
+        messages.iter().map(|message| Outcome::Accepted(message.delivery.to_string())).collect()
     }
 
     fn certainty(&self) -> Certainty {

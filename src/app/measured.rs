@@ -77,8 +77,7 @@ impl Intercept for MeasuredStore {
         for ((id, progress), _) in saved.filter(|((_, progress), _)| progress.done) {
             let lag = (now - id.time()).to_std().unwrap_or_default();
             let counts = progress.counts;
-            self.metrics
-                .fanned_out(lag, counts.people, counts.pushed, counts.capped);
+            self.metrics.fanned_out(lag, counts.people, counts.pushed, counts.capped);
             tracing::debug!(event = %id, people = counts.people, "an event was fanned out");
         }
     }

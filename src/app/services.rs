@@ -118,10 +118,7 @@ impl App {
 
     /// Shows the emails that a run would send, and writes nothing.
     pub fn dry_run(&self) -> DryRun {
-        DryRun {
-            digests: self.digests(),
-            max_rendered: MAX_RENDERED,
-        }
+        DryRun { digests: self.digests(), max_rendered: MAX_RENDERED }
     }
 
     /// Verifies user tokens.

@@ -73,10 +73,8 @@ const EXCERPT: usize = 9;
 /// that ran its commands.
 async fn tell(screen: &mut Screen, run: Run, dir: &Path) -> anyhow::Result<App> {
     // The folder's file alone counts: the environment is about the reader's own tidings.
-    let config = Config::load(&Sources {
-        file: Some(folder::CONFIG.into()),
-        ..Sources::default()
-    })?;
+    let config =
+        Config::load(&Sources { file: Some(folder::CONFIG.into()), ..Sources::default() })?;
     let now = SystemClock.now();
     let week_ago = now.date_naive() - TimeDelta::days(7);
     let begin = week_ago.and_time(NaiveTime::MIN).and_utc() + TimeDelta::hours(10);
@@ -85,14 +83,7 @@ async fn tell(screen: &mut Screen, run: Run, dir: &Path) -> anyhow::Result<App> 
     let (mailer, ids) = (Arc::new(outbox(&config)), Arc::new(Ids::random()));
     let app = App::assemble(config, store, mailer, clock.clone(), ids)?;
     screen.text("tidings  feeds and digests\n\n")?;
-    let mut story = Story {
-        screen,
-        run,
-        app,
-        clock,
-        now,
-        chapter: 0,
-    };
+    let mut story = Story { screen, run, app, clock, now, chapter: 0 };
     for line in SCRIPT.lines() {
         let told = story.step(line, dir).await;
         told.with_context(|| format!("the demo's step {line:?}"))?;
@@ -135,10 +126,7 @@ impl Story<'_> {
     }
 
     async fn show_latest_email(&mut self, user: &str) -> anyhow::Result<()> {
-        let only = Only {
-            user: Some(user.parse()?),
-            ..Only::default()
-        };
+        let only = Only { user: Some(user.parse()?), ..Only::default() };
         let latest = self.app.deliveries().list(&only, 1).await?.pop();
         let row = latest.context("no email was sent")?;
         let email = self.app.compose().story(row).await?.email;

@@ -18,11 +18,7 @@ fn report() -> Report {
             unmailable: BTreeMap::from([("unconfirmed", 12)]),
             ..DigestUsers::default()
         },
-        due: DueDigests {
-            users: 1_234,
-            events: 9_000,
-            ..DueDigests::default()
-        },
+        due: DueDigests { users: 1_234, events: 9_000, ..DueDigests::default() },
         emails: Tally {
             sent: 1_230,
             events: 8_990,
@@ -58,11 +54,7 @@ fn the_json_of_a_report_is_flat() {
 
 #[test]
 fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
-    let mut waiting = Report {
-        due: DueDigests::default(),
-        emails: Tally::default(),
-        ..report()
-    };
+    let mut waiting = Report { due: DueDigests::default(), emails: Tally::default(), ..report() };
     waiting.users.unmailable.clear();
 
     assert_eq!(
@@ -74,14 +66,8 @@ fn when_no_digest_is_due_the_line_names_the_next_time_and_the_now_flag() {
 
 #[test]
 fn a_dry_run_counts_the_emails() {
-    let request = Request {
-        dry_run: true,
-        ..Request::default()
-    };
-    let counted = Report {
-        emails: Tally::default(),
-        ..report()
-    };
+    let request = Request { dry_run: true, ..Request::default() };
+    let counted = Report { emails: Tally::default(), ..report() };
 
     let line = sentence(&counted, &request, None);
 
@@ -93,10 +79,7 @@ fn a_dry_run_counts_the_emails() {
 
 #[test]
 fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
-    let request = Request {
-        dry_run: true,
-        ..Request::default()
-    };
+    let request = Request { dry_run: true, ..Request::default() };
     let of = |no_brand, busy| {
         let mut counted = Report::default();
         (counted.due.users, counted.due.events) = (3, 9);
@@ -115,10 +98,7 @@ fn users_waiting_for_a_brand_are_not_counted_as_emailed() {
 
 #[test]
 fn a_run_without_any_sent_email_has_failed() {
-    let tally = Tally {
-        failed: 3,
-        ..Tally::default()
-    };
+    let tally = Tally { failed: 3, ..Tally::default() };
     assert_eq!(exit_of(&tally, 0), Exit::Failed);
 }
 
@@ -178,13 +158,7 @@ fn an_unusable_path_of_a_page_is_rejected() {
     let missing = check_page(&folder.path().join("no/report.html")).unwrap_err();
     let at_folder = check_page(folder.path()).unwrap_err();
 
-    assert!(
-        missing.to_string().ends_with("/no does not exist"),
-        "{missing}"
-    );
-    assert!(
-        at_folder.to_string().ends_with(" is a folder"),
-        "{at_folder}"
-    );
+    assert!(missing.to_string().ends_with("/no does not exist"), "{missing}");
+    assert!(at_folder.to_string().ends_with(" is a folder"), "{at_folder}");
     assert!(check_page(Path::new("report.html")).is_ok());
 }

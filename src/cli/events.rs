@@ -155,10 +155,10 @@ impl NotifyArgs {
             key: self.key.clone(),
             batch_key: None,
             details: Details {
-                actor: self.actor.clone().map(|id| Actor {
-                    name: self.actor_name.clone(),
-                    ..Actor::bare(id)
-                }),
+                actor: self
+                    .actor
+                    .clone()
+                    .map(|id| Actor { name: self.actor_name.clone(), ..Actor::bare(id) }),
                 brand: self.brand.clone(),
                 text: self.text.clone(),
                 ..Details::default()

@@ -202,11 +202,9 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_named_with_what_to_do() {
-        let store: anyhow::Error = engine::Error::from(store::Error::database(
-            "using SQLite",
-            "database or disk is full",
-        ))
-        .into();
+        let store: anyhow::Error =
+            engine::Error::from(store::Error::database("using SQLite", "database or disk is full"))
+                .into();
         let file = std::io::Error::from(std::io::ErrorKind::StorageFull);
         let file = anyhow::Error::from(file).context("writing a.eml");
 
@@ -219,12 +217,7 @@ mod tests {
     #[test]
     fn all_successes_are_done_all_failures_failed_and_a_mixture_partly() {
         assert_eq!(
-            [
-                Exit::of(2, 0),
-                Exit::of(0, 2),
-                Exit::of(1, 1),
-                Exit::of(0, 0)
-            ],
+            [Exit::of(2, 0), Exit::of(0, 2), Exit::of(1, 1), Exit::of(0, 0)],
             [Exit::Done, Exit::Failed, Exit::Partly, Exit::Done]
         );
     }

@@ -121,10 +121,7 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
 /// Describes a batch: `5352… open, 3 events, closes 2014-04-19 10:05 UTC, key ArtworkPublished`.
 fn of_batch(batch: &BatchView) -> String {
     let BatchView { id, key, state, .. } = batch;
-    let (events, closes) = (
-        phrases::events(batch.count),
-        phrases::minute(batch.closes_at),
-    );
+    let (events, closes) = (phrases::events(batch.count), phrases::minute(batch.closes_at));
     format!("{id} {state}, {events}, closes {closes} UTC, key {key}")
 }
 
@@ -148,9 +145,7 @@ fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
         Cadence::Daily => "daily".to_owned(),
         Cadence::Weekly => format!("weekly, {}s", weekday(digest.schedule.weekday)),
     };
-    let next = digest
-        .next_due
-        .map(|due| (due <= now, phrases::minute(due)));
+    let next = digest.next_due.map(|due| (due <= now, phrases::minute(due)));
     let next = match next {
         Some((true, since)) => {
             let how = "tidings digest sends it now, a worker within digest.full_scan";
@@ -171,13 +166,7 @@ fn weekday(day: Weekday) -> String {
 /// 09:00`.
 fn dealt_with(by: &By) -> String {
     match by {
-        By::Email {
-            delivery,
-            state,
-            at,
-            place,
-            excluded,
-        } => {
+        By::Email { delivery, state, at, place, excluded } => {
             let place = match place {
                 Place::Shown => "was shown in",
                 Place::Counted => "was counted (\"+N more\") in",

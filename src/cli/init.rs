@@ -87,9 +87,8 @@ mod tests {
     fn the_first_configuration_sets_only_the_key() {
         let text = first_configuration("0123456789abcdef0123456789abcdef");
         let set = text.lines();
-        let set: Vec<&str> = set
-            .filter(|line| !line.is_empty() && !line.starts_with(['#', '[']))
-            .collect();
+        let set: Vec<&str> =
+            set.filter(|line| !line.is_empty() && !line.starts_with(['#', '['])).collect();
 
         assert_eq!(set, ["key = \"0123456789abcdef0123456789abcdef\""]);
         let config = Config::parse(&text).unwrap();

@@ -172,9 +172,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             };
         }
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut screen = Screen::new(true, global.json);
     let ended = runtime.block_on(command.run_with(global, &mut screen, None));
     // MongoDB's driver panics if its tasks are shut down one by one. The process ends now, so the

@@ -125,25 +125,13 @@ mod tests {
                 "{text}"
             );
         }
-        assert_eq!(
-            parse_time("2014-04-28").unwrap().to_rfc3339(),
-            "2014-04-28T00:00:00+00:00"
-        );
+        assert_eq!(parse_time("2014-04-28").unwrap().to_rfc3339(), "2014-04-28T00:00:00+00:00");
     }
 
     #[test]
     fn invalid_times_and_times_outside_the_id_range_are_rejected() {
-        for text in [
-            "",
-            "tomorrow",
-            "28.4.2014",
-            "2014-02-30",
-            "2014-04-28 25:00",
-        ] {
-            assert!(
-                parse_time(text).unwrap_err().contains("such as 2014-04-28"),
-                "{text}"
-            );
+        for text in ["", "tomorrow", "28.4.2014", "2014-02-30", "2014-04-28 25:00"] {
+            assert!(parse_time(text).unwrap_err().contains("such as 2014-04-28"), "{text}");
         }
         for text in ["1969-12-31", "2106-03-01"] {
             assert!(parse_time(text).unwrap_err().contains("1970"), "{text}");

@@ -102,9 +102,7 @@ impl Args {
         let screen = &mut *session.screen;
         let listening = api::listen(self.listen)?;
         let at = listening.addr;
-        screen.line(format!(
-            "http://{at} shows emails and pages; Ctrl-C ends it"
-        ))?;
+        screen.line(format!("http://{at} shows emails and pages; Ctrl-C ends it"))?;
         let templates = match &preview.config.mail.templates {
             Some(folder) => format!("{}, looked at again when one is saved", folder.display()),
             None => "the built-in ones; mail.templates names a folder of your own".to_owned(),

@@ -84,10 +84,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_shown_as_symbols() {
-        assert_eq!(
-            line("Žižek, עברית 👩\u{200d}🎨"),
-            "Žižek, עברית 👩\u{200d}🎨"
-        );
+        assert_eq!(line("Žižek, עברית 👩\u{200d}🎨"), "Žižek, עברית 👩\u{200d}🎨");
         assert_eq!(line("a\u{1b}[2J\r\n\tb\u{9b}\u{7f}"), "a␛[2J␍␊␉b\u{fffd}␡");
         assert_eq!(line("safe\u{202e}gpj.exe\u{2069}"), "safe\u{fffd}gpj.exe");
         assert_eq!(lines("one\n\u{1b}two\n"), "one\n␛two\n");
@@ -117,8 +114,7 @@ mod tests {
     #[test]
     fn a_log_message_is_one_safe_line() {
         let mut log = Log(Vec::new());
-        log.write_all("\u{1b}[31mERROR\u{202e}\u{7}\n".as_bytes())
-            .unwrap();
+        log.write_all("\u{1b}[31mERROR\u{202e}\u{7}\n".as_bytes()).unwrap();
 
         let written = String::from_utf8(log.0).unwrap();
         assert_eq!(written, "␛[31mERROR\u{fffd}␇\n");

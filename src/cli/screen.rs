@@ -80,10 +80,7 @@ impl Screen {
 
     /// Returns this screen with a width of 80 columns if standard output is no terminal.
     pub(super) fn page(&self) -> Self {
-        Self {
-            width: self.width.or(Some(80)),
-            ..*self
-        }
+        Self { width: self.width.or(Some(80)), ..*self }
     }
 
     /// Writes a table, at most as wide as the terminal.
@@ -195,10 +192,7 @@ impl Table {
 
     /// Creates a table of names and values, without headings.
     pub(super) fn facts() -> Self {
-        Self {
-            columns: vec![("", Fit::Full), ("", Fit::Wrap)],
-            rows: Vec::new(),
-        }
+        Self { columns: vec![("", Fit::Full), ("", Fit::Wrap)], rows: Vec::new() }
     }
 
     /// Adds a row of a name and a value, unless it is empty.

@@ -67,11 +67,7 @@ impl Args {
         }
         // Listen before replacing an earlier demo: another process may be serving that folder here.
         let listening = api::listen(wanted)?;
-        let served = Served {
-            addr: listening.addr,
-            key: generate_key()?,
-            secret: generate_key()?,
-        };
+        let served = Served { addr: listening.addr, key: generate_key()?, secret: generate_key()? };
         let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
         let app = demo::tell_unseen(dir, &served, session.run).await?;
         let stop = stop_on_signal()?;
@@ -102,10 +98,7 @@ impl Args {
         };
         let made_up = format!("{key}, made up for this run; server.key keeps one");
         let (key, about_key) = match config.server.key {
-            Some(_) => (
-                "$KEY",
-                "the configured one (server.key), $KEY below".to_owned(),
-            ),
+            Some(_) => ("$KEY", "the configured one (server.key), $KEY below".to_owned()),
             None => (key, made_up),
         };
         let mut facts = Table::facts();

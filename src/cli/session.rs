@@ -276,9 +276,9 @@ pub(super) async fn last_write(
     write: impl Future<Output = engine::Result<()>>,
 ) -> anyhow::Result<()> {
     match stops {
-        true => timeout(LAST_WRITE_LIMIT, write)
-            .await
-            .context("the store did not answer in time")??,
+        true => {
+            timeout(LAST_WRITE_LIMIT, write).await.context("the store did not answer in time")??
+        }
         false => write.await?,
     }
     Ok(())

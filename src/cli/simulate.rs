@@ -74,9 +74,7 @@ fn table(comparison: &Comparison) -> Table {
         Column("policy", Cut, |of| of.policy.clone()),
         Column("emails", Number, |of| phrases::number(of.emails)),
         Column("per day", Number, |of| rounded(of.emails_per_day)),
-        Column("per user: mean", Number, |of| {
-            rounded(of.emails_per_user.mean)
-        }),
+        Column("per user: mean", Number, |of| rounded(of.emails_per_user.mean)),
         Column("p95", Number, |of| phrases::number(of.emails_per_user.p95)),
         Column("max", Number, |of| phrases::number(of.emails_per_user.max)),
         Column("delay: p50", Number, |of| duration(of.delay_seconds.p50)),

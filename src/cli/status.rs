@@ -160,11 +160,7 @@ fn fanouts(counts: &BTreeMap<FanoutState, u64>, oldest: Option<Day>) -> String {
     let oldest = oldest.map(|day| format!(" (oldest of {})", day.start().date_naive()));
     let pending = match counts[&FanoutState::Pending] {
         0 => "none pending".to_owned(),
-        n => format!(
-            "{} pending{}",
-            phrases::number(n),
-            oldest.unwrap_or_default()
-        ),
+        n => format!("{} pending{}", phrases::number(n), oldest.unwrap_or_default()),
     };
     format!("{pending}, {done} done")
 }

@@ -18,10 +18,7 @@ pub(super) async fn report(mut stop: Stop) -> anyhow::Result<()> {
     notify(NotifyState::Ready);
     let limit = sd_notify::watchdog_enabled().unwrap_or(Duration::MAX);
     // An error of `wait_for` means that the sender is gone, which is a reason to stop as well.
-    while tokio::time::timeout(limit / 2, stop.wait_for(|stop| *stop))
-        .await
-        .is_err()
-    {
+    while tokio::time::timeout(limit / 2, stop.wait_for(|stop| *stop)).await.is_err() {
         notify(NotifyState::Watchdog);
     }
     notify(NotifyState::Stopping);

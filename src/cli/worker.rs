@@ -296,20 +296,10 @@ mod tests {
 
     #[test]
     fn a_round_reports_ended_batches_and_deleted_records_without_zeros() {
-        let round = |batches, forgotten| Round {
-            batches,
-            forgotten,
-            ..Round::default()
-        };
+        let round = |batches, forgotten| Round { batches, forgotten, ..Round::default() };
         let some = round(
-            EndedBatches {
-                ended: 1_200,
-                canceled: 1,
-            },
-            Forgotten {
-                deliveries: 1_000,
-                batches: 1,
-            },
+            EndedBatches { ended: 1_200, canceled: 1 },
+            Forgotten { deliveries: 1_000, batches: 1 },
         );
 
         assert_eq!(

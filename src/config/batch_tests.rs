@@ -16,23 +16,14 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn a_type_without_batch_options_inherits_the_batch_section() {
-    let standard = BatchPolicy {
-        window: TimeDelta::minutes(5),
-        ..BatchPolicy::IMMEDIATE
-    };
+    let standard = BatchPolicy { window: TimeDelta::minutes(5), ..BatchPolicy::IMMEDIATE };
 
     assert_eq!(batch("", "Unknown"), standard);
-    assert_eq!(
-        batch("[types.Comment]\nroute = \"batch\"", "Comment"),
-        standard
-    );
+    assert_eq!(batch("[types.Comment]\nroute = \"batch\"", "Comment"), standard);
     let hour = "[batch]\nwindow = \"1h\"\nkeep = \"first 3\"\n[types.Comment]\nclose_at = 7";
     for (kind, full) in [("Unknown", None), ("Comment", std::num::NonZeroU64::new(7))] {
         let policy = batch(hour, kind);
-        assert_eq!(
-            (policy.window, policy.keep),
-            (TimeDelta::hours(1), Keep::First(3))
-        );
+        assert_eq!((policy.window, policy.keep), (TimeDelta::hours(1), Keep::First(3)));
         assert_eq!(policy.close_at, full);
     }
     assert!(warnings(hour).is_empty());
@@ -46,14 +37,8 @@ fn setting_one_duration_of_a_type_resets_the_other_two() {
 
     let (minute, expected) = (TimeDelta::minutes(1), (TimeDelta::zero(), true));
     assert_eq!((policy.window, policy.leading), expected);
-    assert_eq!(
-        (policy.cooldown, policy.max_wait),
-        (minute * 4, Some(minute * 15))
-    );
-    let none = batch(
-        "[types.Comment]\nwindow = \"1m\"\nmax_wait = \"none\"",
-        "Comment",
-    );
+    assert_eq!((policy.cooldown, policy.max_wait), (minute * 4, Some(minute * 15)));
+    let none = batch("[types.Comment]\nwindow = \"1m\"\nmax_wait = \"none\"", "Comment");
     assert_eq!(none.max_wait, None);
 }
 
@@ -141,10 +126,7 @@ fn environment_variables_set_batch_options() {
     .unwrap();
 
     let policy = config.policies.of(&EventType::new("Any").unwrap()).batch;
-    assert_eq!(
-        (policy.leading, policy.max_wait),
-        (true, Some(TimeDelta::hours(1)))
-    );
+    assert_eq!((policy.leading, policy.max_wait), (true, Some(TimeDelta::hours(1))));
     assert_eq!(policy.close_at.unwrap().get(), 9);
 }
 
@@ -161,11 +143,7 @@ fn candidate_policies_keep_the_file_order_and_inherit_its_defaults() {
 
     let candidates = Candidates::check(text.parse().unwrap()).unwrap();
 
-    let names: Vec<&str> = candidates
-        .policies
-        .iter()
-        .map(|one| one.name.as_str())
-        .collect();
+    let names: Vec<&str> = candidates.policies.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["5 minutes", "cool-down"]);
     assert_eq!(candidates.policies[0].policy.keep, Keep::First(2));
     assert_eq!(candidates.policies[1].policy.window, TimeDelta::zero());
@@ -175,20 +153,12 @@ fn candidate_policies_keep_the_file_order_and_inherit_its_defaults() {
 
 #[test]
 fn missing_or_invalid_candidate_policies_are_rejected_with_all_problems() {
-    let problems = |text: &str| {
-        Candidates::check(text.parse().unwrap())
-            .unwrap_err()
-            .to_string()
-    };
+    let problems = |text: &str| Candidates::check(text.parse().unwrap()).unwrap_err().to_string();
 
     assert!(problems("").contains("policies: has no policy; write one as [policies.NAME]"));
     let wrong =
         problems("store = \"sqlite:x\"\n[policies.a]\nwindow = \"long\"\nroute = \"batch\"");
-    for expected in [
-        "store: is not an option",
-        "policies.a.window: \"long\"",
-        "policies.a.route",
-    ] {
+    for expected in ["store: is not an option", "policies.a.window: \"long\"", "policies.a.route"] {
         assert!(wrong.contains(expected), "{expected} in {wrong}");
     }
 }

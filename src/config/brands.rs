@@ -43,11 +43,7 @@ const GROUPS: [(&str, &str, &str); 5] = [
          stream smtp_host smtp_port smtp_tls smtp_user smtp_password smtp_password_file \
          calls_per_second per_call",
     ),
-    (
-        "mail",
-        "key key_file access_key_id url",
-        "key key_file access_key_id",
-    ),
+    ("mail", "key key_file access_key_id url", "key key_file access_key_id"),
     (
         "mail",
         "smtp_host smtp_user smtp_password smtp_password_file",
@@ -97,9 +93,7 @@ pub(super) fn read(
         }
     }
     let brands = brands.into_iter();
-    brands
-        .filter_map(|(name, brand)| Some((name, brand?)))
-        .collect()
+    brands.filter_map(|(name, brand)| Some((name, brand?))).collect()
 }
 
 fn read_brand(r: &mut Reader<'_>, path: &str, table: &Table, lease: TimeDelta) -> Option<Brand> {

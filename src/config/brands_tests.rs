@@ -58,10 +58,7 @@ fn a_brand_inherits_unset_options_from_the_default() {
     assert_eq!(own.mail.sender.reply_to, config.mail.sender.reply_to);
     assert_eq!(own.server.public_url, config.server.public_url);
     assert_eq!(api(&own).key.expose(), "key-of-the-gallery");
-    assert_eq!(
-        (&own.digest.caps, own.window_back),
-        (&config.digest.caps, 7)
-    );
+    assert_eq!((&own.digest.caps, own.window_back), (&config.digest.caps, 7));
 }
 
 #[test]
@@ -90,21 +87,12 @@ fn a_brand_with_its_own_provider_inherits_no_key() {
 
     let own = acme(&with);
 
-    assert!(
-        without.contains("brands.acme.mail.key: is needed with Postmark"),
-        "{without}"
-    );
+    assert!(without.contains("brands.acme.mail.key: is needed with Postmark"), "{without}");
     assert_eq!(api(&own).provider.name, "postmark");
     assert_eq!(api(&own).key.expose(), "key-of-acme");
     assert_eq!(with.hooks.keys.of("postmark"), None);
-    assert_eq!(
-        own.hooks.keys.of("postmark"),
-        Some(&b"hook:hook-of-acme"[..])
-    );
-    assert_eq!(
-        with.of(None).unwrap().mail.sender.from,
-        with.mail.sender.from
-    );
+    assert_eq!(own.hooks.keys.of("postmark"), Some(&b"hook:hook-of-acme"[..]));
+    assert_eq!(with.of(None).unwrap().mail.sender.from, with.mail.sender.from);
 }
 
 #[test]
@@ -181,10 +169,7 @@ fn secrets_of_a_brand_are_not_printed() {
     }
     let shown = config.redacted;
     assert!(!shown.contains("hunter3"), "{shown}");
-    assert!(
-        shown.contains("[brands.acme.mail]") && shown.contains("a…@acme.example"),
-        "{shown}"
-    );
+    assert!(shown.contains("[brands.acme.mail]") && shown.contains("a…@acme.example"), "{shown}");
 }
 
 #[test]
@@ -216,11 +201,7 @@ fn the_file_declares_brands_and_environment_variables_set_their_secrets() {
     assert_eq!((user.expose(), password.expose()), ("me", "secret"));
     assert_eq!(server.port, 2525);
     assert_eq!(own.mail.templates, Some(folder.path().join("own")));
-    assert!(
-        unknown
-            .to_string()
-            .contains("TIDINGS_BRANDS_C_MAIL_KEY: no option")
-    );
+    assert!(unknown.to_string().contains("TIDINGS_BRANDS_C_MAIL_KEY: no option"));
 }
 
 #[test]
@@ -229,10 +210,7 @@ fn a_branded_type_needs_a_route_other_than_digest() {
 
     for refused in ["", "route = \"digest\""] {
         let message = parse(refused).unwrap_err().to_string();
-        assert!(
-            message.contains("types.A.branded: needs another route than digest"),
-            "{message}"
-        );
+        assert!(message.contains("types.A.branded: needs another route than digest"), "{message}");
     }
     for route in ["batch", "immediate", "never"] {
         assert!(parse(&format!("route = \"{route}\"")).is_ok(), "{route}");

@@ -9,12 +9,7 @@ fn problems(text: &str) -> String {
 
 #[test]
 fn a_dkim_selector_is_a_dns_name() {
-    for (text, fits) in [
-        ("k1", true),
-        ("S1.2026", true),
-        ("a b", false),
-        (".", false),
-    ] {
+    for (text, fits) in [("k1", true), ("S1.2026", true), ("a b", false), (".", false)] {
         let config = Config::parse(&format!("mail.dkim_selector = {text:?}"));
         assert_eq!(config.is_ok(), fits, "{text}");
     }
@@ -30,10 +25,7 @@ fn list_ids_end_in_a_domain() {
     let chosen = of("mail.list_domain = \"Lists.art.example\"");
     assert_eq!(chosen.unwrap(), "lists.art.example");
     for bad in ["a b", "art..example", "art.example>", &"a.".repeat(100)] {
-        assert!(
-            of(&format!("mail.list_domain = \"{bad}\"")).is_err(),
-            "{bad}"
-        );
+        assert!(of(&format!("mail.list_domain = \"{bad}\"")).is_err(), "{bad}");
     }
 }
 
@@ -55,10 +47,9 @@ fn all_missing_provider_options_are_reported_at_once() {
         assert!(mailgun.contains(expected), "{expected} in {mailgun}");
     }
     let smtp = problems("[mail]\nprovider = \"smtp\"\nfrom = \"a@b.org\"\nsmtp_user = \"me\"");
-    for expected in [
-        "mail.smtp_host: is needed with SMTP",
-        "mail.smtp_password: is needed with mail.smtp_user",
-    ] {
+    for expected in
+        ["mail.smtp_host: is needed with SMTP", "mail.smtp_password: is needed with mail.smtp_user"]
+    {
         assert!(smtp.contains(expected), "{expected} in {smtp}");
     }
 }
@@ -70,12 +61,9 @@ fn provider_urls_use_https_or_loopback() {
             "[mail]\nprovider = \"sendgrid\"\nkey = \"k\"\nfrom = \"a@b.org\"\nurl = \"{url}\""
         ))
     };
-    for good in [
-        "https://eu.example",
-        "http://127.0.0.1:4010/",
-        "http://localhost:1",
-        "http://[::1]:9/x",
-    ] {
+    for good in
+        ["https://eu.example", "http://127.0.0.1:4010/", "http://localhost:1", "http://[::1]:9/x"]
+    {
         assert!(sendgrid(good).is_ok(), "{good}");
     }
     for bad in [
@@ -145,11 +133,8 @@ fn keys_passwords_and_user_names_are_not_printed() {
 fn environment_variables_set_lists() {
     let origins = "https://a.example, https://b.example".to_owned();
     let environment = vec![("TIDINGS_SERVER_CORS_ORIGINS".to_owned(), origins)];
-    let config = Config::load(&super::super::Sources {
-        environment,
-        ..Default::default()
-    })
-    .unwrap();
+    let config =
+        Config::load(&super::super::Sources { environment, ..Default::default() }).unwrap();
     let expected = ["https://a.example", "https://b.example"];
     assert_eq!(config.server.cors_origins, expected);
 }
@@ -209,21 +194,12 @@ fn a_region_must_belong_to_the_provider() {
     };
     let why = |provider: &str, name: &str| region(provider, name).unwrap_err().to_string();
 
-    assert_eq!(
-        region("sendgrid", "us").unwrap(),
-        "https://api.sendgrid.com"
-    );
-    assert_eq!(
-        region("sendgrid", "eu").unwrap(),
-        "https://api.eu.sendgrid.com"
-    );
+    assert_eq!(region("sendgrid", "us").unwrap(), "https://api.sendgrid.com");
+    assert_eq!(region("sendgrid", "eu").unwrap(), "https://api.eu.sendgrid.com");
     assert_eq!(region("outbox", "eu").unwrap(), "");
     for provider in ["sendgrid", "outbox"] {
         let why = why(provider, "asia");
-        assert!(
-            why.contains("mail.region: \"asia\" is not us or eu"),
-            "{why}"
-        );
+        assert!(why.contains("mail.region: \"asia\" is not us or eu"), "{why}");
     }
     let why = why("resend", "eu");
     assert!(

@@ -46,9 +46,7 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
     let phrase = "a phrase such as \"commented on\": one line of 1 to 60 characters";
     let category = "a name such as \"Community\": one line of 1 to 60 characters";
     let policy = Policy {
-        route: r
-            .optional_parse(&option("route"), routes)
-            .unwrap_or(standard.route),
+        route: r.optional_parse(&option("route"), routes).unwrap_or(standard.route),
         model: r.optional_with(&option("model"), "the name of a model", |text| {
             let name = ModelName::new(text).ok();
             name.filter(|name| !name.as_str().contains(':'))
@@ -62,12 +60,8 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
         key: batch_key(r, path),
         category: r.optional_parse(&option("category"), category),
         mandatory: mandate(r, &option("mandatory")),
-        feed: r
-            .if_set(&option("feed"), Reader::flag)
-            .unwrap_or(standard.feed),
-        branded: r
-            .if_set(&option("branded"), Reader::flag)
-            .unwrap_or(standard.branded),
+        feed: r.if_set(&option("feed"), Reader::flag).unwrap_or(standard.feed),
+        branded: r.if_set(&option("branded"), Reader::flag).unwrap_or(standard.branded),
     };
     if policy.branded && policy.route == Route::Digest {
         r.problem(
@@ -124,9 +118,8 @@ fn read_batch(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPo
     let mut policy = *standard;
     if has_times {
         let mut time = |name: &str| {
-            let time = r.if_set(&option(name), |r, option| {
-                r.duration(option, TimeDelta::zero()..=month)
-            });
+            let time =
+                r.if_set(&option(name), |r, option| r.duration(option, TimeDelta::zero()..=month));
             time.unwrap_or_default()
         };
         (policy.window, policy.cooldown) = (time("window"), time("cooldown"));
@@ -136,9 +129,8 @@ fn read_batch(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPo
         });
         policy.max_wait = longest.flatten();
     }
-    if let Some(count) = r.if_set(&option("close_at"), |r, option| {
-        r.number(option, 0..=1_000_000)
-    }) {
+    if let Some(count) = r.if_set(&option("close_at"), |r, option| r.number(option, 0..=1_000_000))
+    {
         policy.close_at = NonZeroU64::new(count);
     }
     let wanted = "first or last and a number from 1 to 100, such as \"last 10\"";

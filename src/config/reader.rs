@@ -91,10 +91,7 @@ impl<'a> Reader<'a> {
 
     /// Adds a problem of an option.
     pub(super) fn problem(&mut self, option: &str, what: impl Into<String>) {
-        self.problems.push(Problem {
-            option: option.replace(DOT, "."),
-            what: what.into(),
-        });
+        self.problems.push(Problem { option: option.replace(DOT, "."), what: what.into() });
     }
 
     /// Returns whether this option has a problem, so that consequences are not reported as well.
@@ -211,9 +208,7 @@ impl<'a> Reader<'a> {
         });
         given.unwrap_or_else(|| {
             let default = get(self.defaults, option).and_then(Value::as_str);
-            default
-                .and_then(parse)
-                .expect("the defaults are valid; a test reads them")
+            default.and_then(parse).expect("the defaults are valid; a test reads them")
         })
     }
 
@@ -276,11 +271,7 @@ impl<'a> Reader<'a> {
         let given = given.filter(|number| range.contains(number));
         let (least, most) = range.into_inner();
         let number = given.unwrap_or_else(|| {
-            self.reject(
-                option,
-                value,
-                &format!("a whole number from {least} to {most}"),
-            );
+            self.reject(option, value, &format!("a whole number from {least} to {most}"));
             least
         });
         match T::try_from(number) {
@@ -304,17 +295,13 @@ impl<'a> Reader<'a> {
     /// Reads an optional `http` or `https` URL.
     pub(super) fn link(&mut self, option: &str) -> Option<String> {
         let wanted = "a web address: https:// or http://, a host, no user or password";
-        self.optional_with(option, wanted, |text| {
-            check_link(text).is_ok().then(|| text.to_owned())
-        })
+        self.optional_with(option, wanted, |text| check_link(text).is_ok().then(|| text.to_owned()))
     }
 
     /// Reads an email address. The problem of an invalid one does not show it in full.
     pub(super) fn address(&mut self, option: &str) -> Option<Address> {
         let address = Address::new(self.optional(option)?);
-        address
-            .map_err(|error| self.problem(option, error.to_string()))
-            .ok()
+        address.map_err(|error| self.problem(option, error.to_string())).ok()
     }
 
     /// Reads a secret from an option, or from the file that the option with `_file` names.
@@ -434,9 +421,7 @@ impl<'a> Reader<'a> {
 pub(super) fn get<'a>(table: &'a Table, option: &str) -> Option<&'a Value> {
     let mut parts = option.split('.');
     let first = table.get(parts.next()?)?;
-    parts.try_fold(first, |value, part| {
-        value.as_table()?.get(&part.replace(DOT, "."))
-    })
+    parts.try_fold(first, |value, part| value.as_table()?.get(&part.replace(DOT, ".")))
 }
 
 /// Returns an invisible character at the start or end of a text, such as `U+00A0` of a copied
@@ -466,9 +451,7 @@ fn flaw(secret: &str) -> Option<String> {
     }
     let is_odd = |c: &char| is_unseen(*c) || c.is_control() || (c.is_whitespace() && *c != ' ');
     let odd = secret.chars().find(is_odd).map(u32::from)?;
-    Some(format!(
-        "holds a character that cannot be seen (U+{odd:04X}); remove it"
-    ))
+    Some(format!("holds a character that cannot be seen (U+{odd:04X}); remove it"))
 }
 
 /// Collects the options below this table that no code read.

@@ -22,9 +22,7 @@ pub(super) fn shown(option: &str, text: &str) -> String {
 /// Returns whether an option is secret. Batch keys are in other sections; they are names, not
 /// secrets.
 pub(super) fn is_secret(option: &str) -> bool {
-    let of_brand = option
-        .strip_prefix("brands.")
-        .and_then(|rest| rest.split_once('.'));
+    let of_brand = option.strip_prefix("brands.").and_then(|rest| rest.split_once('.'));
     let option = of_brand.map_or(option, |(_, option)| option);
     let Some((section, name)) = option.split_once('.') else {
         return false;
@@ -41,9 +39,7 @@ pub(super) fn is_secret(option: &str) -> bool {
 /// Returns whether a URL of a store may contain a password or a token.
 pub(super) fn has_secret(url: &str) -> bool {
     let url = url.to_ascii_lowercase();
-    ["@", "password", "token"]
-        .iter()
-        .any(|part| url.contains(part))
+    ["@", "password", "token"].iter().any(|part| url.contains(part))
 }
 
 /// Returns a URL without its secrets: `mongodb://(hidden)@db.example/tidings?(hidden)`. Other text
@@ -104,14 +100,8 @@ mod tests {
             ),
             ("mongodb://a:p@ss/w@h/t", "mongodb://(hidden)@h/t"),
             ("mongodb://a:b/t", "mongodb://a:(hidden)/t"),
-            (
-                "mongodb://h/t?tlsCertificateKeyFilePassword=x&tls=true",
-                "mongodb://h/t?(hidden)",
-            ),
-            (
-                "mongodb://h/t?authMechanismProperties=A:b@c",
-                "mongodb://(hidden)",
-            ),
+            ("mongodb://h/t?tlsCertificateKeyFilePassword=x&tls=true", "mongodb://h/t?(hidden)"),
+            ("mongodb://h/t?authMechanismProperties=A:b@c", "mongodb://(hidden)"),
             ("mongdb://a:b@h/t", "mongdb://(hidden)@h/t"),
             ("mongodb://a:b?c@h/t", "mongodb://(hidden)"),
             ("mongodb://a:b/c?d@h/t?w=2", "mongodb://(hidden)"),
@@ -121,10 +111,7 @@ mod tests {
             ("mongodb:/a:b@h/t", "mongodb:(hidden)"),
             ("a:b@h", "a:(hidden)"),
             ("b@h", "(hidden)"),
-            (
-                "https://a:b@[::1]:8443/v3",
-                "https://(hidden)@[::1]:8443/v3",
-            ),
+            ("https://a:b@[::1]:8443/v3", "https://(hidden)@[::1]:8443/v3"),
             ("https://[::1]/v3", "https://[::1]/v3"),
             ("tidings.db", "tidings.db"),
         ] {

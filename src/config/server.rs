@@ -73,9 +73,7 @@ const MIN_KEY: usize = 32;
 /// 3.2).
 const MIN_TOKEN_SECRET: usize = 32;
 /// The DER prefix of the 32 bytes of an Ed25519 public key (RFC 8410, section 4).
-const ED25519: [u8; 12] = [
-    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
-];
+const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 impl Server {
     /// Adds a problem for a short key, unless only this machine reaches the server.
@@ -122,10 +120,7 @@ fn origins(r: &mut Reader<'_>) -> Vec<String> {
         r.problem(OPTION, what);
     }
     if origins.len() > 1 && origins.iter().any(|origin| origin == "*") {
-        r.problem(
-            OPTION,
-            "holds \"*\" beside others; leave one of the two out",
-        );
+        r.problem(OPTION, "holds \"*\" beside others; leave one of the two out");
     }
     origins
 }
@@ -178,10 +173,8 @@ pub(super) fn is_this_machine(host: &str) -> bool {
 impl Tokens {
     /// Reads the section `[tokens]`. Adds a problem for each invalid value.
     pub(super) fn read(r: &mut Reader<'_>) -> Self {
-        let alone = token_secret(r, "tokens").map(|material| TokenKey {
-            id: "default".to_owned(),
-            material,
-        });
+        let alone = token_secret(r, "tokens")
+            .map(|material| TokenKey { id: "default".to_owned(), material });
         let listed = r.each("tokens.keys", |r, id: &String, path| {
             let (id, material) = (id.clone(), token_key(r, path)?);
             Some(TokenKey { id, material })

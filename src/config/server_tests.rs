@@ -22,11 +22,7 @@ fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
     );
     std::fs::write(&file, text).unwrap();
 
-    let config = Config::load(&Sources {
-        file: Some(file.clone()),
-        ..Sources::default()
-    })
-    .unwrap();
+    let config = Config::load(&Sources { file: Some(file.clone()), ..Sources::default() }).unwrap();
 
     let keys = &config.tokens.keys;
     let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
@@ -34,15 +30,9 @@ fn keys_are_read_with_their_algorithms_and_secrets_are_not_printed() {
     let hs256 = |secret: &str| Material::Hs256(Secret::new(secret));
     assert_eq!(keys[0].material, hs256(&format!("{SECRET}-alone")));
     assert_eq!(keys[1].material, hs256(SECRET));
-    assert!(matches!(
-        keys[2].material,
-        Material::EdDsa([0x19, 0xbf, ..])
-    ));
+    assert!(matches!(keys[2].material, Material::EdDsa([0x19, 0xbf, ..])));
     let printed = format!("{config:?}{}", config.redacted);
-    assert!(
-        printed.contains("\"old\"") && !printed.contains(SECRET),
-        "{printed}"
-    );
+    assert!(printed.contains("\"old\"") && !printed.contains(SECRET), "{printed}");
     assert_eq!(config.secret_files, [folder.path().join("alone"), file]);
 }
 
@@ -54,42 +44,21 @@ fn a_problem_of_a_key_is_reported_with_its_id() {
 
     for (text, expected) in [
         (key(""), "tokens.keys.a.secret: is missing"),
-        (
-            key("algorithm = \"HS256\""),
-            "tokens.keys.a.algorithm: is not an option",
-        ),
-        (
-            key("secret = \"short\""),
-            "tokens.keys.a.secret: is shorter than 32",
-        ),
+        (key("algorithm = \"HS256\""), "tokens.keys.a.algorithm: is not an option"),
+        (key("secret = \"short\""), "tokens.keys.a.secret: is shorter than 32"),
         (
             key(&format!("{sound}\npublic_key_file = \"x\"")),
             "tokens.keys.a.public_key_file: cannot be set together with",
         ),
-        (
-            key("public_key_file = \"/none\""),
-            "tokens.keys.a.public_key_file: /none cannot be read",
-        ),
-        (
-            key(&format!("{sound}\ncolor = \"red\"")),
-            "tokens.keys.a.color: is not an option",
-        ),
+        (key("public_key_file = \"/none\""), "tokens.keys.a.public_key_file: /none cannot be read"),
+        (key(&format!("{sound}\ncolor = \"red\"")), "tokens.keys.a.color: is not an option"),
         (
             format!("[tokens]\n{sound}\n[tokens.keys.default]\n{sound}"),
             "tokens.keys.default: has the id of the key tokens.secret",
         ),
-        (
-            "[tokens]\nkeys = [1]".into(),
-            "tokens.keys: is not a table of tables [tokens.keys.NAME]",
-        ),
-        (
-            "[tokens]\nsecret = \"short\"".into(),
-            "tokens.secret: is shorter than 32",
-        ),
-        (
-            "[tokens]\naudience = \"\"".into(),
-            "tokens.audience: must not be empty",
-        ),
+        ("[tokens]\nkeys = [1]".into(), "tokens.keys: is not a table of tables [tokens.keys.NAME]"),
+        ("[tokens]\nsecret = \"short\"".into(), "tokens.secret: is shorter than 32"),
+        ("[tokens]\naudience = \"\"".into(), "tokens.audience: must not be empty"),
         (
             "[server]\ncors_origins = [\"app.example\"]".into(),
             "server.cors_origins: \"app.example\" is no origin",
@@ -98,10 +67,7 @@ fn a_problem_of_a_key_is_reported_with_its_id() {
             "[server]\ncors_origins = [\"*\", \"https://a.example\"]".into(),
             "server.cors_origins: holds \"*\" beside others",
         ),
-        (
-            "[server]\nrate_limit_key = -1".into(),
-            "server.rate_limit_key: -1 is not a whole number",
-        ),
+        ("[server]\nrate_limit_key = -1".into(), "server.rate_limit_key: -1 is not a whole number"),
     ] {
         let reported = problems(&text);
         assert!(reported.contains(expected), "{expected} in {reported}");
@@ -122,10 +88,7 @@ fn a_public_url_uses_https_or_loopback() {
     for (text, expected) in [
         ("https://news.example.org", "https://news.example.org"),
         ("https://news.example.org/", "https://news.example.org"),
-        (
-            "https://example.org:8443/mail/",
-            "https://example.org:8443/mail",
-        ),
+        ("https://example.org:8443/mail/", "https://example.org:8443/mail"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
         ("http://localhost:8080", "http://localhost:8080"),
         ("http://[::1]:8080", "http://[::1]:8080"),

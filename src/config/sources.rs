@@ -103,10 +103,7 @@ pub(super) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> Problem
         format!(" at line {line}, column {}", column.chars().count() + 1)
     });
     let why = error.message().lines().collect::<Vec<_>>().join("; ");
-    Problem {
-        option: name.to_owned(),
-        what: format!("is not TOML{place}: {why}"),
-    }
+    Problem { option: name.to_owned(), what: format!("is not TOML{place}: {why}") }
 }
 
 /// Merges `over` into `base`: tables are merged, values replaced.

@@ -44,11 +44,8 @@ fn all_problems_are_reported_at_once() {
 fn environment_variables_override_the_file_and_flags_override_both() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidings.toml");
-    std::fs::write(
-        &file,
-        "[digest]\nhour = 6\nsection_items = 5\n[mail]\nfrom_name = \"File\"",
-    )
-    .unwrap();
+    std::fs::write(&file, "[digest]\nhour = 6\nsection_items = 5\n[mail]\nfrom_name = \"File\"")
+        .unwrap();
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
     let config = Config::load(&Sources {
         file: Some(file),
@@ -72,17 +69,11 @@ fn relative_paths_start_at_the_folder_of_the_file() {
     std::fs::write(&file, "[mail]\ntemplates = \"/srv/templates\"").unwrap();
     let flag = ("mail.outbox".to_owned(), "here".to_owned());
 
-    let config = Config::load(&Sources {
-        file: Some(file),
-        flags: vec![flag],
-        ..Sources::default()
-    })
-    .unwrap();
+    let config =
+        Config::load(&Sources { file: Some(file), flags: vec![flag], ..Sources::default() })
+            .unwrap();
 
-    assert_eq!(
-        config.store,
-        StoreUrl::Sqlite(folder.path().join("tidings.db"))
-    );
+    assert_eq!(config.store, StoreUrl::Sqlite(folder.path().join("tidings.db")));
     assert_eq!(config.mail.templates, Some("/srv/templates".into()));
     assert_eq!(config.mail.outbox, PathBuf::from("here"));
 }
@@ -90,11 +81,7 @@ fn relative_paths_start_at_the_folder_of_the_file() {
 #[test]
 fn an_unknown_variable_with_our_prefix_is_an_error() {
     let environment = vec![("TIDINGS_DIGEST_HUOR".to_owned(), "7".to_owned())];
-    let problems = Config::load(&Sources {
-        environment,
-        ..Sources::default()
-    })
-    .unwrap_err();
+    let problems = Config::load(&Sources { environment, ..Sources::default() }).unwrap_err();
     assert!(problems.to_string().contains("TIDINGS_DIGEST_HUOR"));
 }
 
@@ -113,15 +100,7 @@ fn secrets_are_not_printed() {
     "#;
     let config = Config::parse(text).unwrap();
     for printed in [config.redacted.clone(), format!("{config:?}")] {
-        for secret in [
-            "hunter2",
-            "s3cret",
-            "signed-with",
-            "ada@",
-            "key-",
-            "a2V5",
-            "107, 101",
-        ] {
+        for secret in ["hunter2", "s3cret", "signed-with", "ada@", "key-", "a2V5", "107, 101"] {
             assert!(!printed.contains(secret), "{secret} in {printed}");
         }
     }
@@ -131,10 +110,7 @@ fn secrets_are_not_printed() {
 fn types_keep_the_order_of_the_file() {
     let config =
         Config::parse("[types.Zebra]\nheading = \"Z\"\n[types.Ant]\nroute = \"never\"").unwrap();
-    let (zebra, ant) = (
-        EventType::new("Zebra").unwrap(),
-        EventType::new("Ant").unwrap(),
-    );
+    let (zebra, ant) = (EventType::new("Zebra").unwrap(), EventType::new("Ant").unwrap());
     assert!(config.policies.rank(&zebra) < config.policies.rank(&ant));
     assert_eq!(config.policies.of(&ant).route, Route::Never);
 }
@@ -146,10 +122,7 @@ fn an_invalid_phrase_is_reported_with_the_other_problems() {
         let policy = good.policies.of(&EventType::new(kind).unwrap());
         policy.phrase.as_ref().map(|phrase| phrase.as_str())
     };
-    assert_eq!(
-        (phrase("Comment"), phrase("Like")),
-        (Some("commented on"), None)
-    );
+    assert_eq!((phrase("Comment"), phrase("Like")), (Some("commented on"), None));
 
     let text = format!(
         "[types.A]\nphrase = \"com\\nmented\"\n[types.B]\nphrase = \"{}\"\nroute = \"x\"",
@@ -159,21 +132,13 @@ fn an_invalid_phrase_is_reported_with_the_other_problems() {
     for expected in ["types.A.phrase: ", "types.B.phrase: ", "types.B.route: "] {
         assert!(problems.contains(expected), "{problems}");
     }
-    assert!(
-        problems.contains("one line of 1 to 60 characters"),
-        "{problems}"
-    );
+    assert!(problems.contains("one line of 1 to 60 characters"), "{problems}");
 }
 
 #[test]
 fn days_inside_the_window_cannot_be_archived() {
-    let problems = Config::parse("[archive]\nkeep = \"3d\"")
-        .unwrap_err()
-        .to_string();
-    assert!(
-        problems.contains("archive.keep: is shorter than the window of 8 days"),
-        "{problems}"
-    );
+    let problems = Config::parse("[archive]\nkeep = \"3d\"").unwrap_err().to_string();
+    assert!(problems.contains("archive.keep: is shorter than the window of 8 days"), "{problems}");
 }
 
 #[test]
@@ -182,10 +147,7 @@ fn webhook_keys_are_read_from_files_and_checked() {
     let file = folder.path().join("tidings.toml");
     std::fs::write(folder.path().join("key"), " from-a-file \n").unwrap();
     std::fs::write(&file, "[hooks]\nmailgun_key_file = \"key\"").unwrap();
-    let sources = Sources {
-        file: Some(file),
-        ..Sources::default()
-    };
+    let sources = Sources { file: Some(file), ..Sources::default() };
     let config = Config::load(&sources).unwrap();
     assert_eq!(config.hooks.keys.of("mailgun"), Some(&b"from-a-file"[..]));
 
@@ -214,29 +176,17 @@ fn a_sqlite_url_with_slashes_is_rejected() {
     let rooted = Config::parse("store = \"sqlite:/var/lib/tidings.db\"").unwrap();
 
     let message = problems.to_string();
-    assert!(
-        message.contains("\"sqlite://tidings.db\" is not sqlite:PATH"),
-        "{message}"
-    );
+    assert!(message.contains("\"sqlite://tidings.db\" is not sqlite:PATH"), "{message}");
     assert_eq!(rooted.store, StoreUrl::Sqlite("/var/lib/tidings.db".into()));
 }
 
 #[test]
 fn one_invalid_value_is_reported_once() {
     for (text, expected) in [
-        (
-            "types.T.window = 5",
-            "types.T.window: 5 is not a duration such as",
-        ),
-        (
-            "archive.keep = \"30\"",
-            "archive.keep: \"30\" is not a duration",
-        ),
+        ("types.T.window = 5", "types.T.window: 5 is not a duration such as"),
+        ("archive.keep = \"30\"", "archive.keep: \"30\" is not a duration"),
         ("mail.from = 7", "mail.from: 7 is not text in quotes"),
-        (
-            "digest.cadence = 7",
-            "digest.cadence: 7 is not text in quotes",
-        ),
+        ("digest.cadence = 7", "digest.cadence: 7 is not text in quotes"),
     ] {
         let problems = Config::parse(text).unwrap_err().to_string();
 
@@ -251,10 +201,7 @@ fn one_invalid_value_is_reported_once() {
 fn variables_that_kubernetes_sets_for_a_service_are_ignored() {
     let loaded = |name: &str| {
         let environment = vec![(name.to_owned(), "tcp://10.0.0.1:8080".to_owned())];
-        let sources = Sources {
-            environment,
-            ..Sources::default()
-        };
+        let sources = Sources { environment, ..Sources::default() };
         Config::load(&sources).map_err(|problems| problems.to_string())
     };
 
@@ -280,10 +227,7 @@ fn an_unknown_option_causes_a_suggestion() {
     for (text, meant) in [
         ("digest.huor = 7", "did you mean digest.hour?"),
         ("types.T.rout = \"batch\"", "did you mean types.T.route?"),
-        (
-            "types.Comment.windw = \"5m\"",
-            "did you mean types.Comment.window?",
-        ),
+        ("types.Comment.windw = \"5m\"", "did you mean types.Comment.window?"),
         ("types.T.close_att = 3", "did you mean types.T.close_at?"),
         ("types.T.brandd = true", "did you mean types.T.branded?"),
         ("color = 1", "`tidings config` lists all"),
@@ -370,12 +314,9 @@ fn a_badly_saved_key_file_is_rejected_with_its_option() {
                 Err(problems) => problems.to_string(),
             }
         };
-        for content in [
-            key.to_owned(),
-            format!("{key}\n"),
-            format!("{key}\r\n"),
-            format!(" {key}\u{a0}\n\n"),
-        ] {
+        for content in
+            [key.to_owned(), format!("{key}\n"), format!("{key}\r\n"), format!(" {key}\u{a0}\n\n")]
+        {
             assert!(
                 !problems(&content).contains(&format!("{option}_file")),
                 "{option}: {content:?}"
@@ -393,10 +334,7 @@ fn a_badly_saved_key_file_is_rejected_with_its_option() {
         ] {
             let problems = problems(&content);
             let named = problems.contains(&format!("{option}_file: "));
-            assert!(
-                named && problems.contains(why),
-                "{option} {why}: {problems}"
-            );
+            assert!(named && problems.contains(why), "{option} {why}: {problems}");
             assert!(!problems.contains(key), "{problems}");
         }
     }
@@ -408,10 +346,7 @@ fn a_badly_saved_key_file_is_rejected_with_its_option() {
     ] {
         let problems = Config::parse(&format!("server.key = \"{value}\"")).unwrap_err();
         let problems = problems.to_string();
-        assert!(
-            problems.contains("server.key: ") && problems.contains(why),
-            "{problems}"
-        );
+        assert!(problems.contains("server.key: ") && problems.contains(why), "{problems}");
     }
 }
 
@@ -421,10 +356,7 @@ fn delivered_values_lose_their_line_end_and_other_invisible_ends_are_rejected() 
     let key = "0123456789abcdef0123456789abcdef";
     let loaded = |name: &str, value: &str| {
         let environment = vec![(name.to_owned(), value.to_owned())];
-        let sources = Sources {
-            environment,
-            ..Sources::default()
-        };
+        let sources = Sources { environment, ..Sources::default() };
         Config::load(&sources).map_err(|problems| problems.to_string())
     };
 
@@ -464,28 +396,20 @@ fn a_file_with_a_byte_order_mark_and_crlf_is_read() {
     let file = folder.path().join("tidings.toml");
     std::fs::write(&file, "\u{feff}[site]\r\nname = \"Art\"\r\n").unwrap();
 
-    let config = Config::load(&Sources {
-        file: Some(file),
-        ..Sources::default()
-    });
+    let config = Config::load(&Sources { file: Some(file), ..Sources::default() });
 
     assert_eq!(config.unwrap().site.name, "Art");
 }
 
 #[test]
 fn a_mongodb_url_after_sqlite_is_rejected_without_printing_its_password() {
-    for store in [
-        "sqlite:mongodb://u:hunter2@h",
-        "sqlite:mongodb:/u:hunter2@h/t",
-        "sqlite://u:hunter2@h",
-    ] {
+    for store in
+        ["sqlite:mongodb://u:hunter2@h", "sqlite:mongodb:/u:hunter2@h/t", "sqlite://u:hunter2@h"]
+    {
         assert_eq!(StoreUrl::parse(store), None, "{store}");
         let problems = Config::parse(&format!("store = {store:?}")).unwrap_err();
         let problems = problems.to_string();
-        assert!(
-            problems.contains("store: ") && !problems.contains("hunter2"),
-            "{problems}"
-        );
+        assert!(problems.contains("store: ") && !problems.contains("hunter2"), "{problems}");
     }
     assert!(StoreUrl::parse("sqlite:mongodb.db").is_some());
 }

@@ -80,9 +80,7 @@ fn clear(dir: &Path) -> anyhow::Result<()> {
     let shown = || dir.display().to_string();
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
-        entries => entries
-            .with_context(|| format!("looking into {}", shown()))?
-            .count(),
+        entries => entries.with_context(|| format!("looking into {}", shown()))?.count(),
     };
     if entries == 0 {
         return Ok(());

@@ -89,10 +89,6 @@ mod tests {
         assert_ne!(picture("ada"), picture("mara"));
         assert!(!picture("<script>").contains("script"));
         let drawn: Vec<String> = (0..99).map(|n| picture(&format!("N{n}"))).collect();
-        assert!(
-            drawn
-                .iter()
-                .all(|drawn| drawn.starts_with("<svg ") && drawn.len() < 4_000)
-        );
+        assert!(drawn.iter().all(|drawn| drawn.starts_with("<svg ") && drawn.len() < 4_000));
     }
 }

@@ -48,11 +48,7 @@ const MANY: usize = 100;
 impl Gallery {
     /// Returns a gallery at this URL.
     pub(crate) fn new(url: String) -> Self {
-        Self {
-            url,
-            works: Mutex::new(works()),
-            sent_at: sync::Mutex::default(),
-        }
+        Self { url, works: Mutex::new(works()), sent_at: sync::Mutex::default() }
     }
 
     fn works(&self) -> MutexGuard<'_, Vec<Work>> {
@@ -76,11 +72,7 @@ impl Gallery {
             let name = name.unwrap_or_else(|| id.to_string());
             people.push(Person { id, name, digest });
         }
-        Ok(Scene {
-            people,
-            works,
-            followers,
-        })
+        Ok(Scene { people, works, followers })
     }
 
     /// Publishes a work and returns once the artist's followers are notified.
@@ -96,10 +88,7 @@ impl Gallery {
                 id: id.clone(),
                 title: title.to_owned(),
                 artist: artist.to_owned(),
-                data: Made {
-                    medium: "new in the gallery".to_owned(),
-                    year: None,
-                },
+                data: Made { medium: "new in the gallery".to_owned(), year: None },
             };
             works.insert(0, work);
             id
@@ -165,12 +154,7 @@ impl Gallery {
             let user = row.user.to_string();
             let email = app.compose().story(row).await?.email;
             let subject = email.map_or(String::new(), |email| email.subject);
-            emails.push(DemoEmail {
-                number,
-                user,
-                subject,
-                at,
-            });
+            emails.push(DemoEmail { number, user, subject, at });
         }
         Ok(DemoEmails { new: 0, emails })
     }
@@ -205,10 +189,7 @@ async fn fan_out(app: &App) -> Result<()> {
 
 /// The sent emails, newest first.
 async fn sent(app: &App) -> Result<Vec<Delivery>> {
-    let only = Only {
-        state: Some(DeliveryState::Sent),
-        ..Only::default()
-    };
+    let only = Only { state: Some(DeliveryState::Sent), ..Only::default() };
     app.deliveries().list(&only, MAX_EMAILS).await
 }
 

@@ -218,9 +218,8 @@ mod tests {
     #[test]
     fn listed_users_are_deduplicated() {
         let user = |id: &str| UserId::new(id).unwrap();
-        let audience = Audience::users([user("b"), user("a"), user("b")])
-            .unwrap()
-            .except([user("a")]);
+        let audience =
+            Audience::users([user("b"), user("a"), user("b")]).unwrap().except([user("a")]);
         assert_eq!(audience.to, Selector::Users(vec![user("a"), user("b")]));
         assert!(audience.excludes(&user("a")) && !audience.excludes(&user("b")));
     }
@@ -230,21 +229,14 @@ mod tests {
         assert!(Audience::users([]).is_err());
         assert!(Audience::followers_of([]).is_err());
         let many = (0..=MAX_USERS).map(|n| UserId::new(n.to_string()).unwrap());
-        assert!(
-            Audience::users(many)
-                .unwrap_err()
-                .to_string()
-                .contains("100001")
-        );
+        assert!(Audience::users(many).unwrap_err().to_string().contains("100001"));
     }
 
     #[test]
     fn coordinates_and_distances_have_ranges() {
         assert!(Point::new(181.0, 0.0).is_err() && Point::new(0.0, f64::NAN).is_err());
-        let (berlin, paris) = (
-            Point::new(13.405, 52.52).unwrap(),
-            Point::new(2.3522, 48.8566).unwrap(),
-        );
+        let (berlin, paris) =
+            (Point::new(13.405, 52.52).unwrap(), Point::new(2.3522, 48.8566).unwrap());
         assert!((berlin.distance_km(paris) - 878.0).abs() < 2.0);
         for km in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(Audience::near(berlin, km).is_err(), "{km}");

@@ -38,11 +38,7 @@ pub struct Item {
 
 impl From<Item> for Event {
     fn from(item: Item) -> Self {
-        Self {
-            t: item.t,
-            o: item.o,
-            i: Some(item.i),
-        }
+        Self { t: item.t, o: item.o, i: Some(item.i) }
     }
 }
 
@@ -273,10 +269,7 @@ impl Batch {
             return RemovedEvents::default();
         }
         let removed = self.contents.remove_events(kind, objects, up_to);
-        let out = RemovedEvents {
-            removed: removed.len() as u64,
-            omitted: self.contents.more(),
-        };
+        let out = RemovedEvents { removed: removed.len() as u64, omitted: self.contents.more() };
         self.removed.extend(removed);
         let over = self.removed.len().saturating_sub(MOST_REMOVED);
         self.removed.drain(..over);

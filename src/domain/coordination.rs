@@ -30,11 +30,7 @@ pub struct Lease {
 /// Returns the latest time to which the lease of this name can be valid at `now`.
 pub fn furthest_lease_of(name: &str, now: DateTime<Utc>) -> DateTime<Utc> {
     // A wrong decision about this lease only costs work, so a shorter limit is safe.
-    now + if name == DIGEST_SCAN {
-        TICK * 2
-    } else {
-        LONGEST_LEASE
-    }
+    now + if name == DIGEST_SCAN { TICK * 2 } else { LONGEST_LEASE }
 }
 
 impl Lease {

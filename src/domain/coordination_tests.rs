@@ -27,10 +27,7 @@ mod change_notices {
 
     #[test]
     fn a_change_notice_round_trips_and_an_unreadable_one_means_everything() {
-        for notice in [
-            ChangeNotice::people(["ada", "ben"]),
-            ChangeNotice::objects(["Artwork:1"]),
-        ] {
+        for notice in [ChangeNotice::people(["ada", "ben"]), ChangeNotice::objects(["Artwork:1"])] {
             let (about, keys) = notice.kept();
             assert_eq!(ChangeNotice::stored(about, &keys), notice);
             assert_eq!(ChangeNotice::stored(about, &keys[1..]), ChangeNotice::All);

@@ -242,11 +242,7 @@ pub struct BadStack {
 impl Stack {
     /// Creates a stack without a defect.
     pub fn new(id: StackId, entries: Vec<Entry>) -> Self {
-        Self {
-            id,
-            entries,
-            defect: None,
-        }
+        Self { id, entries, defect: None }
     }
 
     /// Returns the number of entries from the front that the furthest marker covers.
@@ -295,8 +291,7 @@ impl Stack {
     fn uncovered_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let mailed = self.mailed();
         let is_emailed = move |event: &Event| event.i.is_some_and(|i| mailed.contains(&i));
-        self.events_from(from)
-            .filter(move |(_, event)| !is_emailed(event))
+        self.events_from(from).filter(move |(_, event)| !is_emailed(event))
     }
 
     /// Returns the ids of the accepted events that batches have emailed.
@@ -315,14 +310,10 @@ impl Stack {
 
     fn events_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let stack = self.id;
-        self.entries
-            .iter()
-            .enumerate()
-            .skip(from)
-            .filter_map(move |(index, entry)| match entry {
-                Entry::Event(event) => Some((Position::new(stack, index), event)),
-                Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
-            })
+        self.entries.iter().enumerate().skip(from).filter_map(move |(index, entry)| match entry {
+            Entry::Event(event) => Some((Position::new(stack, index), event)),
+            Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
+        })
     }
 }
 
@@ -477,11 +468,8 @@ fn unique<'a>(
     let kept = events.filter(|&(position, event)| {
         keep(event, position.stack.day) && seen.insert((&event.o, &event.t))
     });
-    let kept = kept.map(|(position, event)| EventAt {
-        position,
-        event,
-        at: event.at(position.stack.day),
-    });
+    let kept =
+        kept.map(|(position, event)| EventAt { position, event, at: event.at(position.stack.day) });
     kept.collect()
 }
 

@@ -6,11 +6,7 @@ use super::*;
 use crate::domain::Id;
 
 fn event(o: &str) -> Entry {
-    Entry::Event(Event {
-        t: EventType::stored("T"),
-        o: ObjectId::stored(o),
-        i: None,
-    })
+    Entry::Event(Event { t: EventType::stored("T"), o: ObjectId::stored(o), i: None })
 }
 
 fn marker(n: Option<u32>) -> Entry {
@@ -21,10 +17,7 @@ fn marker(n: Option<u32>) -> Entry {
 const OWN: Id = Id::from_bytes([9; 12]);
 
 fn own(n: u32) -> Entry {
-    Entry::Marker(Marker {
-        id: Some(OWN),
-        n: Some(n),
-    })
+    Entry::Marker(Marker { id: Some(OWN), n: Some(n) })
 }
 
 fn stack(day: &str, entries: Vec<Entry>) -> Stack {
@@ -32,49 +25,30 @@ fn stack(day: &str, entries: Vec<Entry>) -> Stack {
 }
 
 fn person(stacks: Vec<Stack>) -> PersonStacks {
-    PersonStacks {
-        user: UserId::stored("ada"),
-        stacks,
-    }
+    PersonStacks { user: UserId::stored("ada"), stacks }
 }
 
 fn objects(pending: &[EventAt<'_>]) -> Vec<String> {
-    pending
-        .iter()
-        .map(|pending| pending.event.o.to_string())
-        .collect()
+    pending.iter().map(|pending| pending.event.o.to_string()).collect()
 }
 
 #[test]
 fn a_marker_covers_exactly_its_count() {
-    let arrived_between = stack(
-        "20140422",
-        vec![event("a"), event("b"), event("c"), marker(Some(2))],
-    );
+    let arrived_between =
+        stack("20140422", vec![event("a"), event("b"), event("c"), marker(Some(2))]);
     assert_eq!(objects(&person(vec![arrived_between]).pending()), ["c"]);
 }
 
 #[test]
 fn a_bare_marker_covers_everything_before_it() {
-    let old = stack(
-        "20140422",
-        vec![
-            event("a"),
-            marker(None),
-            event("b"),
-            marker(None),
-            event("c"),
-        ],
-    );
+    let old =
+        stack("20140422", vec![event("a"), marker(None), event("b"), marker(None), event("c")]);
     assert_eq!(objects(&person(vec![old]).pending()), ["c"]);
 }
 
 #[test]
 fn a_late_marker_with_a_smaller_count_uncovers_nothing() {
-    let raced = stack(
-        "20140422",
-        vec![event("a"), event("b"), marker(Some(2)), marker(Some(1))],
-    );
+    let raced = stack("20140422", vec![event("a"), event("b"), marker(Some(2)), marker(Some(1))]);
     assert_eq!(raced.covered(), 2);
 }
 
@@ -88,10 +62,8 @@ fn the_count_of_a_marker_is_limited_to_the_stored_entries() {
 #[test]
 fn an_unknown_entry_keeps_its_position() {
     let odd = stack("20140422", vec![event("a"), Entry::Other, event("b")]);
-    let positions: Vec<String> = odd
-        .uncovered()
-        .map(|(position, _)| position.to_string())
-        .collect();
+    let positions: Vec<String> =
+        odd.uncovered().map(|(position, _)| position.to_string()).collect();
     assert_eq!(positions, ["20140422.0", "20140422.2"]);
 }
 
@@ -101,11 +73,7 @@ fn the_same_event_on_two_days_is_pending_once_at_its_oldest_position() {
         stack("20140421", vec![event("a")]),
         stack("20140422", vec![event("b"), event("a")]),
     ]);
-    let positions: Vec<String> = days
-        .pending()
-        .iter()
-        .map(|p| p.position.to_string())
-        .collect();
+    let positions: Vec<String> = days.pending().iter().map(|p| p.position.to_string()).collect();
     assert_eq!(positions, ["20140421.0", "20140422.0"]);
 }
 
@@ -126,10 +94,7 @@ fn a_rebuilt_email_contains_the_events_within_its_watermarks() {
         stack("20140422", vec![event("a"), event("b")]),
         stack("20140423", vec![event("c")]),
     ]);
-    assert_eq!(
-        objects(&later.pending_within(&watermarks, OWN, |_, _| true)),
-        ["a"]
-    );
+    assert_eq!(objects(&later.pending_within(&watermarks, OWN, |_, _| true)), ["a"]);
 }
 
 #[test]
@@ -160,11 +125,8 @@ fn positions_round_trip_and_malformed_ones_are_rejected() {
 fn an_event_has_the_time_of_its_id_or_the_start_of_its_day() {
     let day: Day = "20140422".parse().unwrap();
     let at = day.start() + chrono::TimeDelta::hours(5);
-    let with = Event {
-        t: EventType::stored("T"),
-        o: ObjectId::stored("a"),
-        i: Some(Id::at(at, [0; 8])),
-    };
+    let with =
+        Event { t: EventType::stored("T"), o: ObjectId::stored("a"), i: Some(Id::at(at, [0; 8])) };
     assert_eq!(with.at(day), at);
     assert_eq!(Event { i: None, ..with }.at(day), day.start());
 }
@@ -273,10 +235,7 @@ fn a_rebuilt_email_ignores_its_own_marker_and_respects_all_others() {
     let person = person(vec![stack("20140422", entries)]);
     let watermarks = vec![(StackId::of("20140422".parse().unwrap()), 4)];
 
-    assert_eq!(
-        objects(&person.pending_within(&watermarks, OWN, |_, _| true)),
-        ["b", "c"]
-    );
+    assert_eq!(objects(&person.pending_within(&watermarks, OWN, |_, _| true)), ["b", "c"]);
     assert_eq!(objects(&person.pending()), ["e"]);
 }
 
@@ -292,11 +251,7 @@ mod retractions {
     }
 
     fn event(i: Option<Id>) -> Event {
-        Event {
-            t: EventType::stored("Published"),
-            o: ObjectId::stored("1"),
-            i,
-        }
+        Event { t: EventType::stored("Published"), o: ObjectId::stored("1"), i }
     }
 
     #[test]

@@ -17,10 +17,7 @@ mod days {
     fn midnight_belongs_to_the_following_day() {
         let midnight = "20140422".parse::<Day>().unwrap().start();
         assert_eq!(Day::of(midnight).to_string(), "20140422");
-        assert_eq!(
-            Day::of(midnight - chrono::TimeDelta::nanoseconds(1)).to_string(),
-            "20140421"
-        );
+        assert_eq!(Day::of(midnight - chrono::TimeDelta::nanoseconds(1)).to_string(), "20140421");
     }
 
     #[test]
@@ -59,11 +56,7 @@ mod acceptance {
 
     #[test]
     fn an_event_time_may_lie_in_the_window_or_slightly_ahead() {
-        for at in [
-            "2014-04-12T00:00:00Z",
-            "2014-04-19T10:00:00Z",
-            "2014-04-19T10:05:00Z",
-        ] {
+        for at in ["2014-04-12T00:00:00Z", "2014-04-19T10:00:00Z", "2014-04-19T10:05:00Z"] {
             assert_eq!(check_at(at), Ok(()), "{at}");
         }
     }
@@ -82,14 +75,8 @@ mod acceptance {
     #[test]
     fn mistaken_seconds_and_milliseconds_are_recognized() {
         let seconds = check_at("1970-01-17T04:18:00Z").unwrap_err();
-        assert!(
-            seconds.ends_with("(was a number of seconds read as milliseconds?)"),
-            "{seconds}"
-        );
+        assert!(seconds.ends_with("(was a number of seconds read as milliseconds?)"), "{seconds}");
         let millis = check_at("+46267-01-20T00:00:00Z").unwrap_err();
-        assert!(
-            millis.ends_with("(was a number of milliseconds read as seconds?)"),
-            "{millis}"
-        );
+        assert!(millis.ends_with("(was a number of milliseconds read as seconds?)"), "{millis}");
     }
 }

@@ -352,12 +352,7 @@ pub struct Reopening {
 impl Reopening {
     /// Creates a reopening without new watermarks or a lease.
     pub fn of(id: DeliveryId) -> Self {
-        Self {
-            id,
-            watermarks: None,
-            lease: None,
-            reopened: 0,
-        }
+        Self { id, watermarks: None, lease: None, reopened: 0 }
     }
 }
 

@@ -45,21 +45,13 @@ impl Actor {
     /// Creates an actor with nothing but an id.
     pub fn bare(id: UserId) -> Self {
         let (name, url, image) = (None, None, None);
-        Self {
-            id,
-            name,
-            url,
-            image,
-        }
+        Self { id, name, url, image }
     }
 
     fn check(&self) -> Result<(), Invalid> {
         if let Some(name) = &self.name {
             // Actor names follow the rules of all names.
-            UserId::new(name).map_err(|why| Invalid {
-                what: "actor name",
-                ..why
-            })?;
+            UserId::new(name).map_err(|why| Invalid { what: "actor name", ..why })?;
         }
         for (what, link) in [("actor url", &self.url), ("actor image", &self.image)] {
             let Some(link) = link else { continue };
@@ -184,11 +176,8 @@ mod tests {
     use super::*;
 
     fn refused(text: Option<&str>, data: Value) -> Option<String> {
-        let details = Details {
-            text: text.map(str::to_owned),
-            data: data.into(),
-            ..Details::default()
-        };
+        let details =
+            Details { text: text.map(str::to_owned), data: data.into(), ..Details::default() };
         details.check().err().map(|why| why.to_string())
     }
 
@@ -201,10 +190,7 @@ mod tests {
         assert_eq!(refused(None, Value::Null), None);
         assert_eq!(refused(Some("a\n\tb"), json!({"a": 1})), None);
         let text = refused(Some(&format!("{longest}u")), Value::Null).unwrap();
-        assert_eq!(
-            text,
-            "text of 501 characters is more than the 500 that an event's text has"
-        );
+        assert_eq!(text, "text of 501 characters is more than the 500 that an event's text has");
         let data = refused(None, data(MAX_DATA + 1)).unwrap();
         assert!(data.contains("2049") && data.contains("2048"), "{data}");
     }
@@ -217,21 +203,9 @@ mod tests {
 
         assert_eq!(refused(actor.clone()), Ok(()));
         let image = link("javascript:alert(1)");
-        assert_eq!(
-            refused(Actor {
-                image,
-                ..actor.clone()
-            }),
-            Err("actor image")
-        );
+        assert_eq!(refused(Actor { image, ..actor.clone() }), Err("actor image"));
         let url = link(&format!("https://{}", "x".repeat(MAX_LINK)));
-        assert_eq!(
-            refused(Actor {
-                url,
-                ..actor.clone()
-            }),
-            Err("actor url")
-        );
+        assert_eq!(refused(Actor { url, ..actor.clone() }), Err("actor url"));
         let name = Some(" ".into());
         assert_eq!(refused(Actor { name, ..actor }), Err("actor name"));
     }

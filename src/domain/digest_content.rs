@@ -57,9 +57,7 @@ pub fn assemble(
     caps: Caps,
     applies: impl Fn(&Event) -> Option<EventData>,
 ) -> Option<Content> {
-    let applying = wanted
-        .iter()
-        .filter_map(|pending| Some((pending, applies(pending.event)?)));
+    let applying = wanted.iter().filter_map(|pending| Some((pending, applies(pending.event)?)));
     let mut included: Vec<(&EventAt<'_>, EventData)> = applying.collect();
     included.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
     let item = |(pending, data): (&EventAt<'_>, EventData)| Item {
@@ -130,10 +128,7 @@ impl PendingCounts {
 
     /// Returns the sum of both.
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            people: self.people + other.people,
-            events: self.events + other.events,
-        }
+        Self { people: self.people + other.people, events: self.events + other.events }
     }
 
     /// Returns the difference, with zero as the least.
@@ -183,11 +178,7 @@ pub struct DayNote {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<PendingCounts>,
     /// The events that expired, because they were older than `digest.max_age`.
-    #[serde(
-        default,
-        rename = "given_up",
-        skip_serializing_if = "PendingCounts::is_nothing"
-    )]
+    #[serde(default, rename = "given_up", skip_serializing_if = "PendingCounts::is_nothing")]
     pub expired: PendingCounts,
     /// The part of `expired` whose users could not be emailed when it expired.
     #[serde(

@@ -36,10 +36,7 @@ mod assembling {
     }
 
     fn policies() -> Policies {
-        let policy = |heading: &str| Policy {
-            heading: Some(heading.into()),
-            ..Policy::default()
-        };
+        let policy = |heading: &str| Policy { heading: Some(heading.into()), ..Policy::default() };
         Policies::new([
             (EventType::stored("Show"), policy("Shows near you")),
             (EventType::stored("Work"), policy("New works")),
@@ -48,17 +45,13 @@ mod assembling {
 
     fn all(event: &Event) -> Option<EventData> {
         let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
-        Some(EventData {
-            object: Arc::new(bare),
-            details: None,
-        })
+        Some(EventData { object: Arc::new(bare), details: None })
     }
 
     #[test]
     fn the_preselected_events_contain_all_events_that_a_digest_shows() {
-        let many: Vec<(&str, String)> = (0..60)
-            .map(|n| (["A", "B", "C"][n % 3], format!("o{n}")))
-            .collect();
+        let many: Vec<(&str, String)> =
+            (0..60).map(|n| (["A", "B", "C"][n % 3], format!("o{n}"))).collect();
         let (stacks, policies, caps) = (stacks(&many), Policies::default(), Caps::default());
         let wanted = stacks.pending_that(|_, _| true);
         let applies = |event: &Event| !event.o.as_str().ends_with('7');
@@ -81,30 +74,17 @@ mod assembling {
             ("Show", "4".into()),
         ]);
         let digest = assemble(&person.pending(), &policies(), Caps::default(), all).unwrap();
-        let headings: Vec<_> = digest
-            .sections
-            .iter()
-            .map(|section| section.heading.as_str())
-            .collect();
+        let headings: Vec<_> =
+            digest.sections.iter().map(|section| section.heading.as_str()).collect();
         assert_eq!(headings, ["Shows near you", "New works", "Ant", "Zebra"]);
     }
 
     #[test]
     fn a_capped_section_shows_the_newest_and_counts_the_rest() {
         let person = stacks(&works(30));
-        let digest = assemble(
-            &person.pending(),
-            &policies(),
-            Caps {
-                section: 12,
-                total: 40,
-            },
-            all,
-        )
-        .unwrap();
-        let [section] = &digest.sections[..] else {
-            panic!("{digest:?}")
-        };
+        let digest =
+            assemble(&person.pending(), &policies(), Caps { section: 12, total: 40 }, all).unwrap();
+        let [section] = &digest.sections[..] else { panic!("{digest:?}") };
         assert_eq!((section.shown(), digest.more(), digest.total), (12, 18, 30));
         assert_eq!(section.groups[0].items[0].id.as_str(), "29");
     }
@@ -113,11 +93,7 @@ mod assembling {
     fn events_that_no_longer_apply_are_excluded_from_items_and_totals() {
         let person = stacks(&works(5));
         let applies = |event: &Event| {
-            if event.o.as_str() == "3" {
-                None
-            } else {
-                all(event)
-            }
+            if event.o.as_str() == "3" { None } else { all(event) }
         };
         let digest = assemble(&person.pending(), &policies(), Caps::default(), applies).unwrap();
         assert_eq!(digest.total, 4);
@@ -126,12 +102,7 @@ mod assembling {
     #[test]
     fn without_applicable_events_there_is_no_digest() {
         assert_eq!(
-            assemble(
-                &stacks(&works(5)).pending(),
-                &policies(),
-                Caps::default(),
-                |_| None
-            ),
+            assemble(&stacks(&works(5)).pending(), &policies(), Caps::default(), |_| None),
             None
         );
         assert_eq!(assemble(&[], &policies(), Caps::default(), all), None);
@@ -139,13 +110,8 @@ mod assembling {
 
     #[test]
     fn a_digest_has_the_time_of_its_oldest_event() {
-        let digest = assemble(
-            &stacks(&works(3)).pending(),
-            &policies(),
-            Caps::default(),
-            all,
-        )
-        .unwrap();
+        let digest =
+            assemble(&stacks(&works(3)).pending(), &policies(), Caps::default(), all).unwrap();
         assert_eq!(digest.oldest, day().start());
     }
 
@@ -191,14 +157,8 @@ mod retries {
         let waits: Vec<_> = [0, 1, 2, 4, 5, 99].map(|n| hours(&failed(n))).to_vec();
 
         assert_eq!(waits, [1, 2, 4, 16, 24, 24].map(Some));
-        let closing = Delivery {
-            open: true,
-            ..failed(1)
-        };
-        let sent = Delivery {
-            state: DeliveryState::Sent,
-            ..failed(1)
-        };
+        let closing = Delivery { open: true, ..failed(1) };
+        let sent = Delivery { state: DeliveryState::Sent, ..failed(1) };
         assert_eq!((hours(&closing), hours(&sent)), (None, None));
     }
 }
@@ -247,10 +207,7 @@ mod pending_counts {
         let read = DayNote::read(&serde_json::to_string(&note).unwrap());
 
         assert_eq!(read.as_ref(), Some(&note));
-        assert!(
-            note.is_clear() && note.is_blocked(),
-            "older versions counted no blocked users"
-        );
+        assert!(note.is_clear() && note.is_blocked(), "older versions counted no blocked users");
         assert_eq!(DayNote::read("changed"), None);
         let name = DayNote::name("20140422".parse().unwrap());
         assert_eq!(DayNote::day(&name), "20140422".parse().ok());

@@ -32,28 +32,16 @@ pub fn duration_within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<
         Some(duration) if range.contains(&duration) => Ok(duration),
         Some(duration) if duration > *range.end() => Err(format!("is longer than {to}")),
         Some(_) => Err(format!("is shorter than {from}")),
-        None => Err(format!(
-            "is not a duration such as 90s, 5m, 2h or 30d, from {from} to {to}"
-        )),
+        None => Err(format!("is not a duration such as 90s, 5m, 2h or 30d, from {from} to {to}")),
     }
 }
 
 /// Formats a duration in whole milliseconds, with the largest unit that divides it.
 pub fn show_duration(duration: TimeDelta) -> String {
     let ms = duration.num_milliseconds();
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1_000, "s"),
-    ];
-    let unit = units
-        .into_iter()
-        .find(|(size, _)| ms % size == 0 && ms >= *size);
-    unit.map_or_else(
-        || format!("{ms}ms"),
-        |(size, name)| format!("{}{name}", ms / size),
-    )
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let unit = units.into_iter().find(|(size, _)| ms % size == 0 && ms >= *size);
+    unit.map_or_else(|| format!("{ms}ms"), |(size, name)| format!("{}{name}", ms / size))
 }
 
 /// Deserializes a time.
@@ -87,24 +75,16 @@ mod tests {
     #[test]
     fn a_duration_round_trips() {
         for text in ["0ms", "1500ms", "90s", "5m", "25h", "30d"] {
-            assert_eq!(
-                parse_duration(text).map(show_duration).as_deref(),
-                Some(text)
-            );
+            assert_eq!(parse_duration(text).map(show_duration).as_deref(), Some(text));
         }
         assert_eq!(parse_duration("60m"), parse_duration("1h"));
-        assert_eq!(
-            parse_duration("24h").map(show_duration).as_deref(),
-            Some("1d")
-        );
+        assert_eq!(parse_duration("24h").map(show_duration).as_deref(), Some("1d"));
     }
 
     #[test]
     fn malformed_text_is_not_a_duration() {
         let most = format!("{}d", i64::MAX);
-        for text in [
-            "", "5", "m", "1.5h", "-1h", "1 h", "1h30m", "1H", "٣h", &most,
-        ] {
+        for text in ["", "5", "m", "1.5h", "-1h", "1 h", "1h30m", "1H", "٣h", &most] {
             assert_eq!(parse_duration(text), None, "{text}");
         }
     }

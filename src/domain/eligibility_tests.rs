@@ -93,14 +93,7 @@ fn decide(case: &Case) -> Option<Exclusion> {
     }
     user.digest.since = case.digests_since.map(at);
     let user = case.has_record.then_some(&user);
-    classify(
-        &kind,
-        || at(case.at),
-        case.facts,
-        user,
-        &policies,
-        case.purpose,
-    )
+    classify(&kind, || at(case.at), case.facts, user, &policies, case.purpose)
 }
 
 /// Returns all reasons that exclude the event, each tested separately.
@@ -128,14 +121,8 @@ fn reasons(case: &Case) -> Vec<Exclusion> {
     add(is_feed && !case.has_feed, Exclusion::NotInFeed);
     let is_muted = case.facts.muted && !case.is_mandatory;
     add(!is_feed && is_muted, Exclusion::Muted);
-    add(
-        case.facts.object == ObjectState::Unknown,
-        Exclusion::UnknownObject,
-    );
-    add(
-        case.facts.object == ObjectState::Withdrawn,
-        Exclusion::Withdrawn,
-    );
+    add(case.facts.object == ObjectState::Unknown, Exclusion::UnknownObject);
+    add(case.facts.object == ObjectState::Withdrawn, Exclusion::Withdrawn);
     add(case.has_record && !has_route, Exclusion::OtherRoute);
     let skips_seen = matches!(case.purpose, Purpose::Digest(_) | Purpose::Email);
     add(skips_seen && case.facts.seen, Exclusion::Seen);

@@ -32,10 +32,7 @@ pub struct Caps {
 
 impl Default for Caps {
     fn default() -> Self {
-        Self {
-            section: 12,
-            total: 40,
-        }
+        Self { section: 12, total: 40 }
     }
 }
 
@@ -75,10 +72,7 @@ impl Item {
     pub fn person(&self) -> Option<Person> {
         let name = self.by().map(str::trim).filter(|by| !by.is_empty())?;
         let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
-        Some(Person {
-            id: actor.map(|actor| actor.id.clone()),
-            name: name.to_owned(),
-        })
+        Some(Person { id: actor.map(|actor| actor.id.clone()), name: name.to_owned() })
     }
 }
 
@@ -408,12 +402,7 @@ fn newest_first(
             continue;
         };
         let (id, at) = (kept.o.clone(), kept.i.time());
-        let item = Item {
-            id,
-            at,
-            object,
-            details,
-        };
+        let item = Item { id, at, object, details };
         let same = |(_, kind, known): &&mut (usize, &EventType, Item)| {
             **kind == kept.t && known.id == item.id
         };

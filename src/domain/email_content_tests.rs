@@ -32,50 +32,34 @@ fn policies() -> Policies {
         ..Policy::default()
     };
     Policies::new([
-        (
-            EventType::stored("Comment"),
-            policy("New comments", Some("commented on")),
-        ),
+        (EventType::stored("Comment"), policy("New comments", Some("commented on"))),
         (EventType::stored("Work"), policy("New works", None)),
     ])
 }
 
 fn object(id: &str, title: &str, by: &str) -> Object {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    Object {
-        title: some(title),
-        by: some(by),
-        ..Object::bare(ObjectKey::stored(id))
-    }
+    Object { title: some(title), by: some(by), ..Object::bare(ObjectKey::stored(id)) }
 }
 
 fn without_details(object: Object) -> EventData {
-    EventData {
-        object: Arc::new(object),
-        details: None,
-    }
+    EventData { object: Arc::new(object), details: None }
 }
 
 /// Returns the content of a batch under a chosen key, in which these objects apply.
 fn content_of(events: &[(&str, &str)], omitted: u64, objects: &[Object]) -> Option<Content> {
-    let objects: BTreeMap<&str, &Object> = objects
-        .iter()
-        .map(|object| (object.key.as_str(), object))
-        .collect();
+    let objects: BTreeMap<&str, &Object> =
+        objects.iter().map(|object| (object.key.as_str(), object)).collect();
     let key = BatchKey::Chosen("all".parse().unwrap());
     gather(&key, &kept(events), omitted, &policies(), |event| {
-        objects
-            .get(event.o.as_str())
-            .map(|object| without_details((*object).clone()))
+        objects.get(event.o.as_str()).map(|object| without_details((*object).clone()))
     })
 }
 
 /// Returns the total and the people of each group.
 fn groups_of(content: &Content) -> Vec<(u64, Option<Vec<&str>>)> {
     let groups = content.sections.iter().flat_map(|section| &section.groups);
-    groups
-        .map(|group| (group.total, names(&group.people)))
-        .collect()
+    groups.map(|group| (group.total, names(&group.people))).collect()
 }
 
 fn names(people: &People) -> Option<Vec<&str>> {
@@ -100,19 +84,10 @@ fn events_about_one_topic_form_one_group_with_each_person_once() {
 
     let content = content_of(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
 
-    assert_eq!(
-        groups_of(&content),
-        [(3, Some(vec!["Ada", "Cyd"])), (1, Some(vec!["Ben"]))]
-    );
-    assert_eq!(
-        names(&content.sections[0].people).unwrap(),
-        ["Ada", "Cyd", "Ben"]
-    );
+    assert_eq!(groups_of(&content), [(3, Some(vec!["Ada", "Cyd"])), (1, Some(vec!["Ben"]))]);
+    assert_eq!(names(&content.sections[0].people).unwrap(), ["Ada", "Cyd", "Ben"]);
     let ids = content.sections[0].groups[0].items.iter();
-    assert_eq!(
-        ids.map(|item| item.id.as_str()).collect::<Vec<_>>(),
-        ["4", "3", "1"]
-    );
+    assert_eq!(ids.map(|item| item.id.as_str()).collect::<Vec<_>>(), ["4", "3", "1"]);
     assert_eq!(content.oldest, start());
     assert_eq!(content.newest, start() + TimeDelta::minutes(3));
 }
@@ -124,14 +99,8 @@ fn commented_by(actors: &[(&str, Option<&str>)]) -> Content {
     let key = BatchKey::Chosen("all".parse().unwrap());
     let applies = |event: &Event| {
         let (id, name) = actors[event.o.as_str().parse::<usize>().unwrap()];
-        let actor = Actor {
-            name: name.map(str::to_owned),
-            ..Actor::bare(UserId::stored(id))
-        };
-        let details = Details {
-            actor: Some(actor),
-            ..Details::default()
-        };
+        let actor = Actor { name: name.map(str::to_owned), ..Actor::bare(UserId::stored(id)) };
+        let details = Details { actor: Some(actor), ..Details::default() };
         Some(EventData {
             object: Arc::new(object(event.o.as_str(), "Budget", "")),
             details: Some(Arc::new(details)),
@@ -142,11 +111,8 @@ fn commented_by(actors: &[(&str, Option<&str>)]) -> Content {
 
 #[test]
 fn people_are_counted_by_id_and_shown_by_their_newest_name() {
-    let content = commented_by(&[
-        ("a1", Some("Ada Old")),
-        ("b1", Some("Ben")),
-        ("a1", Some("Ada New")),
-    ]);
+    let content =
+        commented_by(&[("a1", Some("Ada Old")), ("b1", Some("Ben")), ("a1", Some("Ada New"))]);
     let sams = commented_by(&[("s1", Some("Sam")), ("s2", Some("Sam"))]);
 
     assert_eq!(groups_of(&content), [(3, Some(vec!["Ada New", "Ben"]))]);
@@ -164,18 +130,9 @@ fn a_stated_topic_groups_objects_with_different_titles() {
     let objects = [
         about("1", json!("Budget")),
         about("2", json!({"title": "Budget"})),
-        about(
-            "3",
-            json!({"title": "Budget", "url": "https://a.example/b"}),
-        ),
-        about(
-            "4",
-            json!({"title": "Budget", "url": "https://a.example/b", "x": 1}),
-        ),
-        about(
-            "5",
-            json!({"title": "Budget", "url": "https://a.example/c"}),
-        ),
+        about("3", json!({"title": "Budget", "url": "https://a.example/b"})),
+        about("4", json!({"title": "Budget", "url": "https://a.example/b", "x": 1})),
+        about("5", json!({"title": "Budget", "url": "https://a.example/c"})),
         // These state no topic, so each object is its own.
         about("6", json!("")),
         about("7", json!({"url": "https://a.example/b"})),
@@ -194,10 +151,8 @@ fn a_stated_topic_groups_objects_with_different_titles() {
 
 #[test]
 fn objects_on_one_page_share_a_topic_and_equally_named_pages_do_not() {
-    let on = |id: &str, url: &str| Object {
-        url: Some(url.into()),
-        ..object(id, "Untitled", "Ada")
-    };
+    let on =
+        |id: &str, url: &str| Object { url: Some(url.into()), ..object(id, "Untitled", "Ada") };
     let objects = [
         on("1", "https://a.example/b#c1"),
         on("2", "https://a.example/b#c2"),
@@ -282,10 +237,7 @@ fn an_email_about_one_topic_only_belongs_to_its_thread() {
 
 #[test]
 fn events_without_a_phrase_or_title_are_not_grouped() {
-    let objects = [
-        object("1", "Untitled", "Ada"),
-        object("2", "Untitled", "Ada"),
-    ];
+    let objects = [object("1", "Untitled", "Ada"), object("2", "Untitled", "Ada")];
 
     let works = content_of(&[("Work", "1"), ("Work", "2")], 0, &objects).unwrap();
     let bare = [object("1", "", "Ada"), object("2", "", "Ada")];
@@ -297,11 +249,8 @@ fn events_without_a_phrase_or_title_are_not_grouped() {
 
 #[test]
 fn a_group_with_an_unknown_author_has_no_people() {
-    let objects = [
-        object("1", "Budget", "Ada"),
-        object("2", "Budget", " "),
-        object("3", "Roadmap", "Ben"),
-    ];
+    let objects =
+        [object("1", "Budget", "Ada"), object("2", "Budget", " "), object("3", "Roadmap", "Ben")];
 
     let content = content_of(&comments(&["1", "2", "3"]), 0, &objects).unwrap();
 
@@ -313,21 +262,13 @@ fn a_group_with_an_unknown_author_has_no_people() {
 fn a_repeated_event_counts_once_at_its_latest_time() {
     let objects = [object("1", "Budget", "Ada"), object("2", "Roadmap", "Ben")];
 
-    let events = [
-        ("Comment", "1"),
-        ("Comment", "2"),
-        ("Comment", "1"),
-        ("Work", "1"),
-    ];
+    let events = [("Comment", "1"), ("Comment", "2"), ("Comment", "1"), ("Work", "1")];
     let content = content_of(&events, 0, &objects).unwrap();
 
     assert_eq!(content.total, 3);
     let comments = &content.sections[0];
     assert_eq!((comments.total, comments.abouts), (2, 2));
-    assert_eq!(
-        comments.groups[0].items[0].at,
-        start() + TimeDelta::minutes(2)
-    );
+    assert_eq!(comments.groups[0].items[0].at, start() + TimeDelta::minutes(2));
 }
 
 #[test]
@@ -353,20 +294,11 @@ fn events_that_were_not_kept_belong_to_the_type_of_the_key() {
     let chosen = of(&BatchKey::Chosen("replies".parse().unwrap()));
 
     for content in [&typed, &chosen] {
-        assert_eq!(
-            (content.total, content.more(), content.omitted),
-            (13, 12, 12)
-        );
+        assert_eq!((content.total, content.more(), content.omitted), (13, 12, 12));
         assert_eq!(content.only(), Some(&kind));
     }
-    assert_eq!(
-        (typed.sections[0].total, typed.sections[0].omitted),
-        (13, 12)
-    );
-    assert_eq!(
-        (chosen.sections[0].total, chosen.sections[0].omitted),
-        (1, 0)
-    );
+    assert_eq!((typed.sections[0].total, typed.sections[0].omitted), (13, 12));
+    assert_eq!((chosen.sections[0].total, chosen.sections[0].omitted), (1, 0));
 }
 
 #[test]
@@ -380,13 +312,8 @@ fn sections_follow_the_configured_order_and_each_shows_an_item() {
     let content = content_of(&events, 7, &objects).unwrap();
 
     let sections = content.sections.iter();
-    let sections: Vec<_> = sections
-        .map(|s| (s.kind.as_str(), s.total, s.shown()))
-        .collect();
-    assert_eq!(
-        sections,
-        [("Comment", 50, 12), ("Work", 25, 12), ("Zebra", 25, 12)]
-    );
+    let sections: Vec<_> = sections.map(|s| (s.kind.as_str(), s.total, s.shown())).collect();
+    assert_eq!(sections, [("Comment", 50, 12), ("Work", 25, 12), ("Zebra", 25, 12)]);
     assert_eq!((content.total, content.more()), (107, 71));
 }
 

@@ -159,11 +159,7 @@ impl Fanout {
     pub fn with_details(self, details: Details) -> Result<Self, Invalid> {
         details.check()?;
         let Details { reason, keys, .. } = self.details.unwrap_or_default();
-        let details = Some(Details {
-            reason,
-            keys,
-            ..details
-        });
+        let details = Some(Details { reason, keys, ..details });
         Ok(Self { details, ..self })
     }
 
@@ -206,10 +202,7 @@ mod tests {
         let audience = Audience::users([UserId::stored("ada")]).unwrap();
         let objects = vec![ObjectId::stored("a1")];
         let new = Fanout::new(id, None, EventType::stored("Comment"), objects, audience);
-        Fanout {
-            batch_key: batch_key.map(|key| key.parse().unwrap()),
-            ..new.unwrap()
-        }
+        Fanout { batch_key: batch_key.map(|key| key.parse().unwrap()), ..new.unwrap() }
     }
 
     #[test]
@@ -221,10 +214,7 @@ mod tests {
 
     #[test]
     fn the_batch_key_comes_from_the_event_then_the_policy_then_the_type() {
-        let policy = Policy {
-            key: "all".parse().ok(),
-            ..Policy::default()
-        };
+        let policy = Policy { key: "all".parse().ok(), ..Policy::default() };
         let configured = Policies::new([(EventType::stored("Comment"), policy)]);
         let key = |fanout: Fanout, policies| fanout.batch_key(policies).to_string();
 

@@ -105,12 +105,7 @@ pub struct Inbox {
 impl Inbox {
     /// Creates the inbox of a user who has marked nothing.
     pub fn empty(user: UserId) -> Self {
-        Self {
-            user,
-            revision: None,
-            changed: DateTime::UNIX_EPOCH,
-            stacks: BTreeMap::new(),
-        }
+        Self { user, revision: None, changed: DateTime::UNIX_EPOCH, stacks: BTreeMap::new() }
     }
 
     /// Returns the state of the item whose oldest position this is.
@@ -150,14 +145,10 @@ impl Inbox {
             // Also copies the state of items that are not marked, because they may have new
             // positions.
             for place in places {
-                self.stacks
-                    .entry(place.stack)
-                    .or_default()
-                    .set(place.index, done);
+                self.stacks.entry(place.stack).or_default().set(place.index, done);
             }
         }
-        self.stacks
-            .retain(|_, marks| *marks != StackMarks::default());
+        self.stacks.retain(|_, marks| *marks != StackMarks::default());
         let changed = self.stacks != before;
         if changed {
             self.changed = now;
@@ -166,9 +157,7 @@ impl Inbox {
     }
 
     fn done(&self, place: Position) -> Done {
-        self.stacks
-            .get(&place.stack)
-            .map_or(Done::default(), |marks| marks.at(place.index))
+        self.stacks.get(&place.stack).map_or(Done::default(), |marks| marks.at(place.index))
     }
 }
 

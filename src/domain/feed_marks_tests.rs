@@ -52,21 +52,12 @@ fn inbox() -> Inbox {
 }
 
 fn items(places: impl IntoIterator<Item = (u32, u32)>) -> Marked {
-    Marked::Items(
-        places
-            .into_iter()
-            .map(|(day, index)| place(day, index))
-            .collect(),
-    )
+    Marked::Items(places.into_iter().map(|(day, index)| place(day, index)).collect())
 }
 
 #[test]
 fn a_mark_by_id_covers_every_occurrence() {
-    let person = person(&[
-        vec![Some(1), Some(2)],
-        vec![Some(1)],
-        vec![Some(2), Some(1)],
-    ]);
+    let person = person(&[vec![Some(1), Some(2)], vec![Some(1)], vec![Some(2), Some(1)]]);
     for marked_by in [(0, 0), (1, 0), (2, 1)] {
         let mut inbox = inbox();
 
@@ -85,19 +76,10 @@ fn a_cursor_marks_only_items_that_were_shown() {
     let later = person(&[after, vec![Some(3)]]);
     let mut inbox = inbox();
 
-    inbox.mark(
-        &later,
-        &window(),
-        &Marked::To(cursor, Kinds::default()),
-        Mark::Read,
-        now(),
-    );
+    inbox.mark(&later, &window(), &Marked::To(cursor, Kinds::default()), Mark::Read, now());
 
     let states = [(0, 0), (0, 1), (1, 0)].map(|(day, index)| inbox.state(place(day, index)));
-    assert_eq!(
-        states,
-        [ItemState::Read, ItemState::Unseen, ItemState::Unseen]
-    );
+    assert_eq!(states, [ItemState::Read, ItemState::Unseen, ItemState::Unseen]);
 }
 
 #[test]
@@ -154,10 +136,7 @@ fn marks_outside_the_window_are_deleted() {
     let later = Window::ending(day(3), 2);
     inbox.mark(&old, &later, &items([]), Mark::Read, now());
 
-    assert_eq!(
-        inbox.stacks.keys().copied().collect::<Vec<_>>(),
-        [StackId::of(day(1))]
-    );
+    assert_eq!(inbox.stacks.keys().copied().collect::<Vec<_>>(), [StackId::of(day(1))]);
 }
 
 #[test]

@@ -39,9 +39,7 @@ impl Cursor {
     /// Truncates the stacks to their length at the cursor.
     pub fn cut(&self, person: &mut PersonStacks) {
         for stack in &mut person.stacks {
-            stack
-                .entries
-                .truncate(watermark(&self.0, stack.id) as usize);
+            stack.entries.truncate(watermark(&self.0, stack.id) as usize);
         }
     }
 

@@ -8,11 +8,7 @@ mod cursors {
     use proptest::prelude::*;
 
     fn event(o: &str) -> Entry {
-        Entry::Event(Event {
-            t: EventType::stored("T"),
-            o: ObjectId::stored(o),
-            i: None,
-        })
+        Entry::Event(Event { t: EventType::stored("T"), o: ObjectId::stored(o), i: None })
     }
 
     fn person(days: &[&[&str]]) -> PersonStacks {
@@ -29,18 +25,12 @@ mod cursors {
     }
 
     fn shown(person: &PersonStacks, query: &Query) -> Vec<String> {
-        select(person, query)
-            .iter()
-            .map(|item| item.event.o.to_string())
-            .collect()
+        select(person, query).iter().map(|item| item.event.o.to_string()).collect()
     }
 
     #[test]
     fn the_feed_is_newest_first() {
-        assert_eq!(
-            shown(&person(&[&["a", "b"], &["c"]]), &Query::default()),
-            ["c", "b", "a"]
-        );
+        assert_eq!(shown(&person(&[&["a", "b"], &["c"]]), &Query::default()), ["c", "b", "a"]);
     }
 
     #[test]
@@ -48,10 +38,7 @@ mod cursors {
         let mut flushed = person(&[&["a"]]);
         flushed.stacks[0]
             .entries
-            .push(Entry::Marker(crate::domain::Marker {
-                id: None,
-                n: Some(1),
-            }));
+            .push(Entry::Marker(crate::domain::Marker { id: None, n: Some(1) }));
         assert_eq!(shown(&flushed, &Query::default()), ["a"]);
     }
 
@@ -59,10 +46,7 @@ mod cursors {
     fn the_next_page_does_not_move_when_events_arrive() {
         let before = person(&[&["a", "b"], &["c", "d"]]);
         let third = select(&before, &Query::default())[1].position;
-        let query = Query {
-            before: Some(third),
-            ..Query::default()
-        };
+        let query = Query { before: Some(third), ..Query::default() };
         let after = person(&[&["a", "b"], &["c", "d", "e", "f"]]);
         assert_eq!(shown(&before, &query), shown(&after, &query));
     }
@@ -70,14 +54,8 @@ mod cursors {
     #[test]
     fn a_cursor_finds_later_events_even_on_the_previous_day() {
         let cursor = Cursor::at_end_of(&person(&[&["a"], &["b"]]));
-        let query = Query {
-            after: Some(cursor),
-            ..Query::default()
-        };
-        assert_eq!(
-            shown(&person(&[&["a", "late"], &["b"], &["new"]]), &query),
-            ["new", "late"]
-        );
+        let query = Query { after: Some(cursor), ..Query::default() };
+        assert_eq!(shown(&person(&[&["a", "late"], &["b"], &["new"]]), &query), ["new", "late"]);
     }
 
     #[test]

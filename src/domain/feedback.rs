@@ -37,11 +37,7 @@ impl DeliveryState {
     /// Returns the final state of an email that was not accepted. If markers exist, no later email
     /// would include its events, so the delivery stays unknown until an operator decides.
     pub fn not_accepted(has_markers: bool) -> Self {
-        if has_markers {
-            Self::Unknown
-        } else {
-            Self::Failed
-        }
+        if has_markers { Self::Unknown } else { Self::Failed }
     }
 
     /// Returns whether the delivery has ended, with a known or unknown outcome.
@@ -189,15 +185,12 @@ impl EnhancedStatus {
             Some((kind, reply)) if kind.trim().eq_ignore_ascii_case("smtp") => reply,
             _ => text,
         };
-        let mut words = text
-            .split(|c: char| c.is_whitespace() || c == '-')
-            .filter(|word| !word.is_empty());
+        let mut words =
+            text.split(|c: char| c.is_whitespace() || c == '-').filter(|word| !word.is_empty());
         let first = words.next()?;
         let is_reply_code = first.len() == 3 && first.bytes().all(|b| b.is_ascii_digit());
         let code = if is_reply_code { words.next()? } else { first };
-        code.trim_matches(['#', '(', ')', '[', ']', ':', ','])
-            .parse()
-            .ok()
+        code.trim_matches(['#', '(', ')', '[', ']', ':', ',']).parse().ok()
     }
 
     /// Interprets the failure by class, subject and detail; `None` if the code names no cause.

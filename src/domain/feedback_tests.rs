@@ -5,26 +5,16 @@ mod reports {
 
     #[test]
     fn worse_feedback_outweighs_and_on_a_tie_the_earlier_one() {
-        let feedback = |news, second| Feedback {
-            news,
-            at: DateTime::from_timestamp(second, 0).unwrap(),
-        };
-        for (better, worse) in ReportKind::ALL
-            .into_iter()
-            .zip(ReportKind::ALL.into_iter().skip(1))
+        let feedback =
+            |news, second| Feedback { news, at: DateTime::from_timestamp(second, 0).unwrap() };
+        for (better, worse) in ReportKind::ALL.into_iter().zip(ReportKind::ALL.into_iter().skip(1))
         {
             assert!(feedback(worse, 9).outweighs(feedback(better, 1)), "{worse}");
-            assert!(
-                !feedback(better, 1).outweighs(feedback(worse, 9)),
-                "{worse}"
-            );
+            assert!(!feedback(better, 1).outweighs(feedback(worse, 9)), "{worse}");
             assert!(feedback(worse, 1).outweighs(feedback(worse, 2)));
             assert!(!feedback(worse, 1).outweighs(feedback(worse, 1)));
         }
-        assert_eq!(
-            ReportKind::Delivered.better().collect::<Vec<_>>(),
-            [ReportKind::Delayed]
-        );
+        assert_eq!(ReportKind::Delivered.better().collect::<Vec<_>>(), [ReportKind::Delayed]);
     }
 
     #[test]
@@ -90,9 +80,7 @@ mod enhanced_status {
             let status: EnhancedStatus = code.parse().unwrap();
             assert_eq!(status.judge(""), None, "{code}");
         }
-        for text in [
-            "", "5", "5.1", "5.1.1.1", "2.1.5", "6.1.1", "5.1.x", "5.1.1000", "5..1",
-        ] {
+        for text in ["", "5", "5.1", "5.1.1.1", "2.1.5", "6.1.1", "5.1.x", "5.1.1000", "5..1"] {
             assert_eq!(text.parse::<EnhancedStatus>(), Err(()), "{text}");
         }
     }
@@ -102,10 +90,7 @@ mod enhanced_status {
         for (reply, expected) in [
             ("550 5.1.1 no such user", Some("5.1.1")),
             ("553-5.1.10\r\n553 5.1.10 takes none", Some("5.1.10")),
-            (
-                "554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)",
-                Some("5.7.1"),
-            ),
+            ("554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)", Some("5.7.1")),
             ("smtp; 550 5.1.1 user unknown", Some("5.1.1")),
             ("smtp;552-5.2.2 over quota", Some("5.2.2")),
             ("550 #5.1.0 Address rejected", Some("5.1.0")),
@@ -155,10 +140,7 @@ mod suppression {
         }
         let later = suppression(Reason::SoftBounces, 11);
         assert!(later.outweighs(&lifted));
-        let again = Suppression {
-            lifted: lifted.lifted,
-            ..later
-        };
+        let again = Suppression { lifted: lifted.lifted, ..later };
         assert!(!again.is_lifted());
         assert!(!suppression(Reason::Complaint, 9).outweighs(&again));
     }
@@ -175,10 +157,7 @@ mod suppression {
     fn a_detail_keeps_codes_and_omits_addresses() {
         let said = "smtp;550 5.1.1 <ada.lovelace@example.org> \"no\nsuch\" user, see https://x";
         let detailed = suppression(Reason::HardBounce, 1).detailed(Some(said));
-        assert_eq!(
-            detailed.detail.as_deref(),
-            Some("smtp550 5.1.1 no such user see httpsx")
-        );
+        assert_eq!(detailed.detail.as_deref(), Some("smtp550 5.1.1 no such user see httpsx"));
         assert_eq!(detailed.detailed(Some(" @ ")).detail, None);
     }
 }

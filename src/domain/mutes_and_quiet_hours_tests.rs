@@ -75,10 +75,7 @@ mod mute {
         let mut mutes = Mutes::default();
         mutes.mute(thread(), None, None, at(10));
         mutes.mute(subject("artist:7"), None, None, at(20));
-        let details = Details {
-            reason: Some("follows artist:7".into()),
-            ..Details::default()
-        };
+        let details = Details { reason: Some("follows artist:7".into()), ..Details::default() };
         let since = |mutes: &Mutes, key: &str| {
             let key = ObjectKey::stored(key);
             mutes.cover(at(0), &key, None, None, Some(&details))
@@ -130,60 +127,31 @@ mod mute {
             data: data.into(),
             ..Object::bare(key.clone())
         };
-        let said = object(
-            "Re: Budget",
-            "https://a.example/1#c1",
-            json!({"about": "Budget"}),
-        );
+        let said = object("Re: Budget", "https://a.example/1#c1", json!({"about": "Budget"}));
         let linked = json!({"about": {"title": "Budget", "url": "https://a.example/1"}});
         let linked = object("Re: Budget", "https://a.example/1#c1", linked);
         let plain = object("Budget", "https://a.example/1#c1", json!(null));
-        let follows = |reason: &str| Details {
-            reason: Some(reason.into()),
-            ..Details::default()
-        };
+        let follows = |reason: &str| Details { reason: Some(reason.into()), ..Details::default() };
         let is_muted = |name: &str, object: Option<&Object>, phrased: bool, reason: &str| {
             let mut mutes = Mutes::default();
             mutes.mute(subject(name), None, None, at(0));
             let phrase = Some(&phrase).filter(|_| phrased);
             let details = follows(reason);
-            mutes
-                .cover(at(0), &key, object, phrase, Some(&details))
-                .is_some()
+            mutes.cover(at(0), &key, object, phrase, Some(&details)).is_some()
         };
 
         assert!(is_muted("Comment:c1", None, false, "named"));
         assert!(is_muted("Comment:c1", Some(&said), true, "named"));
         assert!(is_muted("Budget", Some(&said), false, "named"));
-        assert!(is_muted(
-            "https://a.example/1",
-            Some(&linked),
-            false,
-            "named"
-        ));
+        assert!(is_muted("https://a.example/1", Some(&linked), false, "named"));
         assert!(is_muted("https://a.example/1", Some(&plain), true, "named"));
-        assert!(is_muted(
-            "artist:7",
-            Some(&plain),
-            false,
-            "follows artist:7"
-        ));
+        assert!(is_muted("artist:7", Some(&plain), false, "follows artist:7"));
         // A topic with a URL is muted by that URL. Without a phrase, an object is its own topic.
         assert!(!is_muted("Budget", Some(&linked), false, "named"));
-        assert!(!is_muted(
-            "https://a.example/1",
-            Some(&plain),
-            false,
-            "named"
-        ));
+        assert!(!is_muted("https://a.example/1", Some(&plain), false, "named"));
         // With several follow keys it is unknown which one applies. An author is not a subject.
         assert!(!is_muted("artist:7", Some(&plain), false, "follows"));
-        assert!(!is_muted(
-            "artist:7",
-            Some(&plain),
-            false,
-            "follows artist:70"
-        ));
+        assert!(!is_muted("artist:7", Some(&plain), false, "follows artist:70"));
         assert!(!is_muted("Ada", Some(&plain), true, "named"));
     }
 
@@ -193,10 +161,7 @@ mod mute {
         assert_eq!(cut(" Budget\n 2014\t"), Some("Budget 2014".into()));
         assert_eq!(cut(" \n"), None);
         let long = cut(&"ä".repeat(100)).unwrap();
-        assert!(
-            long.len() <= Title::MAX_BYTES && long.ends_with('…'),
-            "{long}"
-        );
+        assert!(long.len() <= Title::MAX_BYTES && long.ends_with('…'), "{long}");
 
         for refused in ["", " ", "a\nb"] {
             assert!(refused.parse::<Title>().is_err(), "{refused:?}");
@@ -279,17 +244,13 @@ mod quiet {
         assert_eq!(late.ends(at("2014-10-26T00:29:59Z"), Berlin), None);
         // Samoa skipped the whole day of 30 December 2011.
         let night = quiet("22:00", "07:00");
-        let ends = night
-            .ends(at("2011-12-30T09:00:00Z"), Pacific::Apia)
-            .unwrap();
+        let ends = night.ends(at("2011-12-30T09:00:00Z"), Pacific::Apia).unwrap();
         assert_eq!(ends, at("2011-12-30T17:00:00Z"));
     }
 
     #[test]
     fn invalid_quiet_hours_are_rejected() {
-        for text in [
-            "", "7:00", "24:00", "22:60", "22:00:00", " 2:00", "22.00", "+2:00",
-        ] {
+        for text in ["", "7:00", "24:00", "22:60", "22:00:00", " 2:00", "22.00", "+2:00"] {
             assert!(text.parse::<TimeOfDay>().is_err(), "{text}");
         }
         let time: TimeOfDay = "07:05".parse().unwrap();

@@ -53,12 +53,7 @@ impl Invalid {
             Some((end, _)) => format!("{}…", &value[..end]),
             None => value,
         };
-        Self {
-            what,
-            value,
-            why: why.into(),
-            kind: Kind::Value,
-        }
+        Self { what, value, why: why.into(), kind: Kind::Value }
     }
 
     /// Changes the kind of mistake.

@@ -22,18 +22,8 @@ mod names {
 
     #[test]
     fn only_lowercase_hex_has_a_legacy_form() {
-        assert!(
-            UserId::new("533998b1c9dc24c371000041")
-                .unwrap()
-                .legacy()
-                .is_some()
-        );
-        assert!(
-            UserId::new("533998B1C9DC24C371000041")
-                .unwrap()
-                .legacy()
-                .is_none()
-        );
+        assert!(UserId::new("533998b1c9dc24c371000041").unwrap().legacy().is_some());
+        assert!(UserId::new("533998B1C9DC24C371000041").unwrap().legacy().is_none());
         assert!(UserId::new("alice").unwrap().legacy().is_none());
     }
 }

@@ -261,10 +261,7 @@ impl Topic {
             return Some(Self { title, url: None });
         }
         let stated: TitleAndUrl<'_> = fields(about.get())?;
-        Some(Self {
-            title: json_text(stated.title)?,
-            url: stated.url.and_then(json_text),
-        })
+        Some(Self { title: json_text(stated.title)?, url: stated.url.and_then(json_text) })
     }
 }
 

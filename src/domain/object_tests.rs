@@ -11,10 +11,7 @@ mod objects {
         );
         assert_eq!(key.as_str(), "Artwork:A:1");
         assert_eq!(key.parts(), Some(("Artwork", "A:1")));
-        assert_eq!(
-            ObjectKey::of(None, &ObjectId::new("0").unwrap()).as_str(),
-            "0"
-        );
+        assert_eq!(ObjectKey::of(None, &ObjectId::new("0").unwrap()).as_str(), "0");
     }
 
     #[test]
@@ -22,10 +19,7 @@ mod objects {
         let model = ModelName::new("Artwork").unwrap();
         let id = |text: &str| ObjectId::new(text).unwrap();
         for text in ["A1", "Artwork:A1"] {
-            assert_eq!(
-                ObjectKey::of(Some(&model), &id(text)).as_str(),
-                "Artwork:A1"
-            );
+            assert_eq!(ObjectKey::of(Some(&model), &id(text)).as_str(), "Artwork:A1");
             assert_eq!(id(text).of_model(Some(&model)), id("A1"));
         }
         for text in ["Artwork:", "Show:A1", "ArtworkA1"] {
@@ -38,13 +32,7 @@ mod objects {
     fn a_link_that_is_not_a_web_address_is_rejected() {
         let mut object = Object::bare("Artwork:1".parse().unwrap());
         object.url = Some("javascript:alert(1)".into());
-        assert!(
-            object
-                .check()
-                .unwrap_err()
-                .to_string()
-                .contains("object url")
-        );
+        assert!(object.check().unwrap_err().to_string().contains("object url"));
     }
 }
 
@@ -66,26 +54,15 @@ mod about {
     #[test]
     fn emails_and_feeds_derive_the_same_topic_from_an_object() {
         let other = |title: &str, url: Option<&str>| {
-            About::Other(Topic {
-                title: title.into(),
-                url: url.map(str::to_owned),
-            })
+            About::Other(Topic { title: title.into(), url: url.map(str::to_owned) })
         };
         let url = "https://a.example/1";
         for (said, key, about) in [
             (json!("thread:9"), "thread:9", other("thread:9", None)),
             (json!(" Budget "), "Budget", other("Budget", None)),
             (json!({"title": "Budget"}), "Budget", other("Budget", None)),
-            (
-                json!({"title": "Budget", "url": url}),
-                url,
-                other("Budget", Some(url)),
-            ),
-            (
-                json!({"title": "Budget", "url": " "}),
-                "Budget",
-                other("Budget", None),
-            ),
+            (json!({"title": "Budget", "url": url}), url, other("Budget", Some(url))),
+            (json!({"title": "Budget", "url": " "}), "Budget", other("Budget", None)),
             // These state no topic.
             (json!({"url": url}), "Ada", About::Itself),
             (json!({"title": ""}), "Ada", About::Itself),
@@ -97,10 +74,7 @@ mod about {
             let expected = (key.to_owned(), about);
             assert_eq!(key_and_topic(json!({"about": said})), expected, "{said}");
         }
-        assert_eq!(
-            key_and_topic(Value::Null),
-            ("Ada".to_owned(), About::Itself)
-        );
+        assert_eq!(key_and_topic(Value::Null), ("Ada".to_owned(), About::Itself));
     }
 
     #[test]

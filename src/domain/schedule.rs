@@ -237,19 +237,12 @@ fn local_hours(
 ) -> impl Iterator<Item = (Weekday, u8)> {
     let date = |moment: DateTime<Utc>| moment.with_timezone(&tz).date_naive();
     // An hour that the clock skips at the end of a day is due on the next day.
-    let from = date(after)
-        .checked_sub_days(Days::new(2))
-        .unwrap_or_default();
+    let from = date(after).checked_sub_days(Days::new(2)).unwrap_or_default();
     let to = date(until);
     let dates = from.iter_days().take_while(move |date| *date <= to);
     dates.flat_map(move |date| {
         (0..24).filter_map(move |hour| {
-            let schedule = Schedule {
-                cadence: Cadence::Daily,
-                weekday: date.weekday(),
-                hour,
-                tz,
-            };
+            let schedule = Schedule { cadence: Cadence::Daily, weekday: date.weekday(), hour, tz };
             let due = schedule.due_on(date)?.at;
             (after < due && due <= until).then_some((date.weekday(), hour))
         })

@@ -13,21 +13,11 @@ mod cadence {
     }
 
     fn daily(hour: u8, tz: Tz) -> Schedule {
-        Schedule {
-            cadence: Cadence::Daily,
-            weekday: Weekday::Mon,
-            hour,
-            tz,
-        }
+        Schedule { cadence: Cadence::Daily, weekday: Weekday::Mon, hour, tz }
     }
 
     fn weekly(weekday: Weekday, hour: u8, tz: Tz) -> Schedule {
-        Schedule {
-            cadence: Cadence::Weekly,
-            weekday,
-            hour,
-            tz,
-        }
+        Schedule { cadence: Cadence::Weekly, weekday, hour, tz }
     }
 
     fn period(schedule: Schedule, now: &str) -> String {
@@ -55,20 +45,14 @@ mod cadence {
 
     #[test]
     fn the_week_of_new_year_has_its_iso_name() {
-        assert_eq!(
-            period(weekly(Weekday::Wed, 0, Tz::UTC), "2014-12-31T00:00:00Z"),
-            "2015-W01"
-        );
+        assert_eq!(period(weekly(Weekday::Wed, 0, Tz::UTC), "2014-12-31T00:00:00Z"), "2015-W01");
     }
 
     #[test]
     fn an_hour_skipped_in_spring_is_due_at_the_first_moment_after_it() {
         let schedule = daily(2, Tz::Europe__Berlin);
         let due = schedule.last_due(utc("2014-03-30T12:00:00Z")).unwrap();
-        assert_eq!(
-            (due.at, due.period),
-            (utc("2014-03-30T01:00:00Z"), "2014-03-30".into())
-        );
+        assert_eq!((due.at, due.period), (utc("2014-03-30T01:00:00Z"), "2014-03-30".into()));
     }
 
     #[test]
@@ -94,10 +78,7 @@ mod cadence {
 
     #[test]
     fn moving_west_between_two_digests_does_not_repeat_the_local_day() {
-        let (tokyo, angeles) = (
-            daily(9, Tz::Asia__Tokyo),
-            daily(9, Tz::America__Los_Angeles),
-        );
+        let (tokyo, angeles) = (daily(9, Tz::Asia__Tokyo), daily(9, Tz::America__Los_Angeles));
         // Sent in Tokyo at 09:00 on the 22nd. In Los Angeles the 22nd comes later, under the same
         // name.
         assert_eq!(period(tokyo, "2014-04-22T00:00:00Z"), "2014-04-22");
@@ -106,22 +87,13 @@ mod cadence {
 
     #[test]
     fn changing_the_weekday_within_a_week_does_not_repeat_the_week() {
-        assert_eq!(
-            period(weekly(Weekday::Mon, 9, Tz::UTC), "2014-04-21T10:00:00Z"),
-            "2014-W17"
-        );
-        assert_eq!(
-            period(weekly(Weekday::Fri, 9, Tz::UTC), "2014-04-25T10:00:00Z"),
-            "2014-W17"
-        );
+        assert_eq!(period(weekly(Weekday::Mon, 9, Tz::UTC), "2014-04-21T10:00:00Z"), "2014-W17");
+        assert_eq!(period(weekly(Weekday::Fri, 9, Tz::UTC), "2014-04-25T10:00:00Z"), "2014-W17");
     }
 
     #[test]
     fn a_user_without_digests_is_never_due() {
-        let never = Schedule {
-            cadence: Cadence::Never,
-            ..daily(9, Tz::UTC)
-        };
+        let never = Schedule { cadence: Cadence::Never, ..daily(9, Tz::UTC) };
         assert_eq!(
             (
                 never.last_due(utc("2014-04-22T12:00:00Z")),
@@ -135,17 +107,8 @@ mod cadence {
         let zones = prop::sample::select(chrono_tz::TZ_VARIANTS.to_vec());
         let days = prop::sample::select(vec![Weekday::Mon, Weekday::Wed, Weekday::Sun]);
         (any::<bool>(), days, 0u8..24, zones).prop_map(|(daily, weekday, hour, tz)| {
-            let cadence = if daily {
-                Cadence::Daily
-            } else {
-                Cadence::Weekly
-            };
-            Schedule {
-                cadence,
-                weekday,
-                hour,
-                tz,
-            }
+            let cadence = if daily { Cadence::Daily } else { Cadence::Weekly };
+            Schedule { cadence, weekday, hour, tz }
         })
     }
 
@@ -185,12 +148,8 @@ mod due_choices {
     use chrono::TimeDelta;
     use proptest::prelude::*;
 
-    const CADENCES: [Option<Cadence>; 4] = [
-        None,
-        Some(Cadence::Never),
-        Some(Cadence::Daily),
-        Some(Cadence::Weekly),
-    ];
+    const CADENCES: [Option<Cadence>; 4] =
+        [None, Some(Cadence::Never), Some(Cadence::Daily), Some(Cadence::Weekly)];
     /// Zones with offsets of whole hours and quarter hours, on both sides of the date line, and one
     /// that skipped a day.
     const ZONES: [Option<Tz>; 8] = [
@@ -236,10 +195,8 @@ mod due_choices {
 
     /// Checks that exactly one result matches each due user, and none the others.
     fn check(common: &Common, after: DateTime<Utc>, until: DateTime<Utc>) {
-        let found: Vec<DueChoices> = ZONES
-            .iter()
-            .flat_map(|tz| DueChoices::between(*tz, common, after, until))
-            .collect();
+        let found: Vec<DueChoices> =
+            ZONES.iter().flat_map(|tz| DueChoices::between(*tz, common, after, until)).collect();
         for user in all_users() {
             let wants_none = user.schedule(&common.schedule).cadence == Cadence::Never;
             let due = user.digests(&common.schedule).0.last_due(until);
@@ -252,12 +209,7 @@ mod due_choices {
 
     fn common(cadence: Cadence, mandatory: bool) -> Common {
         Common {
-            schedule: Schedule {
-                cadence,
-                weekday: Weekday::Mon,
-                hour: 9,
-                tz: Tz::Europe__Berlin,
-            },
+            schedule: Schedule { cadence, weekday: Weekday::Mon, hour: 9, tz: Tz::Europe__Berlin },
             mandatory,
         }
     }

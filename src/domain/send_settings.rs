@@ -105,9 +105,7 @@ mod tests {
         for text in ["0%", "1%", "0.5%", "0.05%", "12.25%", "100%"] {
             assert_eq!(share(text).to_string(), text);
         }
-        for text in [
-            "", "1", "%", "-1%", "101%", "100.01%", "1.%", "0.001%", "one%",
-        ] {
+        for text in ["", "1", "%", "-1%", "101%", "100.01%", "1.%", "0.001%", "one%"] {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
     }

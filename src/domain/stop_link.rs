@@ -42,11 +42,7 @@ impl Stop {
     pub fn of_types<'a>(kinds: impl IntoIterator<Item = &'a EventType>) -> Self {
         let kinds: Vec<EventType> = kinds.into_iter().cloned().collect();
         let bytes: usize = kinds.iter().map(|kind| kind.as_str().len() + LENGTH).sum();
-        if bytes > NAMES {
-            Self::Alone
-        } else {
-            Self::Types(kinds)
-        }
+        if bytes > NAMES { Self::Alone } else { Self::Types(kinds) }
     }
 
     /// Returns the effect of the unsubscribe link in this email; `None` if all its types are
@@ -134,9 +130,7 @@ impl User {
     /// no effect on mandatory types.
     pub fn chosen_route(&self, kind: &EventType, policies: &Policies) -> Route {
         let chosen = self.types.get(kind);
-        chosen.map_or(policies.of(kind).route, |chosen| {
-            policies.emailed_by(kind, chosen.route)
-        })
+        chosen.map_or(policies.of(kind).route, |chosen| policies.emailed_by(kind, chosen.route))
     }
 
     /// Returns whether the user gets this type outside the digest and can turn it off.

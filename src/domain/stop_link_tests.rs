@@ -17,11 +17,8 @@ fn kind(name: &str) -> EventType {
 /// Works go to the digest, comments and replies are emailed as they happen, notices are mandatory.
 fn policies() -> Policies {
     let policy = |name: &str, route, mandatory: bool| {
-        let policy = Policy {
-            route,
-            mandatory: mandatory.then(Default::default),
-            ..Policy::default()
-        };
+        let policy =
+            Policy { route, mandatory: mandatory.then(Default::default), ..Policy::default() };
         (kind(name), policy)
     };
     Policies::new([
@@ -33,12 +30,7 @@ fn policies() -> Policies {
 }
 
 fn weekly() -> Schedule {
-    Schedule {
-        cadence: Cadence::Weekly,
-        weekday: Weekday::Mon,
-        hour: 9,
-        tz: chrono_tz::UTC,
-    }
+    Schedule { cadence: Cadence::Weekly, weekday: Weekday::Mon, hour: 9, tz: chrono_tz::UTC }
 }
 
 fn ada() -> User {
@@ -71,10 +63,7 @@ fn each_stop_affects_only_its_own_emails() {
         (&Stop::Alone, [Digest, Never, Never, Immediate], true),
         (&Stop::All, [Digest, Never, Never, Immediate], false),
     ] {
-        assert!(
-            !stop.holds(&ada(), true, &weekly(), &policies()),
-            "{stop:?}"
-        );
+        assert!(!stop.holds(&ada(), true, &weekly(), &policies()), "{stop:?}");
 
         let user = stopped(&ada(), stop, at(0));
 
@@ -87,10 +76,7 @@ fn each_stop_affects_only_its_own_emails() {
 
 #[test]
 fn turning_emails_on_again_sends_no_events_from_before() {
-    for (stop, name) in [
-        (Stop::of_types([&kind("Comment")]), "Comment"),
-        (Stop::Digest, "Work"),
-    ] {
+    for (stop, name) in [(Stop::of_types([&kind("Comment")]), "Comment"), (Stop::Digest, "Work")] {
         let off = stopped(&ada(), &stop, at(0));
         let mut on = off.clone();
         match &stop {
@@ -127,10 +113,7 @@ fn a_users_own_window_survives_a_stop() {
     let user = stopped(&before, &Stop::of_types([&kind("Comment")]), at(0));
 
     let chosen = user.types[&kind("Comment")];
-    assert_eq!(
-        (chosen.route, chosen.window),
-        (Route::Never, Some(TimeDelta::hours(1)))
-    );
+    assert_eq!((chosen.route, chosen.window), (Route::Never, Some(TimeDelta::hours(1))));
 }
 
 #[test]

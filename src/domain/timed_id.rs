@@ -96,11 +96,7 @@ impl Id {
     /// Returns the smallest id whose digits sort after this text; `None` if there is none.
     pub fn first_after(text: &str) -> Option<Self> {
         let from = Self::first_from(text)?;
-        if from.hex() == text.as_bytes() {
-            from.next()
-        } else {
-            Some(from)
-        }
+        if from.hex() == text.as_bytes() { from.next() } else { Some(from) }
     }
 
     fn next(self) -> Option<Self> {
@@ -191,10 +187,7 @@ mod tests {
             ("ffffffffffffffffffffffe", Some("ffffffffffffffffffffffe0")),
             ("fffffffffffffffffffffffe", Some("ffffffffffffffffffffffff")),
             ("5334647b139b2165160000ff", Some("5334647b139b216516000100")),
-            (
-                "5334647b139b2165160000ff0",
-                Some("5334647b139b216516000100"),
-            ),
+            ("5334647b139b2165160000ff0", Some("5334647b139b216516000100")),
             ("5334647b139b2165160000f/", Some("5334647b139b2165160000f0")),
             ("5334647b139b2165160000fx", Some("5334647b139b216516000100")),
         ];
@@ -218,10 +211,7 @@ mod tests {
             ("g", None),
             ("ü", None),
             ("533998b1c9dc24c371000041", Some("533998b1c9dc24c371000041")),
-            (
-                "533998b1c9dc24c3710000ff0",
-                Some("533998b1c9dc24c371000100"),
-            ),
+            ("533998b1c9dc24c3710000ff0", Some("533998b1c9dc24c371000100")),
             ("ffffffffffffffffffffffff", Some("ffffffffffffffffffffffff")),
             ("ffffffffffffffffffffffff!", None),
         ] {

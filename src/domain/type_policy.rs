@@ -249,10 +249,7 @@ mod tests {
     fn types_are_grouped_by_category_in_configuration_order() {
         let of = |name: &str, category: Option<&str>| {
             let category = category.map(|name| name.parse().unwrap());
-            let policy = Policy {
-                category,
-                ..Policy::default()
-            };
+            let policy = Policy { category, ..Policy::default() };
             (EventType::stored(name), policy)
         };
         let policies = Policies::new([
@@ -274,14 +271,7 @@ mod tests {
                 format!("{category}: {}", kinds.join(" "))
             })
             .collect();
-        assert_eq!(
-            grouped,
-            [
-                "none: Alarm Other",
-                "Gallery: Works Shows",
-                "Community: Reply"
-            ]
-        );
+        assert_eq!(grouped, ["none: Alarm Other", "Gallery: Works Shows", "Community: Reply"]);
         assert_eq!(policies.by_category(&kinds[..1]).len(), 1);
     }
 }

@@ -39,11 +39,7 @@ impl TypePreference {
     /// Creates a choice that keeps the type's window.
     pub fn new(route: Route, since: DateTime<Utc>) -> Self {
         let window = None;
-        Self {
-            route,
-            since,
-            window,
-        }
+        Self { route, since, window }
     }
 
     /// Returns the route of an event of this type and time for a user who made this choice, or
@@ -193,10 +189,7 @@ pub struct UnreadableField {
 impl UnreadableField {
     /// Creates a report about the record as a whole.
     pub fn record(why: impl ToString) -> Self {
-        Self {
-            field: "record".to_owned(),
-            why: why.to_string(),
-        }
+        Self { field: "record".to_owned(), why: why.to_string() }
     }
 }
 
@@ -221,10 +214,7 @@ pub enum Unmailable {
 impl Unmailable {
     /// Returns whether it is the user's own choice. Mandatory types are emailed despite it.
     pub fn is_own_wish(self) -> bool {
-        matches!(
-            self,
-            Self::Unsubscribed | Self::Address(Reason::Unsubscribe)
-        )
+        matches!(self, Self::Unsubscribed | Self::Address(Reason::Unsubscribe))
     }
 
     /// Returns the reason in words for reports, such as `unconfirmed`.
@@ -281,11 +271,7 @@ impl User {
             return Err(Unmailable::Suppressed);
         }
         let address = self.email.as_ref().ok_or(Unmailable::NoAddress)?;
-        if self.confirmed {
-            Ok(address)
-        } else {
-            Err(Unmailable::Unconfirmed)
-        }
+        if self.confirmed { Ok(address) } else { Err(Unmailable::Unconfirmed) }
     }
 
     /// Returns the schedule of the user's digests. `default` replaces open choices.

@@ -149,12 +149,7 @@ impl FromStr for Start {
             let at = parts.next()?.parse().ok()?;
             let mut count = || parts.next()?.parse().ok();
             let (entries, entries_by_object_id) = (count()?, count()?);
-            parts.next().is_none().then_some(Self {
-                erased,
-                at,
-                entries,
-                entries_by_object_id,
-            })
+            parts.next().is_none().then_some(Self { erased, at, entries, entries_by_object_id })
         };
         read().ok_or_else(|| Invalid::new("start of a user", text, "is not one"))
     }

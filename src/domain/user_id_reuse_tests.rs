@@ -15,11 +15,7 @@ fn id(seconds: i64, process: u8, n: u8) -> Id {
 }
 
 fn event(i: Option<Id>) -> Event {
-    Event {
-        t: EventType::stored("Published"),
-        o: ObjectId::stored("1"),
-        i,
-    }
+    Event { t: EventType::stored("Published"), o: ObjectId::stored("1"), i }
 }
 
 fn person(days_ago: i64, events: Vec<Option<Id>>) -> PersonStacks {
@@ -41,21 +37,13 @@ fn shown(mut person: PersonStacks, start: Start) -> Vec<u32> {
 fn a_start_hides_earlier_entries_and_shows_later_ones_of_the_same_second() {
     let before = person(0, vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None]);
     let start = Start::new(time(-5), id(0, 1, 5), Some(&before));
-    let after = [
-        Some(id(0, 1, 6)),
-        Some(id(0, 2, 1)),
-        Some(id(1, 3, 0)),
-        None,
-    ];
+    let after = [Some(id(0, 1, 6)), Some(id(0, 2, 1)), Some(id(1, 3, 0)), None];
     let late = [Some(id(-1, 3, 0)), Some(id(0, 1, 4))];
     let mut events = vec![Some(id(0, 1, 1)), Some(id(0, 2, 9)), None];
     events.extend(after.into_iter().chain(late));
 
     assert_eq!(shown(person(0, events), start), [3, 4, 5, 6]);
-    assert_eq!(
-        shown(person(1, vec![None, Some(id(-86_400, 1, 1))]), start),
-        [0; 0]
-    );
+    assert_eq!(shown(person(1, vec![None, Some(id(-86_400, 1, 1))]), start), [0; 0]);
     assert_eq!(shown(person(-1, vec![None]), start), [0]);
 }
 
@@ -74,11 +62,8 @@ fn links_and_tokens_from_before_a_start_are_invalid() {
 
 #[test]
 fn a_start_and_an_erasure_note_round_trip() {
-    let start = Start {
-        entries: 3,
-        entries_by_object_id: 2,
-        ..Start::new(time(-60), id(0, 1, 1), None)
-    };
+    let start =
+        Start { entries: 3, entries_by_object_id: 2, ..Start::new(time(-60), id(0, 1, 1), None) };
     for done in [false, true] {
         let erasure = Erasure { start, done };
         assert_eq!(erasure.to_string().parse(), Ok(erasure));
@@ -87,8 +72,5 @@ fn a_start_and_an_erasure_note_round_trip() {
         assert!(text.parse::<Erasure>().is_err(), "{text}");
     }
     let name = note_name(&UserId::stored("ada"));
-    assert!(
-        name.starts_with("erased:") && !name.contains("ada"),
-        "{name}"
-    );
+    assert!(name.starts_with("erased:") && !name.contains("ada"), "{name}");
 }

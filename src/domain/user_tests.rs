@@ -16,20 +16,12 @@ fn kind() -> EventType {
 fn policies() -> Policies {
     Policies::new([(
         EventType::stored("Quiet"),
-        Policy {
-            route: Route::Never,
-            ..Policy::default()
-        },
+        Policy { route: Route::Never, ..Policy::default() },
     )])
 }
 
 fn schedule() -> Schedule {
-    Schedule {
-        cadence: Cadence::Weekly,
-        weekday: Weekday::Mon,
-        hour: 9,
-        tz: Tz::UTC,
-    }
+    Schedule { cadence: Cadence::Weekly, weekday: Weekday::Mon, hour: 9, tz: Tz::UTC }
 }
 
 fn ada() -> User {
@@ -42,8 +34,7 @@ fn ada() -> User {
 
 fn with_route(route: Route) -> User {
     let mut user = ada();
-    user.types
-        .insert(kind(), TypePreference::new(route, DateTime::UNIX_EPOCH));
+    user.types.insert(kind(), TypePreference::new(route, DateTime::UNIX_EPOCH));
     user
 }
 
@@ -68,39 +59,14 @@ fn after(changes: Vec<User>) -> User {
 #[test]
 fn only_a_confirmed_unsuppressed_address_is_emailed() {
     assert!(ada().mailable().is_ok());
-    assert_eq!(
-        User {
-            confirmed: false,
-            ..ada()
-        }
-        .mailable(),
-        Err(Unmailable::Unconfirmed)
-    );
-    assert_eq!(
-        User {
-            email: None,
-            ..ada()
-        }
-        .mailable(),
-        Err(Unmailable::NoAddress)
-    );
-    assert_eq!(
-        User {
-            suppressed: Some(at(0)),
-            ..ada()
-        }
-        .mailable(),
-        Err(Unmailable::Suppressed)
-    );
+    assert_eq!(User { confirmed: false, ..ada() }.mailable(), Err(Unmailable::Unconfirmed));
+    assert_eq!(User { email: None, ..ada() }.mailable(), Err(Unmailable::NoAddress));
+    assert_eq!(User { suppressed: Some(at(0)), ..ada() }.mailable(), Err(Unmailable::Suppressed));
 }
 
 #[test]
 fn turning_a_type_off_and_on_sends_no_older_events() {
-    let user = after(vec![
-        ada(),
-        with_route(Route::Never),
-        with_route(Route::Digest),
-    ]);
+    let user = after(vec![ada(), with_route(Route::Never), with_route(Route::Digest)]);
     assert!(!user.wants_in_digest(&kind(), || at(1), &policies()));
     assert!(user.wants_in_digest(&kind(), || at(2), &policies()));
 }
@@ -164,12 +130,7 @@ fn removing_a_preference_is_a_change() {
 
 #[test]
 fn repeating_a_preference_changes_nothing() {
-    let user = after(vec![
-        ada(),
-        with_route(Route::Digest),
-        with_route(Route::Digest),
-        ada(),
-    ]);
+    let user = after(vec![ada(), with_route(Route::Digest), with_route(Route::Digest), ada()]);
     assert!(user.wants_in_digest(&kind(), || at(-100), &policies()));
 }
 
@@ -177,10 +138,7 @@ fn repeating_a_preference_changes_nothing() {
 fn a_type_that_is_off_by_default_starts_when_it_is_turned_on() {
     let mut loud = ada();
     let quiet = EventType::stored("Quiet");
-    loud.types.insert(
-        quiet.clone(),
-        TypePreference::new(Route::Digest, DateTime::UNIX_EPOCH),
-    );
+    loud.types.insert(quiet.clone(), TypePreference::new(Route::Digest, DateTime::UNIX_EPOCH));
     let user = after(vec![ada(), loud]);
     assert!(!user.wants_in_digest(&quiet, || at(0), &policies()));
     assert!(user.wants_in_digest(&quiet, || at(1), &policies()));
@@ -188,12 +146,7 @@ fn a_type_that_is_off_by_default_starts_when_it_is_turned_on() {
 
 #[test]
 fn from_weekly_to_daily_to_never_to_weekly_no_older_event_is_emailed() {
-    let changes = [
-        Cadence::Weekly,
-        Cadence::Daily,
-        Cadence::Never,
-        Cadence::Weekly,
-    ];
+    let changes = [Cadence::Weekly, Cadence::Daily, Cadence::Never, Cadence::Weekly];
     let user = after(changes.map(with_cadence).to_vec());
     assert!(!user.wants_in_digest(&kind(), || at(2), &policies()));
     assert!(user.wants_in_digest(&kind(), || at(3), &policies()));
@@ -201,10 +154,7 @@ fn from_weekly_to_daily_to_never_to_weekly_no_older_event_is_emailed() {
 
 #[test]
 fn from_weekly_to_daily_no_event_is_lost() {
-    let user = after(vec![
-        with_cadence(Cadence::Weekly),
-        with_cadence(Cadence::Daily),
-    ]);
+    let user = after(vec![with_cadence(Cadence::Weekly), with_cadence(Cadence::Daily)]);
     assert!(user.wants_in_digest(&kind(), || at(-100), &policies()));
 }
 
@@ -213,14 +163,7 @@ fn unset_preferences_come_from_the_configuration() {
     let mut user = ada();
     user.tz = Some(Tz::Asia__Tokyo);
     user.digest.hour = Some(7);
-    assert_eq!(
-        user.schedule(&schedule()),
-        Schedule {
-            hour: 7,
-            tz: Tz::Asia__Tokyo,
-            ..schedule()
-        }
-    );
+    assert_eq!(user.schedule(&schedule()), Schedule { hour: 7, tz: Tz::Asia__Tokyo, ..schedule() });
 }
 
 mod mandatory {
@@ -235,15 +178,8 @@ mod mandatory {
     const NAME: &str = "Notice";
 
     fn mandatory(route: Route) -> Policies {
-        let policy = Policy {
-            route,
-            mandatory: Some(Mandate::default()),
-            ..Policy::default()
-        };
-        Policies::new([
-            (EventType::stored(NAME), policy),
-            (kind(), Policy::default()),
-        ])
+        let policy = Policy { route, mandatory: Some(Mandate::default()), ..Policy::default() };
+        Policies::new([(EventType::stored(NAME), policy), (kind(), Policy::default())])
     }
 
     fn routes() -> impl Strategy<Value = Route> {
@@ -306,16 +242,10 @@ mod mandatory {
 
     #[test]
     fn without_a_default_digest_mandatory_events_get_none() {
-        let none = Schedule {
-            cadence: Cadence::Never,
-            ..schedule()
-        };
+        let none = Schedule { cadence: Cadence::Never, ..schedule() };
         let (by, scope) = ada().digests(&none);
 
-        assert_eq!(
-            (by.cadence, scope),
-            (Cadence::Never, EmailScope::MandatoryOnly)
-        );
+        assert_eq!((by.cadence, scope), (Cadence::Never, EmailScope::MandatoryOnly));
         let (by, scope) = with_cadence(Cadence::Daily).digests(&none);
         assert_eq!((by.cadence, scope), (Cadence::Daily, EmailScope::All));
     }
@@ -339,11 +269,7 @@ mod mandatory {
 
 #[test]
 fn a_branded_type_is_in_no_digest_despite_an_earlier_choice() {
-    let branded = Policy {
-        route: Route::Batch,
-        branded: true,
-        ..Policy::default()
-    };
+    let branded = Policy { route: Route::Batch, branded: true, ..Policy::default() };
     let policies = Policies::new([(kind(), branded)]);
     let mut user = with_route(Route::Digest);
 
@@ -357,16 +283,9 @@ fn a_branded_type_is_in_no_digest_despite_an_earlier_choice() {
 
 #[test]
 fn the_api_shows_only_the_public_fields_of_a_user() {
-    let chosen = TypePreference {
-        route: Route::Batch,
-        since: at(1),
-        window: Some(TimeDelta::hours(1)),
-    };
-    let mute = Mute {
-        at: at(1),
-        until: None,
-        title: None,
-    };
+    let chosen =
+        TypePreference { route: Route::Batch, since: at(1), window: Some(TimeDelta::hours(1)) };
+    let mute = Mute { at: at(1), until: None, title: None };
     // With all fields, so that a new one must be added here.
     let user = User {
         id: UserId::stored("ada"),

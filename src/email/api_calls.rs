@@ -48,9 +48,7 @@ impl<'a> Letter<'a> {
             tag: tag(&message.delivery),
             to: recipient(message)?.to_string(),
             subject: in_text(&one_line(&content.subject)).into_owned(),
-            headers: headers
-                .map(|(name, value)| (name.to_string(), value))
-                .collect(),
+            headers: headers.map(|(name, value)| (name.to_string(), value)).collect(),
         })
     }
 
@@ -114,12 +112,8 @@ pub(super) fn prepare(messages: &[Message]) -> (Vec<Letter<'_>>, Vec<Option<Outc
 fn merged(outcomes: Vec<Option<Outcome>>, answered: Vec<Outcome>) -> Vec<Outcome> {
     let mut answered = answered.into_iter();
     let unanswered = || Outcome::Unknown("the provider did not answer for it".into());
-    let filled = outcomes
-        .into_iter()
-        .map(|outcome| outcome.or_else(|| answered.next()));
-    filled
-        .map(|outcome| outcome.unwrap_or_else(unanswered))
-        .collect()
+    let filled = outcomes.into_iter().map(|outcome| outcome.or_else(|| answered.next()));
+    filled.map(|outcome| outcome.unwrap_or_else(unanswered)).collect()
 }
 
 /// Splits messages into calls of at most `most` messages and `most_bytes` bytes of content. A

@@ -9,10 +9,7 @@ use crate::domain::Address;
 use crate::email::http::tests::{email, kind};
 
 fn emails(people: &[(&str, &str)]) -> Vec<Message> {
-    people
-        .iter()
-        .map(|(person, subject)| email(person, subject))
-        .collect()
+    people.iter().map(|(person, subject)| email(person, subject)).collect()
 }
 
 #[test]
@@ -59,11 +56,8 @@ fn messages_with_different_headers_do_not_share_a_call() {
 fn an_invalid_message_is_rejected_alone() {
     let mut emails = emails(&[("a", "x"), ("b", "x"), ("c", "x")]);
     emails[1].further.push(("X-A".into(), "a\nb".into()));
-    emails[2].content = Arc::new(Content {
-        subject: "x".into(),
-        html: Text::default(),
-        text: Text::default(),
-    });
+    emails[2].content =
+        Arc::new(Content { subject: "x".into(), html: Text::default(), text: Text::default() });
     let (ready, refused) = prepare(&emails);
     assert_eq!(ready.len(), 1);
     let accepted = Outcome::Accepted("1".into());

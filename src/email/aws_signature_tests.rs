@@ -34,11 +34,7 @@ fn signed(aws: &Aws, method: Method, url: &str, body: Option<(&str, &str)>) -> H
         request.headers_mut().insert(CONTENT_TYPE, kind);
     }
     let at = "2015-08-30T12:36:00Z".parse().unwrap();
-    aws.sign(
-        &mut request,
-        body.map_or("", |(text, _)| text).as_bytes(),
-        at,
-    );
+    aws.sign(&mut request, body.map_or("", |(text, _)| text).as_bytes(), at);
     request.headers().clone()
 }
 

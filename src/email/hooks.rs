@@ -165,10 +165,7 @@ impl Pinned {
     pub fn on_this_machine(base: &str) -> Option<Self> {
         let url = Url::parse(base).ok()?;
         let here = url.host_str()?.parse::<std::net::Ipv4Addr>().ok()?;
-        here.is_loopback().then(|| Self {
-            stand_in: Some(base.to_owned()),
-            ..Self::default()
-        })
+        here.is_loopback().then(|| Self { stand_in: Some(base.to_owned()), ..Self::default() })
     }
 
     /// Returns the certificate at this URL, from the cache or from the host.
@@ -362,9 +359,7 @@ pub(super) fn failed<'a>(
 ) -> ReportKind {
     let stated: Vec<&str> = stated.into_iter().flatten().collect();
     let text = stated.join(" ");
-    let kind = stated
-        .iter()
-        .find_map(|one| EnhancedStatus::in_reply(one)?.judge(&text));
+    let kind = stated.iter().find_map(|one| EnhancedStatus::in_reply(one)?.judge(&text));
     match kind {
         Some(FailureKind::BadAddress) => ReportKind::Bounced,
         Some(FailureKind::Soft) => ReportKind::Delayed,
@@ -414,9 +409,7 @@ mod tests {
 
     #[test]
     fn keys_are_not_printed() {
-        let keys: Keys = [("postmark", b"hook:a password".to_vec())]
-            .into_iter()
-            .collect();
+        let keys: Keys = [("postmark", b"hook:a password".to_vec())].into_iter().collect();
 
         assert_eq!(format!("{keys:?}"), "Keys(hidden)");
     }
@@ -438,13 +431,8 @@ mod tests {
     #[test]
     fn a_timestamp_is_fresh_within_its_age_and_slightly_ahead() {
         let hour = TimeDelta::hours(1);
-        let posted = Posted {
-            key: &[],
-            now: now(),
-            header: &|_| None,
-            body: &[],
-            certificate: None,
-        };
+        let posted =
+            Posted { key: &[], now: now(), header: &|_| None, body: &[], certificate: None };
         let at = |shift: i64| posted.fresh(&(now().timestamp() + shift).to_string(), hour);
 
         assert!(at(0).is_ok() && at(-3_600).is_ok() && at(300).is_ok());

@@ -158,9 +158,7 @@ impl Api {
             .timeout(account.timeout)
             .pool_idle_timeout(IDLE);
         let client = build(client)?;
-        account
-            .url
-            .truncate(account.url.trim_end_matches('/').len());
+        account.url.truncate(account.url.trim_end_matches('/').len());
         let base = &account.url;
         Url::parse(base).map_err(|error| format!("mail.url {base:?} is no address: {error}"))?;
         let hash = Sha256::digest(format!("{base} {}", account.key.expose()));
@@ -223,9 +221,9 @@ impl Api {
                 body: read(response, MOST_BYTES).await.ok(),
             }),
             Err(error) => Err(match aborted {
-                Some((flag, permit)) if flag.load(Ordering::SeqCst) => permit
-                    .over()
-                    .map_or_else(|| no_answer(error), NoAnswer::Withheld),
+                Some((flag, permit)) if flag.load(Ordering::SeqCst) => {
+                    permit.over().map_or_else(|| no_answer(error), NoAnswer::Withheld)
+                }
                 _ => no_answer(error),
             }),
         }
@@ -353,9 +351,7 @@ pub(super) fn accepted(provider: &str, answer: &Answer, id: Option<&str>) -> Out
 /// Returns the outcome of a success that does not name an id for each email.
 pub(super) fn without_id(provider: &str, answer: &Answer) -> Outcome {
     let status = answer.status;
-    Outcome::Unknown(format!(
-        "{provider} answered {status}, but not with an id for each email"
-    ))
+    Outcome::Unknown(format!("{provider} answered {status}, but not with an id for each email"))
 }
 
 impl From<NoAnswer> for Outcome {

@@ -16,18 +16,11 @@ use crate::domain::{Address, DeliveryId};
 /// Returns an answer from noon of 22 April 2014, by the provider's clock.
 pub(crate) fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
     let mut all = HeaderMap::new();
-    all.insert(
-        DATE,
-        HeaderValue::from_static("Tue, 22 Apr 2014 12:00:00 GMT"),
-    );
+    all.insert(DATE, HeaderValue::from_static("Tue, 22 Apr 2014 12:00:00 GMT"));
     for (name, value) in headers {
         all.insert(*name, value.parse().unwrap());
     }
-    Answer {
-        status,
-        headers: all,
-        body: Some(body.as_bytes().to_vec()),
-    }
+    Answer { status, headers: all, body: Some(body.as_bytes().to_vec()) }
 }
 
 /// Returns an account with the sender "Art & Co." and a Reply-To address.
@@ -112,22 +105,10 @@ fn the_wait_is_read_in_every_form_that_providers_use() {
         ("retry-after", "99999999", 86_400.0),
     ] {
         let wait = answer(429, &[(name, value)], "").wait();
-        assert_eq!(
-            wait,
-            Some(Duration::from_secs_f64(expected)),
-            "{name}: {value}"
-        );
+        assert_eq!(wait, Some(Duration::from_secs_f64(expected)), "{name}: {value}");
     }
-    for (name, value) in [
-        ("retry-after", "soon"),
-        ("retry-after", "-1"),
-        ("x-other", "2"),
-    ] {
-        assert_eq!(
-            answer(429, &[(name, value)], "").wait(),
-            None,
-            "{name}: {value}"
-        );
+    for (name, value) in [("retry-after", "soon"), ("retry-after", "-1"), ("x-other", "2")] {
+        assert_eq!(answer(429, &[(name, value)], "").wait(), None, "{name}: {value}");
     }
 }
 
@@ -143,15 +124,8 @@ fn a_rate_window_causes_no_wait_unless_the_limit_was_reached() {
 
 #[test]
 fn the_most_specific_wait_header_wins() {
-    let headers = [
-        ("x-ratelimit-reset", "30"),
-        ("ratelimit-reset", "20"),
-        ("retry-after", "2"),
-    ];
-    assert_eq!(
-        answer(429, &headers, "").wait(),
-        Some(Duration::from_secs(2))
-    );
+    let headers = [("x-ratelimit-reset", "30"), ("ratelimit-reset", "20"), ("retry-after", "2")];
+    assert_eq!(answer(429, &headers, "").wait(), Some(Duration::from_secs(2)));
 }
 
 #[test]
@@ -159,10 +133,7 @@ fn a_providers_message_is_kept_without_addresses_and_links() {
     let said = words(
         "Found inactive\r\naddresses: Ada <ada@example.org>, see\thttps://x.example/u/token now",
     );
-    assert_eq!(
-        said,
-        "Found inactive addresses: Ada (address) see (link) now"
-    );
+    assert_eq!(said, "Found inactive addresses: Ada (address) see (link) now");
     assert_eq!(words(&"é".repeat(1000)).chars().count(), 241);
 }
 
@@ -231,12 +202,6 @@ async fn every_request_is_signed_over_its_own_content_and_time() {
 
     let (heads, ()) = tokio::join!(served, called);
 
-    assert!(
-        heads[0].contains("x-signed: GET /server  1398168000\r\n"),
-        "{heads:?}"
-    );
-    assert!(
-        heads[1].contains("x-signed: POST /email [1] 1398168000\r\n"),
-        "{heads:?}"
-    );
+    assert!(heads[0].contains("x-signed: GET /server  1398168000\r\n"), "{heads:?}");
+    assert!(heads[1].contains("x-signed: POST /email [1] 1398168000\r\n"), "{heads:?}");
 }

@@ -98,11 +98,7 @@ impl GuardedBody {
     /// Returns the body and a flag that is set if the body is aborted.
     pub(super) fn new(bytes: Vec<u8>, permit: Permit) -> (Self, Arc<AtomicBool>) {
         let aborted = Arc::new(AtomicBool::new(false));
-        let body = Self {
-            rest: bytes.into(),
-            permit,
-            aborted: aborted.clone(),
-        };
+        let body = Self { rest: bytes.into(), permit, aborted: aborted.clone() };
         (body, aborted)
     }
 }

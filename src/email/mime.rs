@@ -41,9 +41,7 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
         .boundary(format!("tidings-{tag}"))
         .singlepart(part(ContentType::TEXT_PLAIN, &content.text))
         .singlepart(part(ContentType::TEXT_HTML, &content.html));
-    let email = builder
-        .multipart(parts)
-        .map_err(|error| error.to_string())?;
+    let email = builder.multipart(parts).map_err(|error| error.to_string())?;
     Ok(email.formatted())
 }
 
@@ -93,10 +91,7 @@ const MAX_HEADER_CHARS: usize = 240;
 /// Turns text into one line for a header. Control characters become spaces, runs of spaces become
 /// one, and nothing looks like an encoded word.
 pub(super) fn one_line(text: &str) -> String {
-    let spaced: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let spaced: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
     let line: String = line.chars().take(MAX_HEADER_CHARS).collect();
     line.replace("=?", "= ?")

@@ -23,9 +23,7 @@ fn message() -> Message {
         to_name: Some("Ádá Lovelace".into()),
         content: Arc::new(Content {
             subject: "Barbara Hepworth, Joan Miró and 12 more new works — for you".into(),
-            html: "<p>Sculpture with Colour (Deep Blue and Red) é</p>\n"
-                .repeat(40)
-                .into(),
+            html: "<p>Sculpture with Colour (Deep Blue and Red) é</p>\n".repeat(40).into(),
             text: "Sculpture with Colour é\n.\nFrom here on\n".into(),
         }),
         personal: Some(Personal {
@@ -40,8 +38,7 @@ fn message() -> Message {
 
 fn header<'a>(email: &'a str, name: &str) -> Option<&'a str> {
     let (head, _) = email.split_once("\r\n\r\n").unwrap();
-    head.split("\r\n")
-        .find_map(|line| line.strip_prefix(&format!("{name}: ")))
+    head.split("\r\n").find_map(|line| line.strip_prefix(&format!("{name}: ")))
 }
 
 #[test]
@@ -56,14 +53,8 @@ fn both_parts_and_all_headers_survive_parsing() {
     assert_eq!(from.name(), Some("Tate, Süd & Nord"));
     assert_eq!(from.address(), Some("news@tate.example"));
     let to = email.to().unwrap().first().unwrap();
-    assert_eq!(
-        (to.name(), to.address()),
-        (Some("Ádá Lovelace"), Some("ada@example.org"))
-    );
-    assert_eq!(
-        email.reply_to().unwrap().first().unwrap().address(),
-        Some("help@tate.example")
-    );
+    assert_eq!((to.name(), to.address()), (Some("Ádá Lovelace"), Some("ada@example.org")));
+    assert_eq!(email.reply_to().unwrap().first().unwrap().address(), Some("help@tate.example"));
     assert_eq!(email.date().unwrap().to_timestamp(), message.at.timestamp());
     assert!(email.content_type().unwrap().ctype() == "multipart");
     assert_eq!(email.content_type().unwrap().subtype(), Some("alternative"));
@@ -87,10 +78,8 @@ fn both_parts_and_all_headers_survive_parsing() {
 #[test]
 fn a_delivery_has_one_message_id_and_deterministic_bytes() {
     let message = message();
-    let other = Message {
-        delivery: DeliveryId::stored("digest:ada:weekly:2014-W18"),
-        ..message.clone()
-    };
+    let other =
+        Message { delivery: DeliveryId::stored("digest:ada:weekly:2014-W18"), ..message.clone() };
 
     let first = compose(&message, &sender()).unwrap();
     let again = compose(&message, &sender()).unwrap();
@@ -100,10 +89,7 @@ fn a_delivery_has_one_message_id_and_deterministic_bytes() {
     let first = String::from_utf8(first).unwrap();
     let different = String::from_utf8(different).unwrap();
     let id = header(&first, "Message-ID").unwrap();
-    assert!(
-        id.starts_with('<') && id.ends_with("@tate.example>"),
-        "{id}"
-    );
+    assert!(id.starts_with('<') && id.ends_with("@tate.example>"), "{id}");
     assert!(!id.contains("ada"), "{id}");
     assert_ne!(Some(id), header(&different, "Message-ID"));
 }
@@ -140,10 +126,7 @@ fn a_line_break_in_a_name_or_subject_adds_no_header() {
     let email = MessageParser::new().parse(&bytes).unwrap();
     assert!(email.bcc().is_none());
     assert_eq!(email.subject(), Some("Hello Bcc: eve@example.org <p>owned"));
-    assert_eq!(
-        email.to().unwrap().first().unwrap().name(),
-        Some("Ada Bcc: eve@example.org x")
-    );
+    assert_eq!(email.to().unwrap().first().unwrap().name(), Some("Ada Bcc: eve@example.org x"));
 }
 
 #[test]
@@ -162,18 +145,9 @@ fn extra_headers_are_written_unchanged() {
     let email = String::from_utf8(compose(&message(), &sender()).unwrap()).unwrap();
 
     let unfolded = email.replace("\r\n ", " ");
-    assert_eq!(
-        header(&unfolded, "Feedback-ID"),
-        Some("digest:weekly:tate:tidings")
-    );
-    assert_eq!(
-        header(&unfolded, "List-Unsubscribe-Post"),
-        Some("List-Unsubscribe=One-Click")
-    );
-    assert_eq!(
-        header(&unfolded, "List-Unsubscribe"),
-        Some("<https://tate.example/u/token>")
-    );
+    assert_eq!(header(&unfolded, "Feedback-ID"), Some("digest:weekly:tate:tidings"));
+    assert_eq!(header(&unfolded, "List-Unsubscribe-Post"), Some("List-Unsubscribe=One-Click"));
+    assert_eq!(header(&unfolded, "List-Unsubscribe"), Some("<https://tate.example/u/token>"));
 }
 
 #[test]

@@ -75,10 +75,7 @@ impl Message {
         headers.extend_from_slice(&self.further);
         if let Some(link) = self.personal.as_ref().and_then(Personal::one_click) {
             headers.push(("List-Unsubscribe".into(), format!("<{link}>")));
-            headers.push((
-                "List-Unsubscribe-Post".into(),
-                "List-Unsubscribe=One-Click".into(),
-            ));
+            headers.push(("List-Unsubscribe-Post".into(), "List-Unsubscribe=One-Click".into()));
         }
         headers
     }
@@ -205,10 +202,7 @@ pub struct Silence {
 
 impl<T: Into<String>> From<T> for Silence {
     fn from(reason: T) -> Self {
-        Self {
-            reason: reason.into(),
-            after: None,
-        }
+        Self { reason: reason.into(), after: None }
     }
 }
 
@@ -331,10 +325,7 @@ mod tests {
     #[test]
     fn each_users_links_replace_the_placeholders_in_shared_content() {
         let placeholders = Placeholders::new().unwrap();
-        let choose = format!(
-            "<a href=\"{}\">choose</a>",
-            placeholders.of(Place::Preferences)
-        );
+        let choose = format!("<a href=\"{}\">choose</a>", placeholders.of(Place::Preferences));
         let stop = format!("stop: {}\n", placeholders.of(Place::Unsubscribe));
         let message = Message {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
@@ -352,23 +343,14 @@ mod tests {
 
         let filled = message.filled();
 
-        assert_eq!(
-            filled.html,
-            "<a href=\"https://x.example/u/token/preferences\">choose</a>"
-        );
+        assert_eq!(filled.html, "<a href=\"https://x.example/u/token/preferences\">choose</a>");
         assert_eq!(filled.text, "stop: https://x.example/u/token\n");
         assert_eq!(
             message.headers(),
             [
                 ("Auto-Submitted".into(), "auto-generated".into()),
-                (
-                    "List-Unsubscribe".into(),
-                    "<https://x.example/u/token>".into()
-                ),
-                (
-                    "List-Unsubscribe-Post".into(),
-                    "List-Unsubscribe=One-Click".into()
-                ),
+                ("List-Unsubscribe".into(), "<https://x.example/u/token>".into()),
+                ("List-Unsubscribe-Post".into(), "List-Unsubscribe=One-Click".into()),
             ] as [(String, String); 3]
         );
     }

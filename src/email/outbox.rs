@@ -28,11 +28,7 @@ impl Outbox {
     /// Creates an outbox. The folder is created with the first email. With `pages`, it gets an HTML
     /// page beside each email, for the browser.
     pub fn new(folder: impl Into<PathBuf>, sender: Sender, pages: bool) -> Self {
-        Self {
-            folder: folder.into(),
-            sender,
-            pages,
-        }
+        Self { folder: folder.into(), sender, pages }
     }
 
     /// Returns the path of a delivery's page, such as `mara-weekly-2026-W47.html`.
@@ -165,9 +161,7 @@ fn page_name(delivery: &DeliveryId) -> String {
 /// Returns a name that is unique and valid on any file system: the readable part of the id, and the
 /// tag.
 fn file_name(delivery: &DeliveryId) -> String {
-    let words = delivery
-        .as_str()
-        .split(|c: char| !c.is_ascii_alphanumeric());
+    let words = delivery.as_str().split(|c: char| !c.is_ascii_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let mut name = words.join("-").to_ascii_lowercase();
     name.truncate(READABLE);

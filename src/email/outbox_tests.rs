@@ -53,9 +53,7 @@ async fn an_email_is_written_to_a_file_in_a_new_folder() {
     let outbox = outbox(&folder);
     let message = message("digest:ada:weekly:2014-W17");
 
-    let outcomes = outbox
-        .send("call", std::slice::from_ref(&message), &Permit::always())
-        .await;
+    let outcomes = outbox.send("call", std::slice::from_ref(&message), &Permit::always()).await;
 
     let name = &files(&folder)[0];
     assert!(name.starts_with("digest-ada-weekly-2014-w17-"), "{name}");
@@ -73,9 +71,7 @@ async fn sending_a_delivery_again_overwrites_its_file() {
     let mut second = first.clone();
     Arc::make_mut(&mut second.content).subject = "13 new works".into();
 
-    outbox
-        .send("call", &[first.clone(), first.clone()], &Permit::always())
-        .await;
+    outbox.send("call", &[first.clone(), first.clone()], &Permit::always()).await;
     outbox.send("call", &[second], &Permit::always()).await;
 
     assert_eq!(outbox.certainty(), Certainty::Repeat { within: None });
@@ -89,9 +85,7 @@ async fn outcomes_have_the_order_of_the_messages() {
     let root = tempfile::tempdir().unwrap();
     let outbox = outbox(root.path());
     let mut messages: Vec<Message> = (0..50).map(|n| message(&n.to_string())).collect();
-    messages[20]
-        .further
-        .push(("X-A".into(), "b\nFrom: eve@example.org".into()));
+    messages[20].further.push(("X-A".into(), "b\nFrom: eve@example.org".into()));
 
     let outcomes = outbox.send("call", &messages, &Permit::always()).await;
 
@@ -114,12 +108,7 @@ async fn sending_no_messages_creates_no_folder() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("outbox");
 
-    assert!(
-        outbox(&folder)
-            .send("call", &[], &Permit::always())
-            .await
-            .is_empty()
-    );
+    assert!(outbox(&folder).send("call", &[], &Permit::always()).await.is_empty());
 
     assert!(!folder.exists());
 }
@@ -151,9 +140,7 @@ async fn a_file_that_cannot_be_renamed_leaves_no_draft() {
     // A folder has the name of the file, so the draft can be written but not renamed.
     fs::create_dir(outbox.folder.join(file_name(&message.delivery))).unwrap();
 
-    let outcomes = outbox
-        .send("call", std::slice::from_ref(&message), &Permit::always())
-        .await;
+    let outcomes = outbox.send("call", std::slice::from_ref(&message), &Permit::always()).await;
 
     assert!(matches!(&outcomes[0], Outcome::TryLater(reason, _) if reason.contains("writing")));
     assert_eq!(files(root.path()), [file_name(&message.delivery)]);
@@ -196,10 +183,8 @@ fn file_names_are_safe_and_distinct_for_distinct_ids() {
         &longer,
     ];
 
-    let names: HashSet<String> = ids
-        .iter()
-        .map(|id| file_name(&DeliveryId::stored(*id)).to_lowercase())
-        .collect();
+    let names: HashSet<String> =
+        ids.iter().map(|id| file_name(&DeliveryId::stored(*id)).to_lowercase()).collect();
 
     assert_eq!(names.len(), ids.len());
     for name in names {

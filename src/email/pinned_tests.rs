@@ -34,10 +34,7 @@ fn answer(status: u16, more: &str, body: &str) -> String {
 }
 
 fn place(path: &str) -> PinnedUrl {
-    PinnedUrl {
-        host: "sns.eu-west-1.amazonaws.com".into(),
-        path: path.into(),
-    }
+    PinnedUrl { host: "sns.eu-west-1.amazonaws.com".into(), path: path.into() }
 }
 
 #[tokio::test]
@@ -83,9 +80,7 @@ async fn a_missing_certificate_differs_from_a_failed_download() {
         assert!(matches!(end, Refused::Unverified(_)), "{end:?}");
     }
     for (end, word) in ends[2..].iter().zip(["429", "500", "302", "64 KiB"]) {
-        let Refused::Unreached(why) = end else {
-            panic!("{end:?}")
-        };
+        let Refused::Unreached(why) = end else { panic!("{end:?}") };
         assert!(why.contains(word), "{why}");
     }
     // A failed download may succeed later.
@@ -108,9 +103,7 @@ async fn the_number_of_concurrent_downloads_is_limited() {
 
     let one_more = pinned.certificate(&place("/more.pem")).await;
 
-    let Err(Refused::Unreached(why)) = one_more else {
-        panic!("{one_more:?}")
-    };
+    let Err(Refused::Unreached(why)) = one_more else { panic!("{one_more:?}") };
     assert!(why.contains("under way"), "{why}");
     for one in under_way {
         one.abort();
@@ -122,13 +115,7 @@ fn only_a_loopback_server_can_replace_the_real_hosts() {
     for base in ["http://127.0.0.1:4010", "http://127.9.9.9"] {
         assert!(Pinned::on_this_machine(base).is_some(), "{base}");
     }
-    for base in [
-        "http://192.0.2.1",
-        "https://example.org",
-        "http://localhost",
-        "x",
-        "",
-    ] {
+    for base in ["http://192.0.2.1", "https://example.org", "http://localhost", "x", ""] {
         assert!(Pinned::on_this_machine(base).is_none(), "{base}");
     }
 }

@@ -233,16 +233,7 @@ impl Placeholders {
 const VARIABLES: [(&str, &[char], &[&str]); 3] = [
     // Mailgun: `%recipient.name%`, `%recipient_email%`, `%unsubscribe_url%`,
     // `%mailing_list_unsubscribe_url%`.
-    (
-        "%",
-        &[],
-        &[
-            "recipient",
-            "unsubscribe",
-            "mailing_list",
-            "tag_unsubscribe",
-        ],
-    ),
+    ("%", &[], &["recipient", "unsubscribe", "mailing_list", "tag_unsubscribe"]),
     // SendGrid: `<%asm_group_unsubscribe_raw_url%>`.
     ("<%", &[' '], &["asm_"]),
     // Postmark: `{{{ pm:unsubscribe_url }}}`; Resend: `{{{RESEND_UNSUBSCRIBE_URL}}}`; Amazon SES:
@@ -321,20 +312,14 @@ mod tests {
             Place::Mute => "M",
         };
         assert_eq!(text.write(as_it_is, links), "SaCSbM");
-        assert_eq!(
-            (text.len(), text.said().collect::<Vec<_>>()),
-            (2, vec!["a", "b"])
-        );
+        assert_eq!((text.len(), text.said().collect::<Vec<_>>()), (2, vec!["a", "b"]));
         assert!(placeholders.cut("").is_empty() && !placeholders.cut(&stop).is_empty());
     }
 
     #[test]
     fn text_that_resembles_a_placeholder_is_not_replaced() {
         let (placeholders, others) = (Placeholders::new().unwrap(), Placeholders::new().unwrap());
-        for said in [
-            others.of(Place::Unsubscribe),
-            "https://tidings.invalid/unsubscribe",
-        ] {
+        for said in [others.of(Place::Unsubscribe), "https://tidings.invalid/unsubscribe"] {
             let text = placeholders.cut(said);
 
             assert_eq!(text.write(as_it_is, |_| "a link"), said);
@@ -345,27 +330,11 @@ mod tests {
     #[test]
     fn only_text_that_starts_like_a_variable_is_escaped() {
         for (said, html, text) in [
-            (
-                "50% off, {a}, 1 < 2%",
-                "50% off, {a}, 1 < 2%",
-                "50% off, {a}, 1 < 2%",
-            ),
-            (
-                "%unsubscribe_url%",
-                "&#37;unsubscribe_url%",
-                "%\u{2060}unsubscribe_url%",
-            ),
-            (
-                "%é%%Recipient%",
-                "%é%&#37;Recipient%",
-                "%é%%\u{2060}Recipient%",
-            ),
+            ("50% off, {a}, 1 < 2%", "50% off, {a}, 1 < 2%", "50% off, {a}, 1 < 2%"),
+            ("%unsubscribe_url%", "&#37;unsubscribe_url%", "%\u{2060}unsubscribe_url%"),
+            ("%é%%Recipient%", "%é%&#37;Recipient%", "%é%%\u{2060}Recipient%"),
             ("<% asm_x %>", "&lt;% asm_x %>", "<\u{2060}% asm_x %>"),
-            (
-                "{{{ pm:u }}}",
-                "&#123;&#123;{ pm:u }}}",
-                "{\u{2060}{\u{2060}{ pm:u }}}",
-            ),
+            ("{{{ pm:u }}}", "&#123;&#123;{ pm:u }}}", "{\u{2060}{\u{2060}{ pm:u }}}"),
             ("{{RESEND_U}}", "&#123;{RESEND_U}}", "{\u{2060}{RESEND_U}}"),
             (
                 "{{amazonSESUnsubscribeUrl}}",
@@ -374,10 +343,7 @@ mod tests {
             ),
             ("{{name}} %name%", "{{name}} %name%", "{{name}} %name%"),
         ] {
-            assert_eq!(
-                (in_html(said).as_ref(), in_text(said).as_ref()),
-                (html, text)
-            );
+            assert_eq!((in_html(said).as_ref(), in_text(said).as_ref()), (html, text));
         }
     }
 }

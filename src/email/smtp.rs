@@ -192,9 +192,7 @@ impl Smtp {
 
     async fn introduce(&self) -> Result<AsyncSmtpConnection, SmtpError> {
         let relay = &self.relay;
-        let at_once = (relay.security == Security::Tls)
-            .then(|| self.tls.clone())
-            .flatten();
+        let at_once = (relay.security == Security::Tls).then(|| self.tls.clone()).flatten();
         let mut connection = AsyncSmtpConnection::connect_tokio1(
             (relay.host.as_str(), relay.port),
             Some(relay.timeout),

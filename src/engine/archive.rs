@@ -79,9 +79,7 @@ impl Archive {
             } else if day >= oldest_kept {
                 DayFate::Young
             } else {
-                self.old_day(day, stacks, request)
-                    .await
-                    .unwrap_or_else(failed)
+                self.old_day(day, stacks, request).await.unwrap_or_else(failed)
             };
             reports.push(DayReport { day, stacks, fate });
             progress.advance(1);
@@ -173,11 +171,7 @@ impl Archive {
         let is_blocked = count.backlog.mailable.is_nothing() && count.in_hand.is_nothing();
         let expires = is_blocked && self.backlog.days_read(now).is_too_old(day);
         if dry_run {
-            return Ok(if expires {
-                PendingCounts::default()
-            } else {
-                left
-            });
+            return Ok(if expires { PendingCounts::default() } else { left });
         }
         if expires && !left.is_nothing() {
             let expired = self.backlog.expire(&old, now).await?;
@@ -238,10 +232,7 @@ impl Archive {
             Either::Left((done, _)) => done,
             Either::Right((lost, _)) => Err(lost),
         };
-        let lease = Release::Lease {
-            name: &lease_of(day),
-            owner: &self.context.owner,
-        };
+        let lease = Release::Lease { name: &lease_of(day), owner: &self.context.owner };
         let released = self.context.store.release(&lease).await;
         let done = done?;
         released?;

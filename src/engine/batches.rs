@@ -59,9 +59,7 @@ impl BatchService {
         let all = joins.chunk_by(|a, b| a.accumulator == b.accumulator);
         let all: Vec<&[Join]> = all.collect();
         let parts = all.chunks(JOINED_AT_ONCE);
-        let parts: Vec<_> = parts
-            .map(|part| self.join_part(part.to_vec()).boxed())
-            .collect();
+        let parts: Vec<_> = parts.map(|part| self.join_part(part.to_vec()).boxed()).collect();
         let parts = futures::stream::iter(parts).buffer_unordered(IN_FLIGHT);
         parts.try_collect::<()>().await
     }
@@ -127,15 +125,10 @@ impl BatchService {
                 return Ok(false);
             };
             let place = additions.len();
-            accumulators.extend(
-                part.iter()
-                    .map(|joins| (joins[0].accumulator.clone(), place)),
-            );
+            accumulators.extend(part.iter().map(|joins| (joins[0].accumulator.clone(), place)));
             additions.push(addition);
         }
-        store
-            .add_to_open(&accumulators, &additions, ids.next(at))
-            .await
+        store.add_to_open(&accumulators, &additions, ids.next(at)).await
     }
 
     /// Ends batches that are due, files them and opens their deliveries, the earliest first.
@@ -223,10 +216,8 @@ impl BatchService {
             }
             leaving.insert(accumulator.id, (accumulator.queue_position, ended));
         }
-        let closed = EndedBatches {
-            ended: rows.len() as u64,
-            canceled: (filed.len() - rows.len()) as u64,
-        };
+        let closed =
+            EndedBatches { ended: rows.len() as u64, canceled: (filed.len() - rows.len()) as u64 };
         if !others.is_empty() {
             // The filed events are emailed, even if the worker that filed them opened no delivery.
             let others = store.filed(&others).await?.into_iter().flatten();
@@ -413,9 +404,7 @@ pub(crate) async fn quiet_until(
     batches: impl Iterator<Item = Batch>,
     now: DateTime<Utc>,
 ) -> store::Result<HashMap<Id, DateTime<Utc>>> {
-    let open: Vec<Batch> = batches
-        .filter(|batch| batch.state == BatchState::Open)
-        .collect();
+    let open: Vec<Batch> = batches.filter(|batch| batch.state == BatchState::Open).collect();
     if open.is_empty() {
         return Ok(HashMap::new());
     }

@@ -29,10 +29,7 @@ struct Waiting<Q, A> {
 
 impl<Q, A> Default for Coalescer<Q, A> {
     fn default() -> Self {
-        Self {
-            waiting: Mutex::default(),
-            turn: Arc::default(),
-        }
+        Self { waiting: Mutex::default(), turn: Arc::default() }
     }
 }
 
@@ -48,10 +45,7 @@ where
         F: Future<Output = Result<Vec<A>>> + Send + 'static,
     {
         let (sender, mut reply) = oneshot::channel();
-        self.open().push_back(Waiting {
-            request: request.clone(),
-            reply: sender,
-        });
+        self.open().push_back(Waiting { request: request.clone(), reply: sender });
         loop {
             let turn = tokio::select! {
                 biased;

@@ -43,9 +43,7 @@ async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     let mut polled = Poll::Pending;
     for _ in 0..9 {
         if polled.is_pending() {
-            polled = future
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()));
+            polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
         tokio::task::yield_now().await;
     }
@@ -79,12 +77,7 @@ async fn a_call_contains_at_most_the_maximum_number_of_requests() {
     end.send(Ok(())).unwrap();
     let results = all.await;
 
-    assert!(
-        results
-            .into_iter()
-            .enumerate()
-            .all(|(n, result)| result.unwrap() == 10 * n)
-    );
+    assert!(results.into_iter().enumerate().all(|(n, result)| result.unwrap() == 10 * n));
     let sizes: Vec<usize> = server.calls().iter().map(Vec::len).collect();
     assert_eq!(sizes, [1, MOST, MOST, 4]);
 }
@@ -146,11 +139,7 @@ async fn after_a_call_without_a_result_each_waiting_caller_calls_alone() {
 #[tokio::test]
 async fn an_outage_fails_all_waiting_callers_and_other_errors_are_retried_alone() {
     for (error, failed, calls) in [
-        (
-            Error::database("accepting", "the disk is full"),
-            MOST + 9,
-            2,
-        ),
+        (Error::database("accepting", "the disk is full"), MOST + 9, 2),
         (Error::corrupt("fan-out 7", "it is torn"), 0, MOST + 3),
     ] {
         let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
@@ -176,8 +165,7 @@ async fn an_outage_of_a_single_request_fails_all_waiting_callers() {
     let mut all = Box::pin(join_all([1, 2, 3].map(call)));
     assert!(once(all.as_mut()).await.is_pending());
 
-    end.send(Err(Error::database("accepting", "no answer")))
-        .unwrap();
+    end.send(Err(Error::database("accepting", "no answer"))).unwrap();
     let results = all.await;
 
     assert!(results.iter().all(Result::is_err), "{results:?}");
@@ -188,8 +176,7 @@ async fn an_outage_of_a_single_request_fails_all_waiting_callers() {
 async fn the_error_of_a_single_request_is_returned_unchanged() {
     let (coalescer, server) = <(Arc<Coalescer<_, _>>, Arc<Server>)>::default();
     let end = server.next();
-    end.send(Err(Error::corrupt("fan-out 7", "it is torn")))
-        .unwrap();
+    end.send(Err(Error::corrupt("fan-out 7", "it is torn"))).unwrap();
 
     let result = coalescer.call(1, |all| server.clone().call(all)).await;
 

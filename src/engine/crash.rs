@@ -33,13 +33,8 @@ pub const POINTS: [&str; 20] = [
 pub const OF_AN_EXPORT: [&str; 2] = ["export-written", "export-compared"];
 
 /// All points of an import, in the order in which it passes them.
-pub const OF_AN_IMPORT: [&str; 5] = [
-    "import-checked",
-    "import-marked",
-    "import-put",
-    "import-noted",
-    "import-compared",
-];
+pub const OF_AN_IMPORT: [&str; 5] =
+    ["import-checked", "import-marked", "import-put", "import-noted", "import-compared"];
 
 /// Aborts or suspends the process here, if a test asked for it.
 #[cfg(debug_assertions)]
@@ -55,9 +50,8 @@ pub(crate) fn point(name: &str) {
     }
     if comes_to("TIDINGS_STOP", name, &STOPS) {
         // The shell's parent is this process.
-        let stopped = std::process::Command::new("/bin/sh")
-            .args(["-c", "kill -STOP $PPID"])
-            .status();
+        let stopped =
+            std::process::Command::new("/bin/sh").args(["-c", "kill -STOP $PPID"]).status();
         debug_assert!(stopped.is_ok_and(|status| status.success()));
     }
 }

@@ -145,10 +145,7 @@ impl Digests {
         onlooker: &mut Onlooker<'_>,
         progress: &dyn Watcher,
     ) -> Result<Report> {
-        let request = Request {
-            dry_run: true,
-            ..request.clone()
-        };
+        let request = Request { dry_run: true, ..request.clone() };
         let mut report = Report::default();
         let run = Run::new(self, &request, &mut report, Some(onlooker), progress);
         run.scan().await?;
@@ -234,10 +231,8 @@ impl<'a> Run<'a> {
         let window = days.window.with(read);
         let chunks = match &self.request.users {
             Some(users) => {
-                let chunks: Vec<Vec<UserId>> = distinct(users.clone())
-                    .chunks(SCAN_CHUNK)
-                    .map(<[UserId]>::to_vec)
-                    .collect();
+                let chunks: Vec<Vec<UserId>> =
+                    distinct(users.clone()).chunks(SCAN_CHUNK).map(<[UserId]>::to_vec).collect();
                 let read = move |chunk: Vec<UserId>| {
                     let window = window.clone();
                     async move { digests.context.store.windows(window, &chunk).await }
@@ -301,10 +296,8 @@ impl<'a> Run<'a> {
     /// Returns the rows of the due digests of these users. A dry run has none: it passes the
     /// digests to the caller's [`Onlooker`].
     async fn find_rows(&mut self, mut people: Vec<PersonStacks>) -> Result<Vec<Opening>> {
-        let bad: Vec<BadStack> = people
-            .iter_mut()
-            .flat_map(PersonStacks::remove_defective)
-            .collect();
+        let bad: Vec<BadStack> =
+            people.iter_mut().flat_map(PersonStacks::remove_defective).collect();
         self.older.pass_over(&bad);
         self.sender.ledger.tally.passed_over(bad);
         if self.sends() {
@@ -355,9 +348,7 @@ impl<'a> Run<'a> {
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
         let (backlog, from) = (&self.digests.backlog, self.older.from);
         let older = backlog
-            .backlogs(people, &users, &suppressed, &mut self.catalog, |day| {
-                day < from
-            })
+            .backlogs(people, &users, &suppressed, &mut self.catalog, |day| day < from)
             .await?;
         older.iter().for_each(|user| self.older.add(user));
         let mut due = Vec::new();
@@ -427,9 +418,7 @@ impl<'a> Run<'a> {
             *counts.unmailable.entry(why.as_str()).or_default() += 1;
             return None;
         }
-        let due = schedule
-            .last_due(self.at)
-            .filter(|due| request.now || oldest < due.at);
+        let due = schedule.last_due(self.at).filter(|due| request.now || oldest < due.at);
         let Some(due) = due else {
             counts.waiting += 1;
             let next = schedule.next_due(self.at).map(|due| due.at);

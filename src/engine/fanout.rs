@@ -72,9 +72,7 @@ impl Fanouts {
                 if claims {
                     // New fan-outs go first: a single page may finish them.
                     let came = self.next(linger, &under_way, &mut done).await?;
-                    came.into_iter()
-                        .rev()
-                        .for_each(|group| queue.push_front(group));
+                    came.into_iter().rev().for_each(|group| queue.push_front(group));
                 }
                 match queue.pop_front() {
                     Some(group) => Ok(Some(self.push(group).await?)),
@@ -152,10 +150,7 @@ impl Fanouts {
         let now = self.context.clock.now();
         let lease = self.context.lease_until(now + self.settings().lease);
         let any = self.settings().merge;
-        let most = AtMost {
-            any,
-            small: MAX_SMALL,
-        };
+        let most = AtMost { any, small: MAX_SMALL };
         let store = &self.context.store;
         let claimed = store.claim_fanouts(&lease, now, most);
         let Claimed { mut fanouts, bad } = claimed.await?;
@@ -254,27 +249,19 @@ impl Fanouts {
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
         // Their records and the next pages are read during the push.
         let (pushed, users, ()) = futures::try_join!(
-            self.context
-                .store
-                .push(*day, self.settings().day_cap, &page.pushes),
+            self.context.store.push(*day, self.settings().day_cap, &page.pushes),
             self.context.store.users(&people),
             self.fill(scans)
         )?;
         crash::point("after-push");
         // Polls of this process see the events before the store sends a change notice.
-        self.feed_cache
-            .apply(&ChangeNotice::people(people.iter().map(UserId::as_str)));
+        self.feed_cache.apply(&ChangeNotice::people(people.iter().map(UserId::as_str)));
         // The note of a day outside the window may say that nothing is left to email.
         let now = self.context.clock.now();
         if *day < self.backlog.days_read(now).window.first() {
             self.backlog.disturb(*day, now).await?;
         }
-        Ok(PushedPage {
-            group,
-            page,
-            pushed,
-            users,
-        })
+        Ok(PushedPage { group, page, pushed, users })
     }
 
     /// Adds the events of a pushed page to batches and saves the cursors. Returns the rest of the
@@ -284,12 +271,7 @@ impl Fanouts {
         pushed_page: PushedPage,
         watcher: &dyn super::Watcher,
     ) -> Result<(Group, FannedOut)> {
-        let PushedPage {
-            mut group,
-            page,
-            pushed,
-            users,
-        } = pushed_page;
+        let PushedPage { mut group, page, pushed, users } = pushed_page;
         let joins = self.joins(&group.scans, &page, users);
         if !joins.is_empty() {
             self.batches.join(joins).await?;
@@ -343,19 +325,14 @@ impl Fanouts {
         let default = self.context.config.digest.schedule.tz;
         let now = self.context.clock.now();
         let held_until = user.quiet_until([&fanout.kind], now, default, &self.context.policies);
-        Some(BatchPolicy {
-            held_until,
-            ..policy
-        })
+        Some(BatchPolicy { held_until, ..policy })
     }
 
     /// Reads a page for each audience that has no users left and has more. They share the size of a
     /// page, but each reads at least 500 users.
     async fn fill(&self, scans: &mut [AudienceScan]) -> Result<()> {
         let limit = (self.settings().page / scans.len()).max(500);
-        let empty = scans
-            .iter_mut()
-            .filter(|scan| scan.people.is_empty() && !scan.exhausted);
+        let empty = scans.iter_mut().filter(|scan| scan.people.is_empty() && !scan.exhausted);
         futures::future::try_join_all(empty.map(|scan| scan.fetch(&*self.context.store, limit)))
             .await?;
         Ok(())
@@ -415,11 +392,7 @@ impl Group {
 }
 
 fn brings(fanout: &Fanout) -> Arc<[Item]> {
-    let item = |o: &_| Item {
-        i: fanout.id,
-        t: fanout.kind.clone(),
-        o: Clone::clone(o),
-    };
+    let item = |o: &_| Item { i: fanout.id, t: fanout.kind.clone(), o: Clone::clone(o) };
     fanout.objects.iter().map(item).collect()
 }
 
@@ -476,9 +449,7 @@ impl Lingering {
 
     /// Adds fan-outs to the waiting ones. They are leased until `until`.
     fn hold(&self, came: impl Iterator<Item = Fanout>, until: DateTime<Utc>) {
-        self.held()
-            .fanouts
-            .extend(came.map(|fanout| (fanout, until)));
+        self.held().fanouts.extend(came.map(|fanout| (fanout, until)));
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {

@@ -58,11 +58,7 @@ pub struct Answer<T> {
 impl<T> Answer<T> {
     /// Applies a function to the response.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Answer<U> {
-        Answer {
-            answer: form(self.answer),
-            about: self.about,
-            as_of: self.as_of,
-        }
+        Answer { answer: form(self.answer), about: self.about, as_of: self.as_of }
     }
 }
 
@@ -142,11 +138,7 @@ impl Feeds {
         let mailed = self.mailed(&feed);
         let items = items(&mut catalog, &states, &mailed, shown).await?;
         let next = items.last().filter(|_| more).map(|item| item.id);
-        let answer = Page {
-            items,
-            next,
-            counts,
-        };
+        let answer = Page { items, next, counts };
         Ok(feed.answer(answer, about, &catalog))
     }
 
@@ -160,10 +152,7 @@ impl Feeds {
         let (feed, mut catalog) = self.read_for(request).await?;
         let (counts, mut about) = self.counts_of(&feed, &catalog);
         // The end of the previous page applies to groups, not to items.
-        let ungrouped = Query {
-            before: None,
-            ..query.clone()
-        };
+        let ungrouped = Query { before: None, ..query.clone() };
         let states = self.states(&feed);
         let selected = selected(&feed.person, &ungrouped, &states);
         about.extend(selected.iter().map(|entry| catalog.key(entry.event)));
@@ -185,9 +174,7 @@ impl Feeds {
             let shown = items.iter().take(SHOWN);
             shown.map(|(_, object)| object.bytes()).sum()
         });
-        let shown = groups
-            .iter()
-            .flat_map(|(_, items)| items.iter().take(SHOWN));
+        let shown = groups.iter().flat_map(|(_, items)| items.iter().take(SHOWN));
         let shown = shown.cloned().collect();
         let mailed = self.mailed(&feed);
         let items = items(&mut catalog, &states, &mailed, shown).await?;
@@ -240,11 +227,7 @@ impl Feeds {
             }
         }
         let cursor = Cursor::at_end_of(&feed.person);
-        let counts = Counts {
-            unseen,
-            unread,
-            cursor,
-        };
+        let counts = Counts { unseen, unread, cursor };
         (counts, about)
     }
 
@@ -291,21 +274,12 @@ impl Feeds {
         catalog.load(events.map(|(_, event)| event)).await?;
         // Withdrawn objects stay: their items come back if they become notifiable again.
         person.exclude(|_, event| {
-            let facts = Facts {
-                retracted: catalog.is_retracted(event),
-                ..Facts::default()
-            };
+            let facts = Facts { retracted: catalog.is_retracted(event), ..Facts::default() };
             let (at, policies) = (|| DateTime::UNIX_EPOCH, &self.context.policies);
             classify(&event.t, at, facts, None, policies, Purpose::Feed).is_some()
         });
         let muted = eligibility::muted_positions(&person, &window.mutes, &mut catalog).await?;
-        let feed = UserFeed {
-            person,
-            inbox: window.inbox.clone(),
-            window,
-            muted,
-            as_of,
-        };
+        let feed = UserFeed { person, inbox: window.inbox.clone(), window, muted, as_of };
         Ok((feed, catalog))
     }
 
@@ -387,9 +361,7 @@ async fn read_feeds(
     for same in requests.chunk_by(|one, next| one.0 == next.0) {
         let users = distinct(same.iter().map(|(_, user)| user.clone()));
         let parts = store.feeds(same[0].0.clone(), &users).await?;
-        let places = same
-            .iter()
-            .filter_map(|(_, user)| users.binary_search(user).ok());
+        let places = same.iter().filter_map(|(_, user)| users.binary_search(user).ok());
         all.extend(places.map(|place| parts[place].clone()));
     }
     Ok(all)
@@ -398,11 +370,7 @@ async fn read_feeds(
 impl UserFeed {
     fn answer<T>(&self, answer: T, about: Vec<ObjectKey>, catalog: &Catalog) -> Answer<T> {
         let as_of = [self.as_of, catalog.as_of()];
-        Answer {
-            answer,
-            about,
-            as_of: as_of.into_iter().flatten().min(),
-        }
+        Answer { answer, about, as_of: as_of.into_iter().flatten().min() }
     }
 }
 

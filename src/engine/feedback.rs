@@ -30,10 +30,7 @@ use crate::wire::delivery::Reported;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No provider has this name.
-    #[error(
-        "there is no provider of this name; there are {}",
-        Provider::names("and")
-    )]
+    #[error("there is no provider of this name; there are {}", Provider::names("and"))]
     UnknownProvider,
     /// No key is configured to verify this provider's reports.
     #[error("no key is configured to verify {0}'s reports by; see hooks.* in the configuration")]
@@ -101,13 +98,7 @@ impl FeedbackService {
         let now = self.context.clock.now();
         let mut verified = Err(Refused::Unverified(String::new()));
         for key in keys {
-            let posted = Posted {
-                key,
-                now,
-                header,
-                body,
-                certificate: None,
-            };
+            let posted = Posted { key, now, header, body, certificate: None };
             verified = self.verify(provider, posted).await;
             // Another account's key may fit. After any other error, no key would help.
             if !matches!(verified, Err(Refused::Unverified(_))) {
@@ -207,9 +198,7 @@ impl FeedbackService {
                 self.people.unsubscribe(&row.user).await?;
             }
         }
-        let bad = self
-            .to_suppress(provider, &current, &people, now, &mut outcome)
-            .await?;
+        let bad = self.to_suppress(provider, &current, &people, now, &mut outcome).await?;
         store.add_suppressions(&bad).await?;
         outcome.suppressed = bad.len() as u64;
 
@@ -245,10 +234,7 @@ impl FeedbackService {
     ) -> Result<Vec<(&'a Report, Delivery)>, Error> {
         let tags: Vec<Tag> = distinct(reports.iter().filter_map(|one| one.tag.clone()));
         let (store, tagged) = (&self.context.store, DeliveryFilter::Tags(&tags));
-        let by_tag = store
-            .find_deliveries(&tagged, usize::MAX)
-            .await?
-            .into_iter();
+        let by_tag = store.find_deliveries(&tagged, usize::MAX).await?.into_iter();
         let by_tag: HashMap<Tag, Delivery> = by_tag.map(|row| (row.id.tag(), row)).collect();
         let untagged = reports.iter().filter(|report| report.tag.is_none());
         let ids = untagged.flat_map(|report| report.provider_ids.clone());
@@ -259,9 +245,7 @@ impl FeedbackService {
         for row in store.find_deliveries(&named, usize::MAX).await? {
             let id = row.outcome.provider_id.clone().unwrap_or_default();
             let entry = by_id.entry(id);
-            entry
-                .and_modify(|shared| *shared = None)
-                .or_insert(Some(row));
+            entry.and_modify(|shared| *shared = None).or_insert(Some(row));
         }
         let find = |report: &Report| match &report.tag {
             Some(tag) => by_tag.get(tag).cloned(),
@@ -270,9 +254,7 @@ impl FeedbackService {
                 ids.find_map(|id| by_id.get(id)?.clone())
             }
         };
-        let found = reports
-            .iter()
-            .filter_map(|report| Some((*report, find(report)?)));
+        let found = reports.iter().filter_map(|report| Some((*report, find(report)?)));
         Ok(found.collect())
     }
 
@@ -342,9 +324,7 @@ impl FeedbackService {
 
     /// Loads the users of all reports that concern an address.
     async fn people(&self, of: &[(&Report, Delivery)]) -> Result<HashMap<UserId, User>, Error> {
-        let of = of
-            .iter()
-            .filter(|(report, _)| report.news.concerns_address());
+        let of = of.iter().filter(|(report, _)| report.news.concerns_address());
         let ids = distinct(of.map(|(_, row)| row.user.clone()));
         let found = self.context.store.users(&ids).await?.into_iter().flatten();
         Ok(found.map(|user| (user.id.clone(), user)).collect())
@@ -375,10 +355,7 @@ impl FeedbackService {
 fn worst(found: &[(&Report, Delivery)]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
     for (report, row) in found {
-        let stored = row
-            .outcome
-            .feedback
-            .map_or(report.news, |report| report.news);
+        let stored = row.outcome.feedback.map_or(report.news, |report| report.news);
         let entry = worst.entry(row.id.clone()).or_insert(stored);
         *entry = report.news.max(stored).max(*entry);
     }

@@ -129,9 +129,7 @@ impl Notify {
             }
         }
         let receipts = fanouts.iter().zip(answers);
-        Ok(receipts
-            .map(|(fanout, answer)| receipt(fanout, answer))
-            .collect())
+        Ok(receipts.map(|(fanout, answer)| receipt(fanout, answer)).collect())
     }
 
     /// Returns an error if this event cannot be accepted now.
@@ -178,15 +176,11 @@ impl Notify {
 
 fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
     match answer {
-        Accepted::New => Ok(Receipt {
-            id: fanout.id,
-            duplicate: false,
-        }),
+        Accepted::New => Ok(Receipt { id: fanout.id, duplicate: false }),
         // If the ids are equal, a retry inside the store found this request's own write.
-        Accepted::Known(earlier) if earlier.same_request(fanout) => Ok(Receipt {
-            id: earlier.id,
-            duplicate: earlier.id != fanout.id,
-        }),
+        Accepted::Known(earlier) if earlier.same_request(fanout) => {
+            Ok(Receipt { id: earlier.id, duplicate: earlier.id != fanout.id })
+        }
         Accepted::Known(earlier) => {
             let (key, id) = (&fanout.key, earlier.id);
             Err(Error::Conflict(format!(
@@ -251,10 +245,7 @@ pub struct EventInput {
 
 /// The actor of an event.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected a user id, or an object with id, name, url and image"
-)]
+#[serde(untagged, expecting = "expected a user id, or an object with id, name, url and image")]
 pub enum ActorInput {
     /// Only the id.
     Id(UserId),

@@ -114,10 +114,7 @@ impl Worker {
     ) -> Result<Round> {
         // While sending is paused, there is no need to look for due digests.
         if let ThrottleState::Paused(pause) = self.digests.sender.throttle.before_call().await? {
-            return Ok(Round {
-                paused: Some(pause),
-                ..Round::default()
-            });
+            return Ok(Round { paused: Some(pause), ..Round::default() });
         }
         let digests = self.due_digests(scanned, progress).await?;
         let ended = digests.as_ref().and_then(|report| report.ended.as_ref());
@@ -129,11 +126,7 @@ impl Worker {
             // Look again for the users whose digests were not sent.
             *scanned = None;
         }
-        Ok(Round {
-            digests,
-            paused,
-            ..Round::default()
-        })
+        Ok(Round { digests, paused, ..Round::default() })
     }
 
     /// Looks for due digests, once per tick among all workers. The lease only saves work: the
@@ -177,8 +170,7 @@ impl Worker {
         while !progress.stopping() {
             let round = match part {
                 Part::FanningOut => {
-                    self.fan_out(self.context.config.fanout.linger, &progress)
-                        .await
+                    self.fan_out(self.context.config.fanout.linger, &progress).await
                 }
                 Part::Mailing => self.send_emails(&progress).await,
                 Part::Digests => self.digest(&mut scanned, &progress).await,
@@ -202,10 +194,7 @@ impl Worker {
     /// Releases all leases, so that other workers can continue at once.
     pub async fn release(&self) -> Result<()> {
         let owner = &self.context.owner;
-        let scan = Release::Lease {
-            name: DIGEST_SCAN,
-            owner,
-        };
+        let scan = Release::Lease { name: DIGEST_SCAN, owner };
         for which in [Release::Fanouts(owner), Release::Deliveries(owner), scan] {
             self.context.store.release(&which).await?;
         }
@@ -250,8 +239,7 @@ impl Activity {
             return Ok(());
         }
         let owner = self.context.owner.clone();
-        self.write(WORKER, read.as_deref(), &Beat { at, owner, stopped })
-            .await
+        self.write(WORKER, read.as_deref(), &Beat { at, owner, stopped }).await
     }
 
     /// Records a run of digests.

@@ -71,15 +71,9 @@ fn unknown_methods_share_one_label() {
 #[test]
 fn store_gauges_appear_after_the_first_reading_and_keep_the_last_value() {
     let metrics = metrics();
-    let fanouts = Pile {
-        count: 3,
-        since: Some(DateTime::UNIX_EPOCH),
-    };
+    let fanouts = Pile { count: 3, since: Some(DateTime::UNIX_EPOCH) };
     let state = StoreState {
-        outstanding: Outstanding {
-            fanouts,
-            ..Outstanding::default()
-        },
+        outstanding: Outstanding { fanouts, ..Outstanding::default() },
         ..StoreState::default()
     };
     let now = DateTime::UNIX_EPOCH + TimeDelta::milliseconds(4_500);
@@ -95,10 +89,7 @@ fn store_gauges_appear_after_the_first_reading_and_keep_the_last_value() {
 
     assert!(never.contains("tidings_store_up 0\n"), "{never}");
     assert!(!never.contains("\ntidings_fanouts_pending"), "{never}");
-    for (text, up) in [
-        (first, "tidings_store_up 1\n"),
-        (away, "tidings_store_up 0\n"),
-    ] {
+    for (text, up) in [(first, "tidings_store_up 1\n"), (away, "tidings_store_up 0\n")] {
         let age = "tidings_fanouts_oldest_pending_age_seconds 4.5\n";
         for line in [up, "tidings_fanouts_pending 3\n", age] {
             assert!(text.contains(line), "{line}: {text}");
@@ -122,11 +113,7 @@ fn everything() -> String {
     metrics.reported("bounced");
     metrics.unreadable_reports(1);
     metrics.worked("mail", true, DateTime::UNIX_EPOCH);
-    let gauges = Gauges {
-        up: true,
-        state: Some(StoreState::default()),
-        ..Gauges::default()
-    };
+    let gauges = Gauges { up: true, state: Some(StoreState::default()), ..Gauges::default() };
     metrics.text(&gauges).unwrap()
 }
 

@@ -37,9 +37,7 @@ pub type Answered = Result<WebResponse, Finding>;
 
 /// Returns the finding about a request without a response.
 pub fn silent(reason: &str) -> Finding {
-    Finding::unchecked(format!(
-        "server.public_url was not reached from here ({reason})"
-    ))
+    Finding::unchecked(format!("server.public_url was not reached from here ({reason})"))
 }
 
 /// The number of bytes of a body after which reading stops.
@@ -83,9 +81,7 @@ impl Web {
 }
 
 fn innermost_cause(error: &(dyn Error + 'static)) -> String {
-    causes(error)
-        .last()
-        .map_or_else(String::new, |cause| cause.to_string())
+    causes(error).last().map_or_else(String::new, |cause| cause.to_string())
 }
 
 async fn hear(request: RequestBuilder) -> Answered {
@@ -101,11 +97,7 @@ async fn hear(request: RequestBuilder) -> Answered {
     {
         bytes.extend_from_slice(&chunk);
     }
-    Ok(WebResponse {
-        status,
-        location,
-        body: String::from_utf8_lossy(&bytes).into_owned(),
-    })
+    Ok(WebResponse { status, location, body: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
 fn unanswered(error: &(dyn Error + 'static)) -> Finding {

@@ -36,10 +36,7 @@ impl DryRun {
     ) -> Result<(Report, DryRunEmails)> {
         let now = self.digests.context.clock.now();
         let at = request.at.unwrap_or(now);
-        let request = Request {
-            at: Some(at),
-            ..request.clone()
-        };
+        let request = Request { at: Some(at), ..request.clone() };
         let mut found = DryRunEmails::default();
         let mut add = |draft: Draft| {
             let compose = &self.digests.sender.compose;

@@ -140,21 +140,17 @@ impl Explain {
             known: record.is_some(),
             name: own.name.clone(),
             email: own.email.as_ref().map(ToString::to_string),
-            brand: own.brand.clone().map(|name| BrandView {
-                configured: config.brands.contains_key(&name),
-                name,
-            }),
+            brand: own
+                .brand
+                .clone()
+                .map(|name| BrandView { configured: config.brands.contains_key(&name), name }),
             locale: record.map(|user| self.locale(user)),
             unreadable: own.unreadable.clone(),
             unmailable: self.unmailable(record, &suppressed),
             suppression: suppressed.of(own).cloned().map(Into::into),
             unsubscribed: own.unsubscribed,
             turned_off: off.map(|(kind, _)| kind.clone()).collect(),
-            digest: record.map(|_| DigestView {
-                tz: schedule.tz,
-                schedule,
-                next_due,
-            }),
+            digest: record.map(|_| DigestView { tz: schedule.tz, schedule, next_due }),
             events,
             full_days,
             batches: self.batches.views(batches.unsettled()).await?,

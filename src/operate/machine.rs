@@ -71,10 +71,7 @@ pub fn prepare(config: &Config) {
     {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let limit = getrlimit(Resource::Nofile);
-        let raised = Rlimit {
-            current: limit.maximum,
-            ..limit
-        };
+        let raised = Rlimit { current: limit.maximum, ..limit };
         // A failure leaves the limit as it is, and reaching it is an error of its own.
         let _ = setrlimit(Resource::Nofile, raised);
     }

@@ -57,11 +57,7 @@ pub struct Refusal {
 impl Refusal {
     /// Creates a refusal for any other reason than a missing store.
     pub fn new(what: impl Into<String>, next: impl Into<String>) -> Self {
-        Self {
-            is_missing: false,
-            what: what.into(),
-            next: next.into(),
-        }
+        Self { is_missing: false, what: what.into(), next: next.into() }
     }
 
     /// Refuses a file in a folder that does not exist. `option` names the file.
@@ -87,10 +83,7 @@ impl Refusal {
         let creating = "import, notify, serve, restore, suppressions add or keys create";
         let what = format!("there is no database at {:?} ({from})", config.store);
         let next = format!("{next}, or create the database with tidings {creating}");
-        Self {
-            is_missing: true,
-            ..Self::new(what, next)
-        }
+        Self { is_missing: true, ..Self::new(what, next) }
     }
 
     fn of_mark(config: &Config, mark: &Mark) -> Self {
@@ -160,10 +153,7 @@ pub(crate) async fn open_with(
             (Arc::new(file) as Arc<dyn Store>, refused)
         }
         StoreUrl::Mongo(url) => {
-            let options = MongoOptions {
-                mapped: config.models.clone(),
-                ..options
-            };
+            let options = MongoOptions { mapped: config.models.clone(), ..options };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
             let mut preparing = pin!(prepare(config, &mongo, access));
             let refused = match timeout(SILENCE, &mut preparing).await {
@@ -215,11 +205,7 @@ pub async fn transfer(
     access: Access,
     folder: PathBuf,
 ) -> anyhow::Result<Transfer> {
-    Ok(Transfer {
-        store: open_store(config, access).await?,
-        folder,
-        clock: Arc::new(SystemClock),
-    })
+    Ok(Transfer { store: open_store(config, access).await?, folder, clock: Arc::new(SystemClock) })
 }
 
 /// Prepares an existing database. Returns why the command may not use it.

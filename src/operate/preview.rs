@@ -120,11 +120,7 @@ impl Preview {
     /// pictures; without it there are none.
     fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
         let policies = &self.config.policies;
-        let samples = Samples {
-            pictures,
-            first: 0,
-            now,
-        };
+        let samples = Samples { pictures, first: 0, now };
         let mut drafts = samples.digests(policies, self.config.digest.caps);
         drafts.extend(samples.batches(policies));
         drafts
@@ -237,11 +233,7 @@ impl OfPerson {
         user: &UserId,
         brand: Option<&BrandName>,
     ) -> engine::Result<Vec<Draft>> {
-        let request = Request {
-            users: Some(vec![user.clone()]),
-            now: true,
-            ..Request::default()
-        };
+        let request = Request { users: Some(vec![user.clone()]), now: true, ..Request::default() };
         let mut drafts = Vec::new();
         let mut add = |draft| drafts.push(draft);
         self.digests.rehearse(&request, &mut add, &Silent).await?;
@@ -316,9 +308,7 @@ pub async fn send_test(
     };
     let (reference, permit) = (format!("test-{id}"), Permit::always());
     let mut sent = mailer.send(&reference, &[message], &permit).await;
-    Ok(sent
-        .pop()
-        .unwrap_or_else(|| Outcome::Unknown("the mailer gave no answer".into())))
+    Ok(sent.pop().unwrap_or_else(|| Outcome::Unknown("the mailer gave no answer".into())))
 }
 
 #[cfg(test)]

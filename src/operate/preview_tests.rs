@@ -21,11 +21,7 @@ fn preview(types: &[(&str, Policy)]) -> Preview {
 }
 
 fn routed(route: Route, heading: &str) -> Policy {
-    Policy {
-        route,
-        heading: Some(heading.into()),
-        ..Policy::default()
-    }
+    Policy { route, heading: Some(heading.into()), ..Policy::default() }
 }
 
 fn now() -> DateTime<Utc> {
@@ -93,9 +89,7 @@ fn sample_events_use_the_configured_types() {
         assert!(is_pictured || sheet.kind == Kind::Batch, "{}", sheet.name);
     }
     assert!(
-        sheets
-            .iter()
-            .all(|sheet| !sheet.html.contains("Nobody reads") || sheet.kind == Kind::Page)
+        sheets.iter().all(|sheet| !sheet.html.contains("Nobody reads") || sheet.kind == Kind::Page)
     );
 }
 
@@ -105,16 +99,10 @@ fn without_configured_types_every_kind_of_preview_exists() {
 
     let kinds: BTreeSet<&str> = sheets.iter().map(|sheet| sheet.kind.as_str()).collect();
     assert_eq!(kinds, BTreeSet::from(["batch", "digest", "page"]));
-    let all: BTreeSet<(&str, &str)> = sheets
-        .iter()
-        .map(|sheet| (sheet.kind.as_str(), sheet.name.as_str()))
-        .collect();
+    let all: BTreeSet<(&str, &str)> =
+        sheets.iter().map(|sheet| (sheet.kind.as_str(), sheet.name.as_str())).collect();
     assert_eq!(all.len(), sheets.len(), "each has a name of its own");
-    assert!(
-        sheets
-            .iter()
-            .all(|sheet| sheet.text.is_some() == sheet.subject.is_some())
-    );
+    assert!(sheets.iter().all(|sheet| sheet.text.is_some() == sheet.subject.is_some()));
 }
 
 #[test]

@@ -65,11 +65,7 @@ fn replay(events: &[RecordedEvent], candidate: &Candidate, progress: &dyn Watche
     let mut replays: HashMap<AccumulatorId, Replay> = HashMap::new();
     let mut emails = Emails::default();
     for (number, event) in (1..).zip(events) {
-        let item = Item {
-            i: id_of(number),
-            t: event.kind.clone(),
-            o: event.object.clone(),
-        };
+        let item = Item { i: id_of(number), t: event.kind.clone(), o: event.object.clone() };
         let key = BatchKey::of(&event.kind, event.key.as_ref(), candidate.key.as_ref());
         for user in &event.users {
             let (user, key) = (user.clone(), key.clone());
@@ -101,10 +97,7 @@ struct Replay {
 
 impl Replay {
     fn new(id: &AccumulatorId) -> Self {
-        Self {
-            accumulator: Accumulator::new(id.clone()),
-            waiting: Vec::new(),
-        }
+        Self { accumulator: Accumulator::new(id.clone()), waiting: Vec::new() }
     }
 
     fn join(&mut self, item: &Item, at: DateTime<Utc>, policy: &BatchPolicy, emails: &mut Emails) {
@@ -152,8 +145,7 @@ impl Emails {
         *self.per_user.entry(batch.user.clone()).or_default() += 1;
         let delay = |at: DateTime<Utc>| (batch.closes_at - at).num_milliseconds().max(0) as u64;
         let delays = included.into_iter().map(|(_, at)| delay(at));
-        self.delays
-            .extend(delays.map(|delay| (delay + 500) / 1_000));
+        self.delays.extend(delays.map(|delay| (delay + 500) / 1_000));
     }
 
     fn figures(self, policy: &str, days: f64) -> PolicyFigures {

@@ -55,14 +55,8 @@ fn small() -> Vec<RecordedEvent> {
 #[test]
 fn a_small_recording_gives_the_figures_computed_by_hand() {
     let (full, leading) = (
-        BatchPolicy {
-            close_at: NonZeroU64::new(2),
-            ..minutes(5, 0, None)
-        },
-        BatchPolicy {
-            leading: true,
-            ..minutes(5, 0, None)
-        },
+        BatchPolicy { close_at: NonZeroU64::new(2), ..minutes(5, 0, None) },
+        BatchPolicy { leading: true, ..minutes(5, 0, None) },
     );
     // Emails, the largest, the most for one user, and the p50, p95 and max of the delays.
     let cases = [
@@ -84,11 +78,7 @@ fn a_small_recording_gives_the_figures_computed_by_hand() {
     for (policy, counts, delays) in cases {
         let figures = run(&small(), policy, None);
         let (per_user, delay) = (figures.emails_per_user, figures.delay_seconds);
-        assert_eq!(
-            [figures.emails, figures.largest, per_user.max],
-            counts,
-            "{policy:?}"
-        );
+        assert_eq!([figures.emails, figures.largest, per_user.max], counts, "{policy:?}");
         assert_eq!([delay.p50, delay.p95, delay.max], delays, "{policy:?}");
         assert_eq!(per_user.mean, figures.emails as f64 / 2.0);
     }
@@ -112,10 +102,7 @@ fn keys_and_types_separate_batches_and_a_shared_key_merges_types() {
 
     let emails = |events: &[RecordedEvent], key| run(events, minutes(5, 0, None), key).emails;
 
-    assert_eq!(
-        (emails(&events, None), emails(&events, Some("all"))),
-        (4, 3)
-    );
+    assert_eq!((emails(&events, None), emails(&events, Some("all"))), (4, 3));
     assert_eq!((emails(&keyed, None), emails(&keyed, Some("all"))), (5, 4));
 }
 
@@ -123,15 +110,8 @@ fn keys_and_types_separate_batches_and_a_shared_key_merges_types() {
 fn an_event_for_several_users_counts_once_for_each() {
     let mut both = comment("ada", 0);
     both.users.push(UserId::stored("ben"));
-    let trial = |name: &str, policy| Candidate {
-        name: name.to_owned(),
-        policy,
-        key: None,
-    };
-    let trials = vec![
-        trial("now", BatchPolicy::IMMEDIATE),
-        trial("later", minutes(5, 0, None)),
-    ];
+    let trial = |name: &str, policy| Candidate { name: name.to_owned(), policy, key: None };
+    let trials = vec![trial("now", BatchPolicy::IMMEDIATE), trial("later", minutes(5, 0, None))];
 
     let comparison = simulate(&[both, comment("ben", 1)], &trials, &Silent);
 
@@ -167,11 +147,8 @@ fn a_percentile_is_the_smallest_value_that_covers_that_share() {
 fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
     let (mut emails, mut waited) = (0, 0);
     for person in 0..4 {
-        let mut left: Vec<i64> = stream
-            .iter()
-            .filter(|one| one.0 == person)
-            .map(|one| one.1)
-            .collect();
+        let mut left: Vec<i64> =
+            stream.iter().filter(|one| one.0 == person).map(|one| one.1).collect();
         while let Some(first) = left.first().copied() {
             let (mut count, mut closes) = (1, policy.closes_at(at(first), at(first)));
             while count < left.len() && !policy.is_full(count as u64) && at(left[count]) < closes {
@@ -182,10 +159,8 @@ fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
                 closes = closes.min(at(left[count - 1]));
             }
             emails += 1;
-            waited += left
-                .drain(..count)
-                .map(|then| (closes - at(then)).num_seconds())
-                .sum::<i64>();
+            waited +=
+                left.drain(..count).map(|then| (closes - at(then)).num_seconds()).sum::<i64>();
         }
     }
     (emails, waited)

@@ -99,11 +99,7 @@ impl StatusService {
             unreadable: find_unreadable(store.as_ref(), RECORDS).await?,
             days: days
                 .into_iter()
-                .map(|day| DayView {
-                    day,
-                    stacks: count(),
-                    in_window: window.contains(day),
-                })
+                .map(|day| DayView { day, stacks: count(), in_window: window.contains(day) })
                 .collect(),
         })
     }

@@ -115,12 +115,8 @@ impl Transfer {
             records: sum.stacks,
             sha256: sum.sha256,
         });
-        let manifest = Manifest {
-            format: FORMAT,
-            at: self.clock.now(),
-            files: files.collect(),
-            unreadable,
-        };
+        let manifest =
+            Manifest { format: FORMAT, at: self.clock.now(), files: files.collect(), unreadable };
         self.publish(&manifest)?;
         Ok(manifest)
     }
@@ -151,10 +147,7 @@ impl Transfer {
         let owner = format!("export {}", self.folder.display());
         for day in self.store.days().await? {
             let (name, now) = (&lease_of(day), self.clock.now());
-            let lease = Lease {
-                owner: owner.clone(),
-                until: now + LEASE,
-            };
+            let lease = Lease { owner: owner.clone(), until: now + LEASE };
             if !self.store.lease(name, &lease, now).await? {
                 return conflict(format!("another process archives or restores {day}"));
             }

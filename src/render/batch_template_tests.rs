@@ -46,28 +46,15 @@ fn a_broken_batch_template_is_rejected_at_startup_with_its_line() {
             "\n{% include \"mail/nothing.txt\" %}",
             "templates/batch/body.txt, line 2: template not found",
         ),
-        (
-            "mail/foot.txt",
-            "\n\n{{ nobody }}",
-            "templates/mail/foot.txt, line 3: undefined value",
-        ),
-        (
-            "mail/said.txt",
-            "{% macro listed() %}{% endmacro %}",
-            "the built-in template ",
-        ),
+        ("mail/foot.txt", "\n\n{{ nobody }}", "templates/mail/foot.txt, line 3: undefined value"),
+        ("mail/said.txt", "{% macro listed() %}{% endmacro %}", "the built-in template "),
     ] {
         let error = with(&[(name, template)]).err().expect(template);
 
         assert!(error.starts_with(expected), "{error}");
     }
-    let long = with(&[("batch/body.html", &"x".repeat(100_000))])
-        .err()
-        .unwrap();
-    assert!(
-        long.starts_with("templates/batch/body.html makes 1000"),
-        "{long}"
-    );
+    let long = with(&[("batch/body.html", &"x".repeat(100_000))]).err().unwrap();
+    assert!(long.starts_with("templates/batch/body.html makes 1000"), "{long}");
 }
 
 #[test]
@@ -76,9 +63,7 @@ fn a_replaced_shared_part_applies_to_digests_and_batches() {
     let digest = digest(at(), [("Work", "New works", works(0..1), 0)]);
     let user = User::new(UserId::stored("ada"));
 
-    let digest = renderer
-        .render(&super::tests::email(&user, &digest))
-        .unwrap();
+    let digest = renderer.render(&super::tests::email(&user, &digest)).unwrap();
     let batch = by(&renderer, &content(four_comments(), 0));
 
     assert!(digest.text.ends_with("\nBye."), "{}", digest.text);
@@ -87,14 +72,8 @@ fn a_replaced_shared_part_applies_to_digests_and_batches() {
 
 #[test]
 fn a_shared_part_can_test_which_email_it_is_in() {
-    let fields = [
-        "cadence",
-        "period",
-        "zone",
-        "sentence",
-        "sections[0].items",
-        "sections[0].groups",
-    ];
+    let fields =
+        ["cadence", "period", "zone", "sentence", "sections[0].items", "sections[0].groups"];
     let fields = fields.map(|name| format!("{{% if {name} is defined %}}{name} {{% endif %}}"));
     let renderer = with(&[("mail/foot.txt", &fields.concat())]).unwrap();
     let user = User::new(UserId::stored("ada"));
@@ -104,15 +83,8 @@ fn a_shared_part_can_test_which_email_it_is_in() {
     let batch = by(&renderer, &content(four_comments(), 0));
 
     let digest = digest.unwrap().text;
-    assert!(
-        digest.ends_with("\ncadence period sections[0].items "),
-        "{digest}"
-    );
-    assert!(
-        batch.text.ends_with("\nzone sentence sections[0].groups "),
-        "{}",
-        batch.text
-    );
+    assert!(digest.ends_with("\ncadence period sections[0].items "), "{digest}");
+    assert!(batch.text.ends_with("\nzone sentence sections[0].groups "), "{}", batch.text);
 }
 
 #[test]

@@ -22,14 +22,8 @@ pub(super) fn policies() -> Policies {
         ..Policy::default()
     };
     Policies::new([
-        (
-            EventType::stored("Comment"),
-            policy("New comments", Some("commented on")),
-        ),
-        (
-            EventType::stored("Mention"),
-            policy("Mentions", Some("mentioned you in")),
-        ),
+        (EventType::stored("Comment"), policy("New comments", Some("commented on"))),
+        (EventType::stored("Mention"), policy("Mentions", Some("mentioned you in"))),
         (EventType::stored("Work"), policy("New works", None)),
     ])
 }
@@ -44,20 +38,14 @@ pub(super) fn content_of(
     let count = events.len();
     let kept: Vec<Kept> = (0..count)
         .map(|n| Kept {
-            i: Id::at(
-                last - TimeDelta::minutes(7 * (count - 1 - n) as i64),
-                [0; 8],
-            ),
+            i: Id::at(last - TimeDelta::minutes(7 * (count - 1 - n) as i64), [0; 8]),
             t: EventType::stored(events[n].0),
             o: ObjectId::stored(n.to_string()),
         })
         .collect();
     let applies = |event: &Event| {
         let (_, object) = &events[event.o.as_str().parse::<usize>().unwrap()];
-        object.notifiable.then(|| EventData {
-            object: Arc::new(object.clone()),
-            details: None,
-        })
+        object.notifiable.then(|| EventData { object: Arc::new(object.clone()), details: None })
     };
     gather(&key, &kept, omitted, &policies(), applies)
 }
@@ -80,9 +68,7 @@ pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> 
         links: Links {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
-            mute: content
-                .thread()
-                .map(|_| "https://www.example.org/u/token?mute".into()),
+            mute: content.thread().map(|_| "https://www.example.org/u/token?mute".into()),
         },
         stop: Some(Box::leak(Box::new(stop))),
     }
@@ -90,10 +76,7 @@ pub(super) fn email<'a>(user: &'a User, content: &'a Content) -> EmailInput<'a> 
 
 pub(super) fn render(content: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));
-    Renderer::new(site(), None)
-        .unwrap()
-        .render(&email(&user, content))
-        .unwrap()
+    Renderer::new(site(), None).unwrap().render(&email(&user, content)).unwrap()
 }
 
 fn subject(events: Vec<(&str, Object)>, omitted: u64) -> String {
@@ -158,17 +141,10 @@ fn a_batch_of_one_event_names_its_author() {
 #[test]
 fn the_text_of_one_event_links_to_its_topic_like_the_html() {
     let (kind, object) = said("Ada Okafor", "Are the travel costs in here?", "Budget");
-    let unlinked = Object {
-        url: None,
-        ..object.clone()
-    };
+    let unlinked = Object { url: None, ..object.clone() };
     let of = |kind, object| render(&content(vec![(kind, object)], 0)).text;
 
-    let texts = [
-        of(kind, unlinked.clone()),
-        of(kind, object),
-        of("Work", unlinked),
-    ];
+    let texts = [of(kind, unlinked.clone()), of(kind, object), of("Work", unlinked)];
 
     for text in texts {
         assert!(text.contains("\nhttps://www.example.org/budget"), "{text}");
@@ -226,63 +202,29 @@ fn a_batch_of_odd_objects_keeps_its_layout() {
 fn a_subject_names_the_authors_and_their_action() {
     let two = |by: [&str; 2]| by.map(|by| on(by, "Budget")).to_vec();
     let many = |people: usize| -> Vec<_> {
-        (0..people)
-            .map(|n| on(["Dee", "Cyd", "Ben", "Ada", "Eve"][n % 5], "Budget"))
-            .collect()
+        (0..people).map(|n| on(["Dee", "Cyd", "Ben", "Ada", "Eve"][n % 5], "Budget")).collect()
     };
     let mut with_work = two(["Ben", "Ada"]);
     with_work.push(new_work(0));
     let of_each = |count: usize| -> Vec<_> {
         (0..count)
-            .map(|n| {
-                on(
-                    "Ada",
-                    ["Minutes", "Hiring", "Roadmap", "Budget"][(n + 4 - count) % 4],
-                )
-            })
+            .map(|n| on("Ada", ["Minutes", "Hiring", "Roadmap", "Budget"][(n + 4 - count) % 4]))
             .collect()
     };
 
     for (subject, expected) in [
         (subject(many(1), 0), "Dee commented on Budget"),
-        (
-            subject(two(["Ben", "Ada"]), 0),
-            "Ada and Ben commented on Budget",
-        ),
-        (
-            subject(two(["Ada", "Ada"]), 0),
-            "Ada commented on Budget twice",
-        ),
-        (
-            subject(vec![on("Ada", "Budget"); 3], 0),
-            "Ada commented on Budget 3 times",
-        ),
+        (subject(two(["Ben", "Ada"]), 0), "Ada and Ben commented on Budget"),
+        (subject(two(["Ada", "Ada"]), 0), "Ada commented on Budget twice"),
+        (subject(vec![on("Ada", "Budget"); 3], 0), "Ada commented on Budget 3 times"),
         (subject(many(3), 0), "Ben, Cyd and Dee commented on Budget"),
-        (
-            subject(many(4), 0),
-            "Ada, Ben and 2 others commented on Budget",
-        ),
-        (
-            subject(many(4), 1_200),
-            "Ada, Ben and 2 others commented on Budget, and 1,200 more",
-        ),
-        (
-            subject(with_work, 0),
-            "Ada and Ben commented on Budget, and 1 more",
-        ),
-        (
-            subject(of_each(2), 0),
-            "Ada commented on Budget and Roadmap",
-        ),
-        (
-            subject(of_each(4), 3),
-            "Ada commented on Budget, Roadmap and 2 more, and 3 more",
-        ),
+        (subject(many(4), 0), "Ada, Ben and 2 others commented on Budget"),
+        (subject(many(4), 1_200), "Ada, Ben and 2 others commented on Budget, and 1,200 more"),
+        (subject(with_work, 0), "Ada and Ben commented on Budget, and 1 more"),
+        (subject(of_each(2), 0), "Ada commented on Budget and Roadmap"),
+        (subject(of_each(4), 3), "Ada commented on Budget, Roadmap and 2 more, and 3 more"),
         (subject(vec![unnamed(on("", "Budget"))], 0), "New: Budget"),
-        (
-            subject(vec![unnamed(said("", "Hm", "Budget"))], 0),
-            "New comments: Budget",
-        ),
+        (subject(vec![unnamed(said("", "Hm", "Budget"))], 0), "New comments: Budget"),
         (
             subject(vec![unnamed(on("", "Budget")), on("Ada", "Budget")], 0),
             "2 new comments: Budget",
@@ -291,14 +233,8 @@ fn a_subject_names_the_authors_and_their_action() {
             subject(vec![new_work(0)], 0),
             "New: Moonlight over the Estuary, with Fishing Boats Coming Ashore by Eleanor Whitcombe",
         ),
-        (
-            subject(vec![new_work(0), new_work(2)], 0),
-            "2 new works by Eleanor Whitcombe",
-        ),
-        (
-            subject(vec![new_work(0), new_work(2)], 12),
-            "14 new: Eleanor Whitcombe and more",
-        ),
+        (subject(vec![new_work(0), new_work(2)], 0), "2 new works by Eleanor Whitcombe"),
+        (subject(vec![new_work(0), new_work(2)], 12), "14 new: Eleanor Whitcombe and more"),
     ] {
         assert_eq!(subject, expected);
     }
@@ -308,11 +244,7 @@ fn a_subject_names_the_authors_and_their_action() {
 fn a_long_batch_shows_the_newest_and_counts_the_rest() {
     let events: Vec<_> = (0..100)
         .map(|n| {
-            said(
-                ["Ada", "Ben", "Cyd"][n % 3],
-                &format!("Remark {n}"),
-                ["Budget", "Roadmap"][n % 2],
-            )
+            said(["Ada", "Ben", "Cyd"][n % 3], &format!("Remark {n}"), ["Budget", "Roadmap"][n % 2])
         })
         .collect();
     let key = BatchKey::Type(EventType::stored("Comment"));
@@ -334,10 +266,7 @@ fn withdrawn_events_are_omitted() {
 
     let rendered = render(&content(events, 0));
 
-    assert_eq!(
-        rendered.subject,
-        "Cyd, Ben and Ada Okafor commented on Budget"
-    );
+    assert_eq!(rendered.subject, "Cyd, Ben and Ada Okafor commented on Budget");
     assert!(!rendered.text.contains("Dee") && !rendered.html.contains("Dee"));
     assert_eq!(rendered.shown, 3);
 }
@@ -363,30 +292,16 @@ fn times_use_the_users_zone() {
     let user = User::new(UserId::stored("ada"));
     let content = content(four_comments(), 0);
     let zoned = |tz| {
-        let email = EmailInput {
-            tz,
-            ..email(&user, &content)
-        };
-        Renderer::new(site(), None)
-            .unwrap()
-            .render(&email)
-            .unwrap()
-            .text
+        let email = EmailInput { tz, ..email(&user, &content) };
+        Renderer::new(site(), None).unwrap().render(&email).unwrap().text
     };
 
     assert!(zoned(Tz::UTC).contains("From 08:34 to 08:55."));
     let west = zoned(Tz::America__Los_Angeles);
     assert!(west.contains("From 01:34 to 01:55."), "{west}");
     assert!(west.contains("America/Los_Angeles"));
-    let late = EmailInput {
-        at: at() + TimeDelta::hours(20),
-        ..email(&user, &content)
-    };
-    let late = Renderer::new(site(), None)
-        .unwrap()
-        .render(&late)
-        .unwrap()
-        .text;
+    let late = EmailInput { at: at() + TimeDelta::hours(20), ..email(&user, &content) };
+    let late = Renderer::new(site(), None).unwrap().render(&late).unwrap().text;
     assert!(late.contains("Dee · 22 April, 09:55"), "{late}");
 }
 
@@ -400,34 +315,19 @@ fn markup_and_line_breaks_in_batch_input_are_neutralized() {
         data: json!({"about": {"title": "<b>Bud\nget", "url": "javascript:alert(1)"}}).into(),
         ..titled("")
     };
-    let on_page = Object {
-        data: Json::default(),
-        ..hostile.clone()
-    };
+    let on_page = Object { data: Json::default(), ..hostile.clone() };
     for events in [
         vec![("Comment", hostile.clone())],
         vec![("Comment", on_page.clone())],
         vec![("Comment", hostile.clone()), ("Comment", on_page.clone())],
-        vec![
-            ("Comment", hostile.clone()),
-            ("Work", on_page),
-            ("Work", hostile),
-        ],
+        vec![("Comment", hostile.clone()), ("Work", on_page), ("Work", hostile)],
     ] {
-        let Rendered {
-            subject,
-            html,
-            text,
-            ..
-        } = render(&content(events, 0));
+        let Rendered { subject, html, text, .. } = render(&content(events, 0));
 
         for bad in ["<script", "<b>", "<u>", "javascript:", "\r", "\u{202e}"] {
             assert!(!html.contains(bad), "{bad}\n{html}");
         }
         assert!(!subject.contains(['\r', '\n']), "{subject}");
-        assert!(
-            !text.contains("javascript:") && !text.contains("\nBcc"),
-            "{text}"
-        );
+        assert!(!text.contains("javascript:") && !text.contains("\nBcc"), "{text}");
     }
 }

@@ -61,10 +61,7 @@ impl ExpandedTemplate {
         template: &Template,
         read: impl Fn(&Template) -> Result<String, E>,
     ) -> Result<Self, E> {
-        let mut expanded = Self {
-            text: String::new(),
-            lines: Vec::new(),
-        };
+        let mut expanded = Self { text: String::new(), lines: Vec::new() };
         expanded.put(template, &read, DEPTH)?;
         Ok(expanded)
     }
@@ -229,10 +226,6 @@ mod tests {
 
         let expanded = ExpandedTemplate::of(&BATCH.text, read).unwrap();
 
-        assert!(
-            expanded
-                .text
-                .ends_with("x\n{% include \"mail/foot.txt\" %}\n")
-        );
+        assert!(expanded.text.ends_with("x\n{% include \"mail/foot.txt\" %}\n"));
     }
 }

@@ -87,10 +87,7 @@ pub(super) fn bundle<'a>(
 /// larger one, and the larger one is kept for printing. Breton has too many such rules for this
 /// workaround.
 pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
-    let language = bundle
-        .locales
-        .first()
-        .map(|locale| locale.language.as_str());
+    let language = bundle.locales.first().map(|locale| locale.language.as_str());
     let last = |teens: std::ops::RangeInclusive<u64>| match count % 100 {
         teen if teens.contains(&teen) => teen,
         other if other % 10 == 0 => 10.min(count),
@@ -168,10 +165,7 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Arc<FluentResourc
         };
         let text = std::fs::read_to_string(&path);
         let text = text.map_err(|cause| Error::unreadable(&path, cause))?;
-        if own
-            .insert(tag.clone(), Arc::new(read(&path, text)?))
-            .is_some()
-        {
+        if own.insert(tag.clone(), Arc::new(read(&path, text)?)).is_some() {
             let why = format!("another file is the catalog of {tag}");
             return Err(wrong(&path, None, why));
         }
@@ -260,9 +254,7 @@ fn check_names(name: &str, variables: &BTreeSet<&str>) -> Result<(), String> {
             return Err(format!("there is no message {name}; {hint}"));
         }
     };
-    unknown.map_or(Ok(()), |variable| {
-        Err(format!("{name} has no variable ${variable}"))
-    })
+    unknown.map_or(Ok(()), |variable| Err(format!("{name} has no variable ${variable}")))
 }
 
 /// Checks messages that are settings, not words: date formats, the calendar and the text direction.
@@ -272,10 +264,9 @@ fn check_setting(name: &str, pattern: &Pattern<&str>) -> Result<(), String> {
             |text| StrftimeItems::new(text).all(|item| item != Item::Error),
             "is not a date format of strftime",
         ),
-        "calendar" => (
-            |text| text.parse::<chrono::Locale>().is_ok(),
-            "is not a known locale, such as de_DE",
-        ),
+        "calendar" => {
+            (|text| text.parse::<chrono::Locale>().is_ok(), "is not a known locale, such as de_DE")
+        }
         "direction" => (|text| matches!(text, "ltr" | "rtl"), "is not ltr or rtl"),
         _ => return Ok(()),
     };

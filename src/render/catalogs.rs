@@ -36,9 +36,7 @@ impl Catalogs {
             let ours = ours.map(|(_, resource)| resource);
             // A message replaces its namesake with all attributes. The built-in bundle alone
             // supplies an attribute that the folder's message lacks.
-            let with_own = own
-                .get(tag)
-                .map(|own| bundle(tag, ours.into_iter().chain([own])));
+            let with_own = own.get(tag).map(|own| bundle(tag, ours.into_iter().chain([own])));
             let alone = ours.map(|ours| bundle(tag, std::iter::once(ours)));
             with_own.into_iter().chain(alone).map(Arc::new).collect()
         };
@@ -49,9 +47,7 @@ impl Catalogs {
             Arc::new(Voice::new(tag.to_owned(), chain.flatten().collect()))
         };
         let voices = bundles.keys().map(|tag| ((*tag).to_owned(), voice(tag)));
-        Ok(Self {
-            voices: Arc::new(voices.collect()),
-        })
+        Ok(Self { voices: Arc::new(voices.collect()) })
     }
 
     /// Returns the tags of all locales that have a catalog.

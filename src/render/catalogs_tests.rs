@@ -16,10 +16,7 @@ fn ours() -> Catalogs {
 }
 
 fn say_in(locale: &str, id: &str, filled: &[(&str, Filled<'_>)]) -> String {
-    ours()
-        .voice(Some(locale))
-        .say(id, filled, Medium::Text)
-        .unwrap()
+    ours().voice(Some(locale)).say(id, filled, Medium::Text).unwrap()
 }
 
 /// Loads a folder with one catalog.
@@ -32,10 +29,7 @@ fn with(file: &str, text: &str) -> Result<Renderer, String> {
 }
 
 fn reader(locale: &str) -> User {
-    User {
-        locale: Some(locale.into()),
-        ..User::new(UserId::stored("ada"))
-    }
+    User { locale: Some(locale.into()), ..User::new(UserId::stored("ada")) }
 }
 
 /// Returns the messages of a catalog that are missing, unknown, or have other variables than in
@@ -93,10 +87,7 @@ fn emails_and_pages_render_in_every_catalog() {
         let user = user(tag);
         assert_eq!(renderer.locale_of(&user), *tag);
         let try_out = |email: &super::super::EmailInput<'_>| {
-            let email = super::super::EmailInput {
-                user: &user,
-                ..email.clone()
-            };
+            let email = super::super::EmailInput { user: &user, ..email.clone() };
             let rendered = renderer.render(&email)?;
             let html = format!(r#"<html lang="{tag}" dir=""#);
             assert!(rendered.html.contains(&html), "{}", rendered.html);
@@ -118,20 +109,12 @@ fn plurals_follow_the_language() {
         counts.iter().map(|count| people(locale, *count)).collect()
     };
 
-    assert_eq!(
-        all("de", &[1, 2, 1_000]),
-        ["1 Person", "2 Personen", "1.000 Personen"]
-    );
-    assert_eq!(
-        all("fr", &[0, 1, 2]),
-        ["0 personne", "1 personne", "2 personnes"]
-    );
+    assert_eq!(all("de", &[1, 2, 1_000]), ["1 Person", "2 Personen", "1.000 Personen"]);
+    assert_eq!(all("fr", &[0, 1, 2]), ["0 personne", "1 personne", "2 personnes"]);
     assert_eq!(all("ja", &[1, 2, 5]), ["1人", "2人", "5人"]);
     assert_eq!(
         all("pl", &[1, 2, 4, 5, 12, 22, 25]),
-        [
-            "1 osoba", "2 osoby", "4 osoby", "5 osób", "12 osób", "22 osoby", "25 osób"
-        ]
+        ["1 osoba", "2 osoby", "4 osoby", "5 osób", "12 osób", "22 osoby", "25 osób"]
     );
     assert_eq!(
         all("ru", &[1, 2, 5, 11, 21, 22, 25]),
@@ -185,15 +168,11 @@ fn plurals_of_large_numbers_depend_on_their_last_digits() {
     );
     assert_eq!(
         plural("be", all, &[1, 3, 5, 11, 12, 15, 20, 21, 22, 111, 123]),
-        [
-            "one", "few", "many", "many", "many", "many", "many", "one", "few", "many", "few"
-        ]
+        ["one", "few", "many", "many", "many", "many", "many", "one", "few", "many", "few"]
     );
     assert_eq!(
         plural("lt", all, &[1, 2, 10, 11, 12, 21, 29, 30, 111, 121]),
-        [
-            "one", "few", "other", "other", "other", "one", "few", "other", "other", "one"
-        ]
+        ["one", "few", "other", "other", "other", "one", "few", "other", "other", "one"]
     );
     assert_eq!(
         plural("lv", all, &[1, 2, 10, 11, 21, 111]),
@@ -214,74 +193,24 @@ fn numbers_and_dates_follow_the_language() {
     let catalogs = ours();
     let voice = |tag: &str| catalogs.voice(Some(tag));
     for (tag, number, day, next) in [
-        (
-            "en",
-            "39,389",
-            "22 April 2014",
-            "Tuesday 22 April 2014, 08:00",
-        ),
-        (
-            "de",
-            "39.389",
-            "22. April 2014",
-            "Dienstag, 22. April 2014, 08:00",
-        ),
-        (
-            "fr",
-            "39\u{202f}389",
-            "22 avril 2014",
-            "mardi 22 avril 2014, 08:00",
-        ),
-        (
-            "es",
-            "39.389",
-            "22 de abril de 2014",
-            "martes, 22 de abril de 2014, 08:00",
-        ),
-        (
-            "pt",
-            "39.389",
-            "22 de abril de 2014",
-            "terça, 22 de abril de 2014, 08:00",
-        ),
-        (
-            "ja",
-            "39,389",
-            "2014年4月22日",
-            "2014年4月22日(火曜日) 08:00",
-        ),
-        (
-            "pl",
-            "39\u{a0}389",
-            "22 kwietnia 2014",
-            "wtorek, 22 kwietnia 2014, 08:00",
-        ),
-        (
-            "ru",
-            "39\u{a0}389",
-            "22 апреля 2014",
-            "22 апреля 2014, 08:00",
-        ),
-        (
-            "ar",
-            "39,389",
-            "22 أبريل 2014",
-            "الثلاثاء، 22 أبريل 2014، 08:00",
-        ),
+        ("en", "39,389", "22 April 2014", "Tuesday 22 April 2014, 08:00"),
+        ("de", "39.389", "22. April 2014", "Dienstag, 22. April 2014, 08:00"),
+        ("fr", "39\u{202f}389", "22 avril 2014", "mardi 22 avril 2014, 08:00"),
+        ("es", "39.389", "22 de abril de 2014", "martes, 22 de abril de 2014, 08:00"),
+        ("pt", "39.389", "22 de abril de 2014", "terça, 22 de abril de 2014, 08:00"),
+        ("ja", "39,389", "2014年4月22日", "2014年4月22日(火曜日) 08:00"),
+        ("pl", "39\u{a0}389", "22 kwietnia 2014", "wtorek, 22 kwietnia 2014, 08:00"),
+        ("ru", "39\u{a0}389", "22 апреля 2014", "22 апреля 2014, 08:00"),
+        ("ar", "39,389", "22 أبريل 2014", "الثلاثاء، 22 أبريل 2014، 08:00"),
     ] {
         assert_eq!(voice(tag).grouped(39_389), number, "{tag}");
         assert_eq!(voice(tag).day_in_full(at(), chrono_tz::UTC), day, "{tag}");
         assert_eq!(voice(tag).next(at(), chrono_tz::UTC), next, "{tag}");
     }
-    let english: Vec<String> = [0, 999, 1_000, 1_234_567]
-        .iter()
-        .map(|n| voice("en").grouped(*n))
-        .collect();
+    let english: Vec<String> =
+        [0, 999, 1_000, 1_234_567].iter().map(|n| voice("en").grouped(*n)).collect();
     assert_eq!(english, ["0", "999", "1,000", "1,234,567"]);
-    assert_eq!(
-        [999, 4_500, 45_000].map(|n| voice("es").grouped(n)),
-        ["999", "4500", "45.000"]
-    );
+    assert_eq!([999, 4_500, 45_000].map(|n| voice("es").grouped(n)), ["999", "4500", "45.000"]);
 }
 
 #[test]
@@ -323,10 +252,7 @@ fn the_accept_language_header_selects_the_first_available_catalog() {
 
 #[test]
 fn a_new_language_is_one_file_and_missing_messages_fall_back() {
-    let digest = digest(
-        at(),
-        [("ArtworkPublished", "New works", vec![work(0), work(1)], 9)],
-    );
+    let digest = digest(at(), [("ArtworkPublished", "New works", vec![work(0), work(1)], 9)]);
     let swedish = "calendar = sv_SE\ndigest-head = { $news } till dig\n\
                    things = { $count ->\n    [one] nyhet\n   *[other] nyheter\n}\n\
                    type-ArtworkPublished = Nya verk\n    .new = nya verk\n";
@@ -336,21 +262,9 @@ fn a_new_language_is_one_file_and_missing_messages_fall_back() {
 
     assert_eq!(renderer.locale_of(&reader("sv-FI")), "sv");
     assert!(rendered.html.contains(r#"<html lang="sv" dir="ltr""#));
-    assert!(
-        rendered.html.contains(">11 nya verk till dig</h1>"),
-        "{}",
-        rendered.html
-    );
-    assert!(
-        rendered
-            .text
-            .contains("Your weekly digest: what is new since 21 april.")
-    );
-    assert!(
-        rendered.text.contains("Nya verk · 11\n"),
-        "{}",
-        rendered.text
-    );
+    assert!(rendered.html.contains(">11 nya verk till dig</h1>"), "{}", rendered.html);
+    assert!(rendered.text.contains("Your weekly digest: what is new since 21 april."));
+    assert!(rendered.text.contains("Nya verk · 11\n"), "{}", rendered.text);
 }
 
 #[test]
@@ -360,10 +274,7 @@ fn a_regional_file_overrides_its_language_and_built_in_messages() {
     let german = with("de.ftl", "digest-head = { $news } für dich\n").unwrap();
 
     let of = |renderer: &Renderer, locale: &str| {
-        renderer
-            .render(&email(&reader(locale), &digest))
-            .unwrap()
-            .text
+        renderer.render(&email(&reader(locale), &digest)).unwrap().text
     };
 
     assert!(of(&austrian, "de-AT").contains("5 Neuigkeiten für Sie, servus\nIhre wöchentliche"));
@@ -376,19 +287,10 @@ fn a_regional_file_overrides_its_language_and_built_in_messages() {
 fn missing_attributes_of_a_message_come_from_the_built_in_catalog() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("locales")).unwrap();
-    std::fs::write(
-        folder.path().join("locales/de.ftl"),
-        "notice-gone = Kein Konto\n",
-    )
-    .unwrap();
+    std::fs::write(folder.path().join("locales/de.ftl"), "notice-gone = Kein Konto\n").unwrap();
     let catalogs = Catalogs::load(Some(folder.path())).unwrap();
 
-    let say = |id: &str| {
-        catalogs
-            .voice(Some("de"))
-            .say(id, &[], Medium::Text)
-            .unwrap()
-    };
+    let say = |id: &str| catalogs.voice(Some("de")).say(id, &[], Medium::Text).unwrap();
 
     assert_eq!(say("notice-gone"), "Kein Konto");
     assert!(say("notice-gone.text").starts_with("Wir haben keine Daten"));
@@ -404,56 +306,31 @@ fn problems_of_a_catalog_are_reported_with_file_and_line() {
             "there is no message openn; did you mean open?",
         ),
         ("open = Öppna { $nam }\n", 1, "open has no variable $nam"),
-        (
-            "type-A = A\n    .fraze = b\n",
-            1,
-            "there is no message type-A.fraze",
-        ),
-        (
-            "new = { -brand }\n",
-            1,
-            "new uses brand, which is no term here",
-        ),
+        ("type-A = A\n    .fraze = b\n", 1, "there is no message type-A.fraze"),
+        ("new = { -brand }\n", 1, "new uses brand, which is no term here"),
         ("new = { NUMBER($x) }\n", 1, "new uses NUMBER"),
         ("date = %Q\n", 1, "not a date format of strftime"),
         ("calendar = sweden\n", 1, "\"sweden\" is not a known locale"),
         ("direction = up\n", 1, "is not ltr or rtl"),
     ] {
-        let error = with("sv.ftl", text)
-            .err()
-            .unwrap_or_else(|| panic!("{text} is taken"));
-        assert!(
-            error.contains(&format!("locales/sv.ftl, line {line}: ")),
-            "{error}"
-        );
+        let error = with("sv.ftl", text).err().unwrap_or_else(|| panic!("{text} is taken"));
+        assert!(error.contains(&format!("locales/sv.ftl, line {line}: ")), "{error}");
         assert!(error.contains(why), "{error}");
     }
     let error = with("my words.ftl", "").err().unwrap();
     assert!(error.contains("is no locale"), "{error}");
-    assert!(
-        with(
-            "sv.ftl",
-            "own-words = Egna { $ord }\n-brand = Tate\nnew = { -brand }\n"
-        )
-        .is_ok()
-    );
+    assert!(with("sv.ftl", "own-words = Egna { $ord }\n-brand = Tate\nnew = { -brand }\n").is_ok());
 }
 
 #[test]
 fn a_value_cannot_imitate_message_syntax() {
     let voice = |tag: &str| Arc::clone(ours().voice(Some(tag)));
     let evil = "{ $site } <b>\u{e000}\u{e101}\u{e001}9\u{e002}";
-    let filled = [
-        ("news", Filled::words(evil)),
-        ("site", Filled::words("Tate")),
-    ];
+    let filled = [("news", Filled::words(evil)), ("site", Filled::words("Tate"))];
 
     let html = voice("en").say("news-from", &filled, Medium::Html).unwrap();
 
-    assert_eq!(
-        html,
-        "{ $site } &lt;b&gt;\u{e000}\u{e101}\u{e001}9\u{e002} from Tate"
-    );
+    assert_eq!(html, "{ $site } &lt;b&gt;\u{e000}\u{e101}\u{e001}9\u{e002} from Tate");
 }
 
 #[test]
@@ -465,10 +342,7 @@ fn names_are_isolated_if_their_direction_may_differ() {
 
     assert_eq!(say("en", "Ada", Medium::Text), "X by Ada");
     assert_eq!(say("en", "ليلى", Medium::Text), "X by \u{2068}ليلى\u{2069}");
-    assert_eq!(
-        say("en", "ليلى", Medium::Html),
-        "X by <span dir=\"auto\">ليلى</span>"
-    );
+    assert_eq!(say("en", "ليلى", Medium::Html), "X by <span dir=\"auto\">ليلى</span>");
     assert!(!say("ar", "ليلى", Medium::Text).contains("\u{2068}ليلى"));
     assert!(
         say("ar", "09:30", Medium::Text).ends_with(" 09:30"),
@@ -485,10 +359,7 @@ fn a_truncated_subject_keeps_its_direction_isolates_balanced() {
     let digest = digest(at(), [("Show", "Shows", objects, 4)]);
     let renderer = Renderer::new(site(), None).unwrap();
 
-    let subject = renderer
-        .render(&email(&reader("ar"), &digest))
-        .unwrap()
-        .subject;
+    let subject = renderer.render(&email(&reader("ar"), &digest)).unwrap().subject;
 
     let count = |c| subject.matches(c).count();
     assert!(count('\u{2068}') > 0, "{subject:?}");
@@ -499,10 +370,7 @@ fn a_truncated_subject_keeps_its_direction_isolates_balanced() {
 fn a_feed_gets_a_sentence_only_in_a_language_that_has_the_phrase() {
     let renderer = with("de.ftl", "type-Comment = Kommentare\n    .phrase = lobte\n").unwrap();
     let kind = EventType::stored("Comment");
-    let policy = Policy {
-        phrase: Some("commented on".parse().unwrap()),
-        ..Policy::default()
-    };
+    let policy = Policy { phrase: Some("commented on".parse().unwrap()), ..Policy::default() };
     let policies = Policies::new([(kind.clone(), policy)]);
     let words = |locale: &str| {
         let catalogs = renderer.catalogs();

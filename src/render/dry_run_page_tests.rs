@@ -59,9 +59,7 @@ fn the_page_shows_counts_warnings_sizes_and_emails() {
 fn the_page_has_no_scripts_and_loads_nothing() {
     let page = report().render(&site()).unwrap();
 
-    for outside in [
-        "<script", "<link", "<img", " src=", "url(", "@import", "https://",
-    ] {
+    for outside in ["<script", "<link", "<img", " src=", "url(", "@import", "https://"] {
         assert!(!page.contains(outside), "{outside}");
     }
 }

@@ -42,10 +42,8 @@ fn renderer() -> Renderer {
 }
 
 fn readers() -> impl Iterator<Item = User> {
-    OWN.into_iter().map(|(tag, _)| User {
-        locale: Some(tag.into()),
-        ..User::new(UserId::stored("ada"))
-    })
+    OWN.into_iter()
+        .map(|(tag, _)| User { locale: Some(tag.into()), ..User::new(UserId::stored("ada")) })
 }
 
 #[test]
@@ -79,10 +77,7 @@ fn a_digest_is_entirely_in_the_language_of_its_user() {
 #[test]
 fn a_batch_is_entirely_in_the_language_of_its_user() {
     let renderer = renderer();
-    let one = content(
-        vec![said("Ada", "Are the travel costs in here?", "Budget")],
-        0,
-    );
+    let one = content(vec![said("Ada", "Are the travel costs in here?", "Budget")], 0);
     let comment = |by, words| -> (&str, Object) { said(by, words, "Budget") };
     let many = content(
         vec![

@@ -32,9 +32,7 @@ pub(super) fn view_of(email: &EmailInput<'_>, voice: &Voice, shown: &[usize]) ->
     let sections = sections.map(|(section, shown)| email.section(voice, section, *shown));
     let by = content.items().map(|(_, item)| item.person());
     let by_all = by_all(by, content.more() == 0);
-    let columns = all
-        .iter()
-        .map(|section| named_by(section, by_all.is_some()));
+    let columns = all.iter().map(|section| named_by(section, by_all.is_some()));
     let columns: Vec<Vec<(Person, u64)>> = columns.collect();
     let names = names(&columns, content.total);
     let represented = columns.iter().flatten();

@@ -86,10 +86,7 @@ impl Renderer {
         let all = [&DIGEST, &BATCH].into_iter().flat_map(EmailTemplates::all);
         let inliner = Some(inline::inliner());
         let templates = Templates::load(all, overrides.as_deref(), &site, inliner)?;
-        let renderer = Self {
-            is_personal: templates.mention_user(),
-            templates,
-        };
+        let renderer = Self { is_personal: templates.mention_user(), templates };
         if overrides.is_some() {
             renderer.try_out()?;
         }
@@ -127,11 +124,8 @@ impl Renderer {
             } else if shown.len() > 1 {
                 shown.truncate(shown.len() / 2);
             } else {
-                let longer = if rendered.html.len() == bytes {
-                    &templates.html
-                } else {
-                    &templates.text
-                };
+                let longer =
+                    if rendered.html.len() == bytes { &templates.html } else { &templates.text };
                 let file = self.templates.file(longer.name);
                 return Err(Error::Template(format!(
                     "{file} makes {bytes} bytes of an email without items; email programs cut off \

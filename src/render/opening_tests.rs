@@ -28,11 +28,7 @@ fn an_email_about_one_topic_has_a_button_that_opens_it() {
     for (events, omitted, expected) in [
         (four_comments(), 0, budget("https://www.example.org/budget")),
         // A single event links to its own URL.
-        (
-            vec![said("Ada", "+1", "Budget")],
-            0,
-            budget("https://www.example.org/budget#ada"),
-        ),
+        (vec![said("Ada", "+1", "Budget")], 0, budget("https://www.example.org/budget#ada")),
         (
             vec![on("Ada", "Budget"), on("Ben", "Budget")],
             0,

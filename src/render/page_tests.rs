@@ -21,29 +21,15 @@ fn mara() -> User {
 }
 
 fn default() -> Schedule {
-    Schedule {
-        cadence: Cadence::Weekly,
-        weekday: Weekday::Mon,
-        hour: 9,
-        tz: chrono_tz::UTC,
-    }
+    Schedule { cadence: Cadence::Weekly, weekday: Weekday::Mon, hour: 9, tz: chrono_tz::UTC }
 }
 
 fn policies() -> Policies {
-    let policy = |route, heading: &str| Policy {
-        route,
-        heading: Some(heading.into()),
-        ..Policy::default()
-    };
+    let policy =
+        |route, heading: &str| Policy { route, heading: Some(heading.into()), ..Policy::default() };
     Policies::new([
-        (
-            EventType::stored("ArtworkPublished"),
-            policy(Route::Digest, "New works"),
-        ),
-        (
-            EventType::stored("Reply"),
-            policy(Route::Batch, "Replies to you"),
-        ),
+        (EventType::stored("ArtworkPublished"), policy(Route::Digest, "New works")),
+        (EventType::stored("Reply"), policy(Route::Batch, "Replies to you")),
     ])
 }
 
@@ -166,10 +152,7 @@ fn the_preferences_list_the_types_that_were_turned_off() {
 
     let html = preferences(&user, false);
 
-    assert!(
-        html.contains("You turned off: <bdi>Replies to you</bdi>."),
-        "{html}"
-    );
+    assert!(html.contains("You turned off: <bdi>Replies to you</bdi>."), "{html}");
 }
 
 #[test]
@@ -184,10 +167,7 @@ fn the_preferences_page_shows_all_choices() {
 
 #[test]
 fn an_unsubscribed_user_sees_no_unsubscribe_button() {
-    let user = User {
-        unsubscribed: Some(at()),
-        ..mara()
-    };
+    let user = User { unsubscribed: Some(at()), ..mara() };
 
     let html = preferences(&user, false);
 
@@ -217,10 +197,7 @@ fn markup_in_names_is_escaped() {
     user.types.insert(odd, TypePreference::new(route, since));
     let notice = Page::Notice(Notice::Choice("<b>, <i>&\"".to_owned()));
 
-    for html in [
-        preferences(&user, true),
-        pages().render(&notice, None).unwrap(),
-    ] {
+    for html in [preferences(&user, true), pages().render(&notice, None).unwrap()] {
         for bad in ["<script", "<b>", "<i>"] {
             assert!(!html.contains(bad), "{bad} in {html}");
         }
@@ -256,10 +233,7 @@ fn the_preferences_show_the_next_digest_in_local_time() {
         });
         pages().render(&page, None).unwrap()
     };
-    let gone = User {
-        unsubscribed: Some(at()),
-        ..mara()
-    };
+    let gone = User { unsubscribed: Some(at()), ..mara() };
 
     let (to_mara, to_one_who_left) = (shown(&mara()), shown(&gone));
 
@@ -323,19 +297,13 @@ fn the_unsubscribe_pages_list_the_mandatory_emails() {
         assert!(html.contains(but), "{html}");
     }
     let html = stop_page(&mara(), &Stop::Digest, &sorted(), Some(None));
-    assert!(
-        html.contains("<bdi>Security notices</bdi> <span class=\"soft\">(cannot"),
-        "{html}"
-    );
+    assert!(html.contains("<bdi>Security notices</bdi> <span class=\"soft\">(cannot"), "{html}");
 }
 
 #[test]
 fn pages_are_in_the_language_of_their_user() {
     for tag in ["de", "ja", "ar"] {
-        let user = User {
-            locale: Some(tag.into()),
-            ..mara()
-        };
+        let user = User { locale: Some(tag.into()), ..mara() };
         let stop = replies();
         let follow = Stop::Follow(FollowKey::stored("artist:7"));
 
@@ -343,15 +311,9 @@ fn pages_are_in_the_language_of_their_user() {
         let unfollowed = stop_page(&user, &follow, &policies(), Some(None));
         let choices = preferences(&user, true);
 
-        assert!(
-            asks.contains(&format!(r#"<html lang="{tag}" dir=""#)),
-            "{asks}"
-        );
+        assert!(asks.contains(&format!(r#"<html lang="{tag}" dir=""#)), "{asks}");
         insta::assert_snapshot!(format!("page_stop_type_{tag}"), without_zones(&asks));
-        insta::assert_snapshot!(
-            format!("page_stopped_follow_{tag}"),
-            without_zones(&unfollowed)
-        );
+        insta::assert_snapshot!(format!("page_stopped_follow_{tag}"), without_zones(&unfollowed));
         insta::assert_snapshot!(format!("page_preferences_{tag}"), without_zones(&choices));
     }
 }

@@ -47,9 +47,7 @@ impl Pages {
     ///
     /// Fails if a template or catalog cannot be read, does not compile, or cannot render a sample.
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let pages = Self {
-            templates: Templates::load(&PAGES, overrides.as_deref(), site, None)?,
-        };
+        let pages = Self { templates: Templates::load(&PAGES, overrides.as_deref(), site, None)? };
         if overrides.is_some() {
             pages.try_out()?;
         }
@@ -91,18 +89,14 @@ impl Pages {
     fn try_out(&self) -> Result<(), Error> {
         let (now, hour) = (DateTime::UNIX_EPOCH, TimeDelta::hours(1));
         let mut user = reader();
-        user.mutes
-            .mute(Subject::stored("other"), Some(now + hour), None, now);
+        user.mutes.mute(Subject::stored("other"), Some(now + hour), None, now);
         let default = &Schedule {
             cadence: Cadence::Weekly,
             weekday: Weekday::Mon,
             hour: 9,
             tz: chrono_tz::UTC,
         };
-        let batch = Policy {
-            route: Route::Batch,
-            ..Policy::default()
-        };
+        let batch = Policy { route: Route::Batch, ..Policy::default() };
         let mandatory = Policy {
             category: "Sample".parse().ok(),
             mandatory: Some(Mandate::default()),
@@ -135,12 +129,8 @@ impl Pages {
             Ok::<_, Error>(())
         };
         for (name, saved) in [("preferences", false), ("preferences saved", true)] {
-            let choices = Choices {
-                of,
-                token: &tokens.all,
-                saved,
-                next: Some(now + TimeDelta::days(3)),
-            };
+            let choices =
+                Choices { of, token: &tokens.all, saved, next: Some(now + TimeDelta::days(3)) };
             add(name.to_owned(), &Page::Preferences(choices))?;
         }
         let mut stops = vec![

@@ -18,9 +18,7 @@ pub(super) fn clean(text: &str) -> String {
 
 /// Like [`clean`], but keeps isolates (U+2068, U+2069), which templates add around names.
 pub(super) fn one_line(text: &str) -> String {
-    joined(text, |c| {
-        matches!(c, '\u{2068}' | '\u{2069}') || !turns_text(c)
-    })
+    joined(text, |c| matches!(c, '\u{2068}' | '\u{2069}') || !turns_text(c))
 }
 
 fn joined(text: &str, harmless: impl Fn(char) -> bool) -> String {
@@ -58,20 +56,14 @@ pub(super) fn clamp(text: &str, max: usize) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let room = max.saturating_sub(1);
-    let mut cut = text
-        .char_indices()
-        .nth(room)
-        .map_or(text.len(), |(at, _)| at);
+    let mut cut = text.char_indices().nth(room).map_or(text.len(), |(at, _)| at);
     if let Some(space) = text[..cut].rfind(' ')
         && text[space..cut].chars().count() <= room / 4
     {
         cut = space;
     }
     while cut > 0 && (text[cut..].starts_with(clings) || text[..cut].ends_with(JOINER)) {
-        cut = text[..cut]
-            .char_indices()
-            .next_back()
-            .map_or(0, |(at, _)| at);
+        cut = text[..cut].char_indices().next_back().map_or(0, |(at, _)| at);
     }
     let kept = text[..cut].trim_end_matches(|c: char| {
         c == ' ' || matches!(c, ',' | ';' | ':' | '-' | '–' | '—' | '.')
@@ -171,10 +163,7 @@ pub(super) const SHORT: usize = 60;
 /// Returns the text as one safe line of at most `max` characters. Reads only the first `4 * max`
 /// characters, to bound the cost.
 pub(super) fn short(text: &str, max: usize) -> String {
-    let enough = text
-        .char_indices()
-        .nth(4 * max)
-        .map_or(text.len(), |(at, _)| at);
+    let enough = text.char_indices().nth(4 * max).map_or(text.len(), |(at, _)| at);
     clamp(&clean(&text[..enough]), max).into_owned()
 }
 
@@ -186,19 +175,13 @@ pub(super) fn words(text: &str, max: usize) -> Option<String> {
 /// Returns the title of an item's object, or the id if there is none.
 pub(super) fn label(item: &Item, max: usize) -> String {
     let title = item.object.title.as_deref();
-    title
-        .and_then(|title| words(title, max))
-        .unwrap_or_else(|| short(item.id.as_str(), max))
+    title.and_then(|title| words(title, max)).unwrap_or_else(|| short(item.id.as_str(), max))
 }
 
 /// Returns the heading of a type. A type without a configured heading gets its name with spaces
 /// between the words.
 pub(super) fn heading_of(heading: &str, kind: &EventType) -> String {
-    if heading == kind.as_str() {
-        short(&spaced(heading), NAME)
-    } else {
-        short(heading, NAME)
-    }
+    if heading == kind.as_str() { short(&spaced(heading), NAME) } else { short(heading, NAME) }
 }
 
 /// Returns the name of the one person behind all events; `None` if there are several, or if some
@@ -240,19 +223,13 @@ mod tests {
         assert_eq!(clean(" a\r\n\tb \u{0}c\u{a0}d  e "), "a b c d e");
         assert_eq!(clean("safe\u{202e}gpj.exe\u{2066}"), "safegpj.exe");
         assert_eq!(clean("\u{202e} \u{feff}\r\n"), "");
-        assert_eq!(
-            clean("👩\u{200d}🎨 می\u{200c}خواهم"),
-            "👩\u{200d}🎨 می\u{200c}خواهم"
-        );
+        assert_eq!(clean("👩\u{200d}🎨 می\u{200c}خواهم"), "👩\u{200d}🎨 می\u{200c}خواهم");
     }
 
     #[test]
     fn text_is_cut_between_words_and_never_within_a_grapheme() {
         assert_eq!(clamp("short", 5), "short");
-        assert_eq!(
-            clamp("Sculpture with Colour, Deep Blue", 24),
-            "Sculpture with Colour…"
-        );
+        assert_eq!(clamp("Sculpture with Colour, Deep Blue", 24), "Sculpture with Colour…");
         assert_eq!(clamp(&"x".repeat(200), 10), "xxxxxxxxx…");
         assert_eq!(clamp("abcde\u{301}f", 6), "abcd…");
         assert_eq!(clamp("abc👩\u{200d}🎨def", 6), "abc…");
@@ -264,17 +241,8 @@ mod tests {
 
     #[test]
     fn only_web_addresses_become_links() {
-        assert_eq!(
-            link("https://a.example/b?c=d&e"),
-            Some("https://a.example/b?c=d&e")
-        );
-        for bad in [
-            "javascript:alert(1)",
-            "//a",
-            "https://a b",
-            "https://a\n",
-            "",
-        ] {
+        assert_eq!(link("https://a.example/b?c=d&e"), Some("https://a.example/b?c=d&e"));
+        for bad in ["javascript:alert(1)", "//a", "https://a b", "https://a\n", ""] {
             assert_eq!(link(bad), None, "{bad:?}");
         }
         assert_eq!(link(&format!("https://{}", "a".repeat(3_000))), None);
@@ -293,10 +261,7 @@ mod tests {
     fn lines_wrap_at_spaces_and_long_words_stay_whole() {
         assert_eq!(wrap("aa bb cc", 5, 0), "aa bb\ncc");
         assert_eq!(wrap("aa bb cc", 7, 2), "aa bb\n  cc");
-        assert_eq!(
-            wrap("https://very.long.example/ a", 5, 0),
-            "https://very.long.example/\na"
-        );
+        assert_eq!(wrap("https://very.long.example/ a", 5, 0), "https://very.long.example/\na");
         assert_eq!(wrap("one\ntwo", 70, 2), "one\n  two");
     }
 }

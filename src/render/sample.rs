@@ -96,10 +96,7 @@ fn kinds(
 impl Samples<'_> {
     /// Returns digests of the configured types: of one event, several and too many.
     pub(crate) fn digests(&self, policies: &Policies, caps: Caps) -> Vec<Draft> {
-        let sample = Policy {
-            heading: Some("New works".into()),
-            ..Policy::default()
-        };
+        let sample = Policy { heading: Some("New works".into()), ..Policy::default() };
         let is_digest = |route| route == Route::Digest;
         let (kinds, policies) = kinds(policies, is_digest, ("ArtworkPublished", sample));
         // The number of events of each type.
@@ -115,10 +112,7 @@ impl Samples<'_> {
             });
             let events: Vec<Event> = events.collect();
             let pending = events.iter().enumerate().map(|(n, event)| EventAt {
-                position: Position {
-                    stack: StackId::of(Day::of(self.now)),
-                    index: n as u32,
-                },
+                position: Position { stack: StackId::of(Day::of(self.now)), index: n as u32 },
                 event,
                 at: self.at(n),
             });
@@ -196,19 +190,14 @@ impl Samples<'_> {
         let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
         let thing = n % (BARE + 1);
         let Some(words) = THINGS.get(thing) else {
-            return EventData {
-                object: Arc::new(bare),
-                details: None,
-            };
+            return EventData { object: Arc::new(bare), details: None };
         };
         let mut parts = words.splitn(3, '|').map(str::to_owned);
         let (title, by, text) = (parts.next(), parts.next(), parts.next());
         let object = Object {
             title,
             url: Some(format!("https://example.org/things/{n}")),
-            image: self
-                .pictures
-                .map(|base| format!("{base}/thing-{thing}.svg")),
+            image: self.pictures.map(|base| format!("{base}/thing-{thing}.svg")),
             by: by.clone(),
             at,
             // Comments refer to it; types without a phrase ignore it.
@@ -216,17 +205,11 @@ impl Samples<'_> {
             ..bare
         };
         let details = Details {
-            actor: Some(Actor {
-                name: by,
-                ..Actor::bare(UserId::stored("sample"))
-            }),
+            actor: Some(Actor { name: by, ..Actor::bare(UserId::stored("sample")) }),
             text,
             ..Details::default()
         };
-        EventData {
-            object: Arc::new(object),
-            details: Some(Arc::new(details)),
-        }
+        EventData { object: Arc::new(object), details: Some(Arc::new(details)) }
     }
 }
 
@@ -242,18 +225,11 @@ pub(super) fn try_all(
         mute: Some("https://example.org/mute".into()),
     };
     // Of the last types, no event is shown.
-    let caps = Caps {
-        section: 3,
-        total: 4,
-    };
+    let caps = Caps { section: 3, total: 4 };
     // 22 April 2014, 08:00 UTC.
     let now = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
     for first in [0, BARE] {
-        let samples = Samples {
-            pictures: Some("https://example.org"),
-            first,
-            now,
-        };
+        let samples = Samples { pictures: Some("https://example.org"), first, now };
         let digests = samples.digests(&policies(), caps);
         for draft in [digests, samples.batches(&policies())].concat() {
             let email = EmailInput {
@@ -265,21 +241,14 @@ pub(super) fn try_all(
                 links: links(),
                 stop: None,
             };
-            try_out(&EmailInput {
-                user: &anonymous,
-                links: Links::default(),
-                ..email.clone()
-            })?;
+            try_out(&EmailInput { user: &anonymous, links: Links::default(), ..email.clone() })?;
             let types = Stop::of_types(draft.content.sections.iter().map(|section| &section.kind));
             let stops = match draft.occasion {
                 Occasion::Digest(..) => vec![Stop::Digest],
                 Occasion::Batch(..) => vec![types, Stop::Alone],
             };
             for stop in &stops {
-                try_out(&EmailInput {
-                    stop: Some(stop),
-                    ..email.clone()
-                })?;
+                try_out(&EmailInput { stop: Some(stop), ..email.clone() })?;
             }
         }
     }
@@ -288,14 +257,8 @@ pub(super) fn try_all(
 
 /// Returns types of both routes, with and without a heading or a phrase.
 fn policies() -> Policies {
-    let routed = |route| Policy {
-        route,
-        ..Policy::default()
-    };
-    let works = Policy {
-        heading: Some("New works".into()),
-        ..Policy::default()
-    };
+    let routed = |route| Policy { route, ..Policy::default() };
+    let works = Policy { heading: Some("New works".into()), ..Policy::default() };
     let comments = Policy {
         heading: Some("New comments".into()),
         phrase: "commented on".parse().ok(),

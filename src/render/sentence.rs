@@ -160,9 +160,7 @@ pub(super) fn things(voice: &Voice, section: &Section, total: u64) -> Option<Str
 /// Returns `works` for a section with the English heading `New works`.
 fn new_things(voice: &Voice, section: &Section) -> Option<String> {
     let heading = heading(voice, section);
-    let things = heading
-        .strip_prefix("New ")
-        .filter(|_| voice.is_english())?;
+    let things = heading.strip_prefix("New ").filter(|_| voice.is_english())?;
     Some(things.to_owned())
 }
 
@@ -199,11 +197,7 @@ pub(super) fn mandatory(voice: &Voice, sections: &[Section]) -> Option<String> {
     let reason = |section: &Section| {
         let configured = section.mandate.clone()?;
         // The configured reason is English, so other languages must not use it.
-        let mandate = if voice.is_english() {
-            configured
-        } else {
-            Mandate::default()
-        };
+        let mandate = if voice.is_english() { configured } else { Mandate::default() };
         Some(voice.reason(&section.kind, &mandate))
     };
     let reasons: Vec<String> = sections.iter().map(reason).collect::<Option<_>>()?;
@@ -214,9 +208,7 @@ pub(super) fn mandatory(voice: &Voice, sections: &[Section]) -> Option<String> {
 /// Returns the phrase for a number of events that share no noun.
 pub(super) fn news(voice: &Voice, total: u64) -> String {
     let count = [("count", Filled::Count(total))];
-    voice
-        .say("things", &count, Medium::Text)
-        .unwrap_or_default()
+    voice.say("things", &count, Medium::Text).unwrap_or_default()
 }
 
 /// Returns the person with the quoted text, or with the item's own title if it has another topic.
@@ -250,13 +242,7 @@ pub(super) fn named_by(section: &Section, by_one: bool) -> Vec<(Person, u64)> {
             }
         };
         let shown = words(&name.name, SHORT)?;
-        Some((
-            Person {
-                name: shown,
-                ..name
-            },
-            events,
-        ))
+        Some((Person { name: shown, ..name }, events))
     });
     named.collect()
 }

@@ -70,11 +70,7 @@ impl Color {
 
     /// Returns this color, or the nearest shade of it that is legible on the background.
     pub(super) fn readable_on(self, ground: Self) -> Self {
-        let toward = if ground.luminance() > 0.5 {
-            Self::BLACK
-        } else {
-            Self::WHITE
-        };
+        let toward = if ground.luminance() > 0.5 { Self::BLACK } else { Self::WHITE };
         (0..=20)
             .map(|step| self.mixed(toward, f64::from(step) / 20.0))
             .find(|shade| shade.contrast(ground) >= Self::READABLE)
@@ -90,11 +86,7 @@ impl Color {
     fn luminance(self) -> f64 {
         let [r, g, b] = self.0.map(|channel| {
             let c = f64::from(channel) / 255.0;
-            if c <= 0.04045 {
-                c / 12.92
-            } else {
-                ((c + 0.055) / 1.055).powf(2.4)
-            }
+            if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
         });
         0.2126 * r + 0.7152 * g + 0.0722 * b
     }
@@ -118,33 +110,19 @@ mod tests {
     #[test]
     fn a_color_is_a_hash_and_six_hex_digits() {
         assert_eq!(Color::parse("#1F4e79").unwrap().to_string(), "#1f4e79");
-        for text in [
-            "",
-            "#",
-            "1f4e79",
-            "#fff",
-            "#1f4e7",
-            "#1f4e7g",
-            "red",
-            "#1f4e79;}",
-            "#é4e79",
-        ] {
+        for text in ["", "#", "1f4e79", "#fff", "#1f4e7", "#1f4e7g", "red", "#1f4e79;}", "#é4e79"]
+        {
             assert!(Color::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn any_accent_is_readable_on_both_backgrounds() {
-        for text in [
-            "#1f4e79", "#000000", "#ffffff", "#ffff00", "#ff0000", "#808080", "#00ff88",
-        ] {
+        for text in ["#1f4e79", "#000000", "#ffffff", "#ffff00", "#ff0000", "#808080", "#00ff88"] {
             let accent = Color::parse(text).unwrap();
             for ground in [PAPER, NIGHT] {
                 let shade = accent.readable_on(ground);
-                assert!(
-                    shade.contrast(ground) >= 4.5,
-                    "{text} on {ground} is {shade}"
-                );
+                assert!(shade.contrast(ground) >= 4.5, "{text} on {ground} is {shade}");
             }
         }
     }

@@ -70,10 +70,7 @@ fn whole() -> String {
     let renderer = Renderer::new(site(), None).unwrap();
     let mut all = String::new();
     for locale in ["en", "ar", "ja"] {
-        let user = User {
-            locale: Some(locale.to_owned()),
-            ..User::new(UserId::stored("ada"))
-        };
+        let user = User { locale: Some(locale.to_owned()), ..User::new(UserId::stored("ada")) };
         let followed = Followed {
             key: crate::domain::FollowKey::stored("artist:7"),
             name: "Ines".into(),
@@ -87,10 +84,7 @@ fn whole() -> String {
             ],
             vec![("ArtworkPublished", "New works", works(0..1), 0)],
         ] {
-            let digest = Content {
-                because: vec![followed.clone()],
-                ..digest(at(), sections)
-            };
+            let digest = Content { because: vec![followed.clone()], ..digest(at(), sections) };
             all += &renderer.render(&email(&user, &digest)).unwrap().html;
         }
         let comments = ["Are the travel costs in here?", "They are."];

@@ -92,10 +92,7 @@ pub(super) fn data_value(json: &Json) -> Value {
         return Value::from(());
     }
     match json.text().starts_with('{') {
-        true => Value::from_object(Data {
-            json: json.clone(),
-            tree: OnceLock::new(),
-        }),
+        true => Value::from_object(Data { json: json.clone(), tree: OnceLock::new() }),
         false => tree(json),
     }
 }
@@ -149,32 +146,17 @@ mod tests {
     fn templates_read_application_data_like_other_values() {
         let whole = json!({"about": {"title": "Budget"}, "n": [1, {"a": null}], "t": "x"});
         for (template, text) in [
-            (
-                "{{ data.about.title }} {{ data.n[1].a is none }} {{ data['t'] }}",
-                "Budget True x",
-            ),
-            (
-                "{{ data|length }} {{ data.none is undefined }} {{ data is mapping }}",
-                "3 True True",
-            ),
-            (
-                "{% for name in data %}{{ name }},{% endfor %}",
-                "about,n,t,",
-            ),
-            (
-                "{% for name, value in data|items %}{{ name }},{% endfor %}",
-                "about,n,t,",
-            ),
+            ("{{ data.about.title }} {{ data.n[1].a is none }} {{ data['t'] }}", "Budget True x"),
+            ("{{ data|length }} {{ data.none is undefined }} {{ data is mapping }}", "3 True True"),
+            ("{% for name in data %}{{ name }},{% endfor %}", "about,n,t,"),
+            ("{% for name, value in data|items %}{{ name }},{% endfor %}", "about,n,t,"),
             ("{{ data.about|tojson }}", r#"{"title": "Budget"}"#),
             ("{{ data.n|tojson }}", r#"[1, {"a": null}]"#),
         ] {
             assert_eq!(filled(template, whole.clone()), text, "{template}");
         }
         let list = json!([3, 4]);
-        assert_eq!(
-            filled("{{ data[1] }}{{ data|length }}{{ data|sum }}", list),
-            "427"
-        );
+        assert_eq!(filled("{{ data[1] }}{{ data|length }}{{ data|sum }}", list), "427");
         for (data, is) in [(json!({}), "no"), (json!([]), "no"), (json!(1), "yes")] {
             assert_eq!(filled("{{ 'yes' if data else 'no' }}", data), is);
         }

@@ -16,13 +16,7 @@ fn styles_inlined_in_advance_equal_styles_inlined_for_each_email() {
     let user = User::new(UserId::stored("ada"));
     for digest in [
         digest(at(), [("A", "New works", works(0..1), 0)]),
-        digest(
-            at(),
-            [
-                ("A", "New works", works(0..5), 3),
-                ("B", "Shows", vec![titled("x")], 0),
-            ],
-        ),
+        digest(at(), [("A", "New works", works(0..5), 3), ("B", "Shows", vec![titled("x")], 0)]),
     ] {
         let filled = each.render(&email(&user, &digest)).unwrap().html;
 
@@ -50,21 +44,14 @@ pub(super) fn with(files: &[(&str, &str)]) -> Result<Renderer, String> {
 
 #[test]
 fn an_operators_template_replaces_the_built_in_one() {
-    let renderer = with(&[(
-        "digest/subject.txt",
-        "{{ total }}\n  for\r\n{{ user.id }} {{ names }}",
-    )])
-    .unwrap();
+    let renderer =
+        with(&[("digest/subject.txt", "{{ total }}\n  for\r\n{{ user.id }} {{ names }}")]).unwrap();
     let user = User::new(UserId::stored("u".repeat(200)));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
 
     let rendered = renderer.render(&email(&user, &digest)).unwrap();
 
-    assert!(
-        rendered.subject.starts_with("2 for uuu"),
-        "{}",
-        rendered.subject
-    );
+    assert!(rendered.subject.starts_with("2 for uuu"), "{}", rendered.subject);
     assert_eq!(rendered.subject.chars().count(), MAX_SUBJECT);
     assert!(rendered.html.contains("2 new works for you"));
 }
@@ -133,14 +120,9 @@ fn a_broken_template_is_rejected_at_startup_with_its_line() {
 
 #[test]
 fn a_template_that_is_too_large_without_items_is_rejected() {
-    let error = with(&[("digest/body.html", &"x".repeat(100_000))])
-        .err()
-        .unwrap();
+    let error = with(&[("digest/body.html", &"x".repeat(100_000))]).err().unwrap();
 
-    assert!(
-        error.starts_with("templates/digest/body.html makes 1000"),
-        "{error}"
-    );
+    assert!(error.starts_with("templates/digest/body.html makes 1000"), "{error}");
 }
 
 #[test]
@@ -148,27 +130,16 @@ fn unreadable_templates_are_reported_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("templates");
     let error = |path: &Path| Renderer::new(site(), Some(path.to_owned())).err().unwrap();
-    assert!(
-        error(&missing)
-            .to_string()
-            .contains("templates cannot be read")
-    );
+    assert!(error(&missing).to_string().contains("templates cannot be read"));
 
     std::fs::create_dir_all(missing.join("digest")).unwrap();
     std::fs::write(missing.join("digest/body.txt"), b"\xff\xfe").unwrap();
-    assert!(
-        error(&missing)
-            .to_string()
-            .ends_with("digest/body.txt cannot be read")
-    );
+    assert!(error(&missing).to_string().ends_with("digest/body.txt cannot be read"));
 }
 
 #[test]
 fn an_accent_that_is_not_a_color_is_rejected() {
-    let site = Site {
-        accent: "red;} body { display: none".into(),
-        ..site()
-    };
+    let site = Site { accent: "red;} body { display: none".into(), ..site() };
 
     let error = Renderer::new(site, None).err().unwrap().to_string();
 
@@ -177,10 +148,7 @@ fn an_accent_that_is_not_a_color_is_rejected() {
 
 #[test]
 fn an_email_is_personal_if_its_template_reads_user_fields() {
-    let user = User {
-        name: Some("Ada".into()),
-        ..User::new(UserId::stored("ada"))
-    };
+    let user = User { name: Some("Ada".into()), ..User::new(UserId::stored("ada")) };
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
     let is_personal = |renderer: Renderer| {
         let rendered = renderer.render(&email(&user, &digest)).unwrap();
@@ -209,10 +177,7 @@ fn templates_format_dates_and_messages_in_the_users_language() {
                    {{ t('people', count=total) }} {{ 39389|grouped }}{% endif %}";
     let renderer = with(&[("digest/subject.txt", subject)]).unwrap();
     let said = |locale: &str| {
-        let user = User {
-            locale: Some(locale.into()),
-            ..User::new(UserId::stored("ada"))
-        };
+        let user = User { locale: Some(locale.into()), ..User::new(UserId::stored("ada")) };
         renderer.render(&email(&user, &digest)).unwrap().subject
     };
 
@@ -237,11 +202,7 @@ fn macros_from_before_catalogs_still_work() {
 
     let rendered = renderer.render(&email(&user, &digest)).unwrap();
 
-    assert!(
-        rendered.text.contains("Unsubscribe from it:\n"),
-        "{}",
-        rendered.text
-    );
+    assert!(rendered.text.contains("Unsubscribe from it:\n"), "{}", rendered.text);
     assert!(rendered.subject.contains(" + "), "{}", rendered.subject);
 }
 
@@ -249,9 +210,7 @@ fn macros_from_before_catalogs_still_work() {
 fn a_template_with_too_much_output_or_too_many_steps_is_rejected() {
     let many = "\n{% for _ in range(100000) %}{{ 'x' * 4000 }}{% endfor %}";
     for template in ["\n{{ ('x' * 90000000) }}", many] {
-        let error = with(&[("digest/body.txt", template)])
-            .map(drop)
-            .unwrap_err();
+        let error = with(&[("digest/body.txt", template)]).map(drop).unwrap_err();
 
         let at = "templates/digest/body.txt";
         assert!(error.starts_with(at), "{template}: {error}");

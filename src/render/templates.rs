@@ -218,13 +218,10 @@ fn environment(site: &SiteView) -> Environment<'static> {
     for name in ["e", "escape"] {
         env.add_filter(name, escaped);
     }
-    env.add_filter("clamp", |text: String, max: usize| {
-        clamp(&text, max).into_owned()
+    env.add_filter("clamp", |text: String, max: usize| clamp(&text, max).into_owned());
+    env.add_filter("wrap", |text: String, width: usize, indent: Option<usize>| {
+        wrap(&text, width, indent.unwrap_or(0))
     });
-    env.add_filter(
-        "wrap",
-        |text: String, width: usize, indent: Option<usize>| wrap(&text, width, indent.unwrap_or(0)),
-    );
     env.add_filter("ruled", |text: String, rule: String| {
         format!("{text}\n{}", rule.repeat(text.chars().count().min(78)))
     });
@@ -271,16 +268,14 @@ fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environment<'static
         given(out, medium(state))
     });
     // Formatted values of the locale itself, such as a date, in a context of either direction.
-    env.add_filter("told", move |state: &State, words: Value| {
-        match medium(state) {
-            Medium::Html if rtl => {
-                let mut out = String::from("<span dir=\"rtl\">");
-                plain(words.as_str().unwrap_or_default(), Medium::Html, &mut out);
-                out.push_str("</span>");
-                Value::from_safe_string(out)
-            }
-            _ => words,
+    env.add_filter("told", move |state: &State, words: Value| match medium(state) {
+        Medium::Html if rtl => {
+            let mut out = String::from("<span dir=\"rtl\">");
+            plain(words.as_str().unwrap_or_default(), Medium::Html, &mut out);
+            out.push_str("</span>");
+            Value::from_safe_string(out)
         }
+        _ => words,
     });
     let isolating = Arc::clone(voice);
     env.add_filter("iso", move |state: &State, words: Value| {

@@ -70,12 +70,7 @@ pub(super) fn digest<'a>(
             object: Arc::new(object),
             details: None,
         };
-        Group {
-            about: About::Itself,
-            people: no_one.clone(),
-            items: vec![item],
-            total: 1,
-        }
+        Group { about: About::Itself, people: no_one.clone(), items: vec![item], total: 1 }
     };
     let section = |(kind, heading, objects, more): (&str, &str, Vec<Object>, usize)| Section {
         kind: EventType::stored(kind),
@@ -108,10 +103,7 @@ fn render(digest: &Content) -> Rendered {
 /// Returns the `n`th work of an invented museum.
 pub(super) fn work(n: usize) -> Object {
     const WORKS: [(&str, &str); 6] = [
-        (
-            "Moonlight over the Estuary, with Fishing Boats Coming Ashore",
-            "Eleanor Whitcombe",
-        ),
+        ("Moonlight over the Estuary, with Fishing Boats Coming Ashore", "Eleanor Whitcombe"),
         ("Standing Form (Walnut)", "Tomás Arquero"),
         ("Study for ‘The Orchard at Evening’", "Eleanor Whitcombe"),
         ("Untitled (Blue Interval)", "Ingrid Sæther"),
@@ -132,10 +124,7 @@ pub(super) fn work(n: usize) -> Object {
 }
 
 pub(super) fn titled(title: &str) -> Object {
-    Object {
-        title: Some(title.into()),
-        ..Object::bare(ObjectKey::stored("Show:S1"))
-    }
+    Object { title: Some(title.into()), ..Object::bare(ObjectKey::stored("Show:S1")) }
 }
 
 pub(super) fn works(range: std::ops::Range<usize>) -> Vec<Object> {
@@ -144,12 +133,7 @@ pub(super) fn works(range: std::ops::Range<usize>) -> Vec<Object> {
 
 /// Returns subject, text and HTML in one snapshot.
 pub(super) fn whole(rendered: &Rendered) -> String {
-    let Rendered {
-        subject,
-        html,
-        text,
-        ..
-    } = rendered;
+    let Rendered { subject, html, text, .. } = rendered;
     format!("Subject: {subject}\n\n{text}\n\n{html}")
 }
 
@@ -164,19 +148,11 @@ fn a_digest_of_one_event_shows_it_large() {
 fn a_digest_of_many_events_has_sections_with_totals() {
     let mut without_picture = work(1);
     without_picture.image = None;
-    let shows = vec![
-        titled("Late Whitcombe: Paintings 1835–1850"),
-        titled("Ruins and Rooms"),
-    ];
+    let shows = vec![titled("Late Whitcombe: Paintings 1835–1850"), titled("Ruins and Rooms")];
     let digest = digest(
         at(),
         [
-            (
-                "ArtworkPublished",
-                "New works",
-                vec![work(0), without_picture, work(2)],
-                9,
-            ),
+            ("ArtworkPublished", "New works", vec![work(0), without_picture, work(2)], 9),
             ("NearbyShow", "Shows near you", shows, 0),
         ],
     );
@@ -191,33 +167,17 @@ fn a_digest_of_odd_objects_keeps_its_layout() {
     right_to_left.by = Some("ليلى الحداد".into());
     let long = "A View of the Harbour, with the Arrival of the Fleet and the Populace Assembled \
                 upon the Quay to Witness the Landing of the Ambassadors from the East";
-    let objects = vec![
-        titled(long),
-        right_to_left,
-        untitled,
-        titled("無題(静寂の中の青い間隔)"),
-    ];
-    let digest = digest(
-        at(),
-        [("artwork_published", "artwork_published", objects, 0)],
-    );
+    let objects = vec![titled(long), right_to_left, untitled, titled("無題(静寂の中の青い間隔)")];
+    let digest = digest(at(), [("artwork_published", "artwork_published", objects, 0)]);
 
     insta::assert_snapshot!("odd_objects", whole(&render(&digest)));
 }
 
 #[test]
 fn missing_site_details_and_links_are_omitted() {
-    let site = Site {
-        url: None,
-        logo: None,
-        postal_address: None,
-        ..site()
-    };
+    let site = Site { url: None, logo: None, postal_address: None, ..site() };
     let user = User::new(UserId::stored("ada"));
-    let digest = digest(
-        at(),
-        [("ArtworkPublished", "New works", vec![titled("Ruins")], 30)],
-    );
+    let digest = digest(at(), [("ArtworkPublished", "New works", vec![titled("Ruins")], 30)]);
     let email = EmailInput {
         occasion: &of_cadence(Cadence::Never),
         links: Links::default(),
@@ -239,31 +199,19 @@ fn a_subject_summarizes_the_content() {
     let one_artist = || vec![work(0), work(2)];
 
     for (subject, expected) in [
-        (
-            of("New works", works(1..2), 0),
-            "New: Standing Form (Walnut) by Tomás Arquero",
-        ),
+        (of("New works", works(1..2), 0), "New: Standing Form (Walnut) by Tomás Arquero"),
         (of("New works", vec![bare()], 0), "New works: A1"),
         (
             of("New works", works(0..6), 39_383),
             "39,389 new works: Eleanor Whitcombe, Tomás Arquero and more",
         ),
-        (
-            of("New works", one_artist(), 0),
-            "2 new works by Eleanor Whitcombe",
-        ),
-        (
-            of("New works", works(2..4), 0),
-            "New works: Eleanor Whitcombe and Ingrid Sæther",
-        ),
+        (of("New works", one_artist(), 0), "2 new works by Eleanor Whitcombe"),
+        (of("New works", works(2..4), 0), "New works: Eleanor Whitcombe and Ingrid Sæther"),
         (
             of("New works", works(3..6), 0),
             "New works: Ingrid Sæther, Circle of Johann van der Meulen and Mariko Tanabe",
         ),
-        (
-            of("New works", works(0..3), 0),
-            "3 new works: Eleanor Whitcombe and Tomás Arquero",
-        ),
+        (of("New works", works(0..3), 0), "3 new works: Eleanor Whitcombe and Tomás Arquero"),
         (
             of(
                 "Shows near you",
@@ -272,10 +220,7 @@ fn a_subject_summarizes_the_content() {
             ),
             "Shows near you: Late Whitcombe, Ruins and 4 more",
         ),
-        (
-            of("New works", vec![bare(), bare()], 0),
-            "2 new works from Tate",
-        ),
+        (of("New works", vec![bare(), bare()], 0), "2 new works from Tate"),
         (of("T", vec![bare(), bare()], 0), "2 new things from Tate"),
     ] {
         assert_eq!(subject, expected);
@@ -287,10 +232,7 @@ fn a_subject_summarizes_the_content() {
             ("B", "Shows near you", vec![titled("Ruins and Rooms")], 2),
         ],
     );
-    assert_eq!(
-        render(&several).subject,
-        "13 new: Eleanor Whitcombe, Ruins and Rooms and more"
-    );
+    assert_eq!(render(&several).subject, "13 new: Eleanor Whitcombe, Ruins and Rooms and more");
 }
 
 #[test]
@@ -300,31 +242,12 @@ fn markup_and_line_breaks_in_digest_input_are_neutralized() {
     object.by = Some("Eve\r\nBcc: eve@example.org\u{202e}".into());
     object.url = Some("https://www.example.org/?a=1&b=\"><script>".into());
     object.image = Some("javascript:alert(1)".into());
-    let digest = digest(
-        at(),
-        [("T", "<b>New\nworks", vec![object.clone(), object], 0)],
-    );
-    let user = User {
-        name: Some("<i>Ada\r\n".into()),
-        ..User::new(UserId::stored("<u>"))
-    };
+    let digest = digest(at(), [("T", "<b>New\nworks", vec![object.clone(), object], 0)]);
+    let user = User { name: Some("<i>Ada\r\n".into()), ..User::new(UserId::stored("<u>")) };
 
-    let Rendered {
-        subject,
-        html,
-        text,
-        ..
-    } = renderer().render(&email(&user, &digest)).unwrap();
+    let Rendered { subject, html, text, .. } = renderer().render(&email(&user, &digest)).unwrap();
 
-    for bad in [
-        "<script",
-        "<b>",
-        "<i>",
-        "<u>",
-        "javascript:",
-        "\r",
-        "\u{202e}",
-    ] {
+    for bad in ["<script", "<b>", "<i>", "<u>", "javascript:", "\r", "\u{202e}"] {
         assert!(!html.contains(bad), "{bad}\n{html}");
     }
     assert!(
@@ -355,12 +278,7 @@ fn an_email_of_5000_huge_items_stays_under_the_size_limit() {
         ],
     );
 
-    let Rendered {
-        html,
-        text,
-        subject,
-        ..
-    } = render(&digest);
+    let Rendered { html, text, subject, .. } = render(&digest);
 
     assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
     assert!(subject.chars().count() <= MAX_SUBJECT, "{subject}");
@@ -370,45 +288,28 @@ fn an_email_of_5000_huge_items_stays_under_the_size_limit() {
     assert!(new.contains("New works · 4,997") && shows.starts_with(" · 10"));
     assert!(shown(new) > 0 && shown(shows) > 0);
     assert!(shown(new).abs_diff(shown(shows)) <= 1);
-    assert!(new.contains(&format!(
-        "{} more works",
-        grouped(4_997 - shown(new) as u64)
-    )));
-    assert!(html.contains(&format!(
-        "{} more works",
-        grouped(4_997 - shown(new) as u64)
-    )));
+    assert!(new.contains(&format!("{} more works", grouped(4_997 - shown(new) as u64))));
+    assert!(html.contains(&format!("{} more works", grouped(4_997 - shown(new) as u64))));
 }
 
 #[test]
 fn an_email_of_1000_sections_stays_under_the_size_limit() {
-    let names: Vec<String> = (0..1_000)
-        .map(|n| format!("{n} {}", "&".repeat(250)))
-        .collect();
-    let sections = names
-        .iter()
-        .map(|name| (name.as_str(), "&", works(0..2), 0));
+    let names: Vec<String> = (0..1_000).map(|n| format!("{n} {}", "&".repeat(250))).collect();
+    let sections = names.iter().map(|name| (name.as_str(), "&", works(0..2), 0));
 
     let Rendered { html, text, .. } = render(&digest(at(), sections));
 
     assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
     let headings = text.matches("& · 2\n").count();
     assert!(headings > 10);
-    assert!(text.contains(&format!(
-        "\n{} more\n",
-        grouped(2_000 - 2 * headings as u64)
-    )));
+    assert!(text.contains(&format!("\n{} more\n", grouped(2_000 - 2 * headings as u64))));
 }
 
 #[test]
 fn a_few_hundred_items_fill_an_email() {
     let Rendered { html, .. } = render(&digest(at(), [("A", "New works", works(0..200), 0)]));
 
-    assert!(
-        (MAX_BYTES * 3 / 4..MAX_BYTES).contains(&html.len()),
-        "{}",
-        html.len()
-    );
+    assert!((MAX_BYTES * 3 / 4..MAX_BYTES).contains(&html.len()), "{}", html.len());
 }
 
 #[test]
@@ -416,10 +317,7 @@ fn lines_of_text_are_short_except_for_links() {
     let digest = digest(at(), [("A", "New works", works(0..6), 3)]);
 
     for line in render(&digest).text.lines() {
-        assert!(
-            line.chars().count() <= 78 || line.contains("https://"),
-            "{line}"
-        );
+        assert!(line.chars().count() <= 78 || line.contains("https://"), "{line}");
     }
 }
 
@@ -428,10 +326,7 @@ fn dates_use_the_users_zone() {
     let user = User::new(UserId::stored("ada"));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
     let zoned = |tz| {
-        let email = EmailInput {
-            tz,
-            ..email(&user, &digest)
-        };
+        let email = EmailInput { tz, ..email(&user, &digest) };
         renderer().render(&email).unwrap()
     };
 

@@ -65,9 +65,7 @@ impl Voice {
     pub(super) fn new(tag: String, bundles: Vec<Arc<Bundle>>) -> Self {
         let language = |bundle: &Arc<Bundle>| bundle.locales.first().map(|of| of.language);
         let first = bundles.first().and_then(language);
-        let own = bundles
-            .iter()
-            .take_while(|bundle| language(bundle) == first);
+        let own = bundles.iter().take_while(|bundle| language(bundle) == first);
         let mut voice = Self {
             tag,
             own: own.count(),
@@ -349,8 +347,7 @@ impl Voice {
         let said = self.of_type(kind, ".reason", None);
         let is_usual = *mandate == Mandate::default();
         let usual = || self.say("locked", &[], Medium::Text).filter(|_| is_usual);
-        said.or_else(usual)
-            .unwrap_or_else(|| mandate.as_str().to_owned())
+        said.or_else(usual).unwrap_or_else(|| mandate.as_str().to_owned())
     }
 }
 

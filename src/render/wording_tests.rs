@@ -11,17 +11,12 @@ use crate::domain::email_content::Followed;
 use crate::domain::{Content, FollowKey, Mandate, Object, UserId};
 
 fn reader(locale: &str) -> User {
-    User {
-        locale: Some(locale.into()),
-        ..User::new(UserId::stored("ada"))
-    }
+    User { locale: Some(locale.into()), ..User::new(UserId::stored("ada")) }
 }
 
 fn in_locale(locale: &str, content: &Content) -> Rendered {
     let renderer = Renderer::new(site(), None).unwrap();
-    renderer
-        .render(&batch_email(&reader(locale), content))
-        .unwrap()
+    renderer.render(&batch_email(&reader(locale), content)).unwrap()
 }
 
 fn batches() -> Vec<Content> {
@@ -138,10 +133,7 @@ fn the_reason_for_a_digest_is_one_sentence() {
     for (names, sentence) in [
         (&["Ada"][..], "Because you follow Ada.\n"),
         (&["Ada", "Ben"], "Because you follow Ada and Ben.\n"),
-        (
-            &["Ada", "Ben", "Cyd"],
-            "Because you follow Ada, Ben and Cyd.\n",
-        ),
+        (&["Ada", "Ben", "Cyd"], "Because you follow Ada, Ben and Cyd.\n"),
     ] {
         let text = because(names);
         assert!(text.contains(sentence), "{text}");
@@ -154,10 +146,7 @@ fn the_reason_for_a_digest_is_one_sentence() {
 fn american_english_has_its_own_dates_and_times() {
     let comments = content(four_comments(), 0);
     let user = reader("en-US");
-    let late = EmailInput {
-        at: at() + TimeDelta::hours(20),
-        ..batch_email(&user, &comments)
-    };
+    let late = EmailInput { at: at() + TimeDelta::hours(20), ..batch_email(&user, &comments) };
     let renderer = Renderer::new(site(), None).unwrap();
 
     let today = in_locale("en-US", &comments);
@@ -165,17 +154,9 @@ fn american_english_has_its_own_dates_and_times() {
     let digest = digest(at(), [("Work", "New works", works(0..3), 0)]);
     let digest = renderer.render(&email(&user, &digest)).unwrap();
 
-    assert!(
-        today.text.contains("From 9:34 AM to 9:55 AM."),
-        "{}",
-        today.text
-    );
+    assert!(today.text.contains("From 9:34 AM to 9:55 AM."), "{}", today.text);
     assert!(today.html.contains("April 22, 2014"), "{}", today.html);
-    assert!(
-        late.text.contains("Dee · April 22, 9:55 AM"),
-        "{}",
-        late.text
-    );
+    assert!(late.text.contains("Dee · April 22, 9:55 AM"), "{}", late.text);
     assert!(digest.text.contains(" · April 22\n"), "{}", digest.text);
     let british = in_locale("en-GB", &comments);
     assert!(british.text.contains("From 09:34 to 09:55."));
@@ -196,20 +177,15 @@ fn a_mandatory_email_explains_why_it_is_sent() {
     let german = of(Some("Security notices cannot be turned off."), "de");
     let chosen = render(&content(four_comments(), 0));
 
-    for (rendered, reason) in [
-        (&usual, "This cannot be turned off."),
-        (&own, "Security notices cannot be turned off."),
-    ] {
+    for (rendered, reason) in
+        [(&usual, "This cannot be turned off."), (&own, "Security notices cannot be turned off.")]
+    {
         let sentence = format!("{reason} {why}");
         let text = rendered.text.replace('\n', " ");
         assert!(text.contains(&sentence), "{text}");
         assert!(rendered.html.contains(&sentence), "{}", rendered.html);
     }
-    assert!(
-        german
-            .text
-            .contains("Das lässt sich nicht abschalten. Deshalb")
-    );
+    assert!(german.text.contains("Das lässt sich nicht abschalten. Deshalb"));
     assert!(!german.text.contains("Security"), "{}", german.text);
     assert!(!chosen.text.contains(why) && !chosen.html.contains(why));
 }
@@ -217,30 +193,16 @@ fn a_mandatory_email_explains_why_it_is_sent() {
 #[test]
 fn a_phrase_without_a_translation_is_not_used_in_a_sentence() {
     let one = content(vec![said("Ada", "Warum?", "Budget")], 0);
-    let many = content(
-        vec![
-            said("Ada", "Warum?", "Budget"),
-            said("Ben", "Nur so.", "Budget"),
-        ],
-        0,
-    );
+    let many = content(vec![said("Ada", "Warum?", "Budget"), said("Ben", "Nur so.", "Budget")], 0);
 
     for content in [one, many] {
-        let Rendered {
-            subject,
-            html,
-            text,
-            ..
-        } = in_locale("de", &content);
+        let Rendered { subject, html, text, .. } = in_locale("de", &content);
 
         for part in [&subject, &html, &text] {
             assert!(!part.contains("commented on"), "{part}");
             assert!(part.contains("Budget"), "{part}");
         }
-        assert!(
-            text.contains("Ada · 09:") && text.contains("Warum?"),
-            "{text}"
-        );
+        assert!(text.contains("Ada · 09:") && text.contains("Warum?"), "{text}");
     }
 }
 
@@ -268,15 +230,9 @@ fn the_picture_of_one_event_fills_the_width() {
         render(&content(vec![(kind, Object { image, ..object })], 0)).html
     };
 
-    for html in [
-        pictured(said("Ada", "Why?", "Budget")),
-        pictured(("Work", titled("Ruins"))),
-    ] {
+    for html in [pictured(said("Ada", "Why?", "Budget")), pictured(("Work", titled("Ruins")))] {
         let (_, style) = html.split_once("class=\"lead\"").unwrap();
         let (style, _) = style.split_once('>').unwrap();
-        assert!(
-            style.contains("width:100%;max-width:520px;height:auto"),
-            "{style}"
-        );
+        assert!(style.contains("width:100%;max-width:520px;height:auto"), "{style}");
     }
 }

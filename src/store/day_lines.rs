@@ -61,10 +61,7 @@ impl Summing {
 
     /// Returns the sum of all lines.
     pub fn end(self) -> DaySum {
-        DaySum {
-            stacks: self.stacks,
-            sha256: hex::encode(self.hash.finalize()),
-        }
+        DaySum { stacks: self.stacks, sha256: hex::encode(self.hash.finalize()) }
     }
 }
 
@@ -234,9 +231,7 @@ mod tests {
 
     /// Returns a marker of an older writer, without a number of entries.
     fn bare(by: Option<u8>) -> RawBson {
-        let id = by.map_or(RawBson::Boolean(true), |by| {
-            RawBson::ObjectId(object_id(id(by)))
-        });
+        let id = by.map_or(RawBson::Boolean(true), |by| RawBson::ObjectId(object_id(id(by))));
         rawdoc! {"flushed": id}.into()
     }
 

@@ -119,20 +119,14 @@ pub(super) struct NewEntry<'a> {
 
 /// Returns the entries of a marker, one for each stack.
 pub(super) fn new_entries(marker: &NewMarker) -> Vec<NewEntry<'_>> {
-    let entry = |user, stack, document| NewEntry {
-        user,
-        stack,
-        document,
-    };
+    let entry = |user, stack, document| NewEntry { user, stack, document };
     match marker {
         NewMarker::Flushed(user, marker, watermarks) => {
             // A user who cannot have such an id has no such stack.
             let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
             let existing = watermarks.iter().filter(|(stack, _)| has(*stack));
             let flushed = |n: u32| flushed_document(*marker, n);
-            existing
-                .map(|(stack, n)| entry(user, *stack, flushed(*n)))
-                .collect()
+            existing.map(|(stack, n)| entry(user, *stack, flushed(*n))).collect()
         }
         NewMarker::Mailed(user, day, mailed) => {
             vec![entry(user, StackId::of(*day), mailed_document(mailed))]
@@ -173,11 +167,7 @@ impl<'a> StackDocument<'a> {
             Some(RawBsonRef::ObjectId(id)) => (UserId::stored(id.to_hex()), Form::ObjectId),
             _ => return Ok(None),
         };
-        Ok(Some(Self {
-            user,
-            form,
-            document,
-        }))
+        Ok(Some(Self { user, form, document }))
     }
 
     /// Returns the elements of `events` in order, and the document's defect if it has one. Every
@@ -191,11 +181,7 @@ impl<'a> StackDocument<'a> {
             Ok(None) => (Vec::new(), Some(Defect::NoList)),
             Err(_) => (Vec::new(), Some(Defect::Unreadable)),
         };
-        Stack {
-            id,
-            entries,
-            defect,
-        }
+        Stack { id, entries, defect }
     }
 
     /// Returns `None` if `events` is not a list. A missing `events` is an empty list.

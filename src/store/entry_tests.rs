@@ -13,10 +13,7 @@ fn bytes(document: &Document) -> Vec<u8> {
 fn read(document: &Document) -> (UserId, Vec<Entry>) {
     let bytes = bytes(document);
     let stack = StackDocument::read(&bytes).unwrap().unwrap();
-    (
-        stack.user.clone(),
-        stack.entries().unwrap().unwrap_or_default(),
-    )
+    (stack.user.clone(), stack.entries().unwrap().unwrap_or_default())
 }
 
 fn event(t: &str, o: &str, i: Option<Id>) -> Entry {
@@ -28,9 +25,7 @@ fn marker(id: Option<Id>, n: Option<u32>) -> Entry {
     Entry::Marker(Marker { id, n })
 }
 
-const ID: Id = Id::from_bytes([
-    0x53, 0x34, 0x64, 0x7b, 0x13, 0x9b, 0x21, 0x65, 0x16, 0, 0, 0xd8,
-]);
+const ID: Id = Id::from_bytes([0x53, 0x34, 0x64, 0x7b, 0x13, 0x9b, 0x21, 0x65, 0x16, 0, 0, 0xd8]);
 
 fn oid() -> Oid {
     Oid::from_bytes(ID.bytes())
@@ -70,11 +65,7 @@ fn the_count_of_a_marker_may_have_any_numeric_type() {
     for three in [Bson::Int32(3), Bson::Int64(3), Bson::Double(3.9)] {
         assert_eq!(n(three), Some(3));
     }
-    for nothing in [
-        Bson::Int32(-3),
-        Bson::Int64(i64::MIN),
-        Bson::Double(f64::NAN),
-    ] {
+    for nothing in [Bson::Int32(-3), Bson::Int64(i64::MIN), Bson::Double(f64::NAN)] {
         assert_eq!(n(nothing), Some(0));
     }
     for everything in [Bson::Int64(i64::MAX), Bson::Double(f64::INFINITY)] {
@@ -97,9 +88,7 @@ fn an_unknown_entry_keeps_its_position() {
     ];
     let count = odd.len();
     let mut events = odd;
-    events.push(Bson::Document(
-        doc! {"t": "T", "o": "1", "i": "not an id", "x": [1, {"t": "U"}]},
-    ));
+    events.push(Bson::Document(doc! {"t": "T", "o": "1", "i": "not an id", "x": [1, {"t": "U"}]}));
     let (_, entries) = read(&doc! {"_id": "a", "events": events});
     assert_eq!(entries.len(), count + 1);
     assert!(entries[..count].iter().all(|entry| *entry == Entry::Other));
@@ -160,11 +149,7 @@ fn invalid_utf_8_affects_only_its_own_entry() {
     let mut bytes = bytes(&stack);
     let q = bytes.iter().position(|byte| *byte == b'Q').unwrap();
     bytes[q] = 0xff;
-    let entries = StackDocument::read(&bytes)
-        .unwrap()
-        .unwrap()
-        .entries()
-        .unwrap();
+    let entries = StackDocument::read(&bytes).unwrap().unwrap().entries().unwrap();
     assert_eq!(entries.unwrap(), [Entry::Other, event("T", "1", None)]);
 }
 
@@ -175,10 +160,7 @@ fn a_name_that_is_not_utf_8_makes_only_its_stack_unreadable() {
     bytes[at] = 0xff;
     let stack = StackDocument::read(&bytes).unwrap().unwrap();
     let stack = stack.stack(StackId::of("20140422".parse().unwrap()));
-    assert_eq!(
-        (stack.entries, stack.defect),
-        (Vec::new(), Some(Defect::Unreadable))
-    );
+    assert_eq!((stack.entries, stack.defect), (Vec::new(), Some(Defect::Unreadable)));
 }
 
 #[test]
@@ -226,24 +208,11 @@ proptest::proptest! {
 #[test]
 fn entries_are_written_with_their_fields_in_order() {
     let (id, n) = (Id::from_bytes([7; 12]), Oid::from_bytes([7; 12]));
-    let event = |i| Event {
-        t: EventType::stored("NearbyShow"),
-        o: ObjectId::stored("0"),
-        i,
-    };
-    let mailed = Mailed {
-        id,
-        fanouts: vec![id],
-    };
+    let event = |i| Event { t: EventType::stored("NearbyShow"), o: ObjectId::stored("0"), i };
+    let mailed = Mailed { id, fanouts: vec![id] };
     for (written, expected) in [
-        (
-            event_document(&event(Some(id))),
-            doc! {"t": "NearbyShow", "o": "0", "i": n},
-        ),
-        (
-            event_document(&event(None)),
-            doc! {"t": "NearbyShow", "o": "0"},
-        ),
+        (event_document(&event(Some(id))), doc! {"t": "NearbyShow", "o": "0", "i": n}),
+        (event_document(&event(None)), doc! {"t": "NearbyShow", "o": "0"}),
         (flushed_document(id, 3), doc! {"flushed": n, "n": 3}),
         (mailed_document(&mailed), doc! {"mailed": n, "i": [n]}),
     ] {

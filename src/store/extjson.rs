@@ -115,16 +115,8 @@ mod tests {
 
     #[test]
     fn every_type_round_trips_byte_for_byte() {
-        let binary = |subtype| {
-            Bson::Binary(bson::Binary {
-                subtype,
-                bytes: vec![0, 250, 7],
-            })
-        };
-        let uuid = bson::Binary {
-            subtype: BinarySubtype::Uuid,
-            bytes: vec![9; 16],
-        };
+        let binary = |subtype| Bson::Binary(bson::Binary { subtype, bytes: vec![0, 250, 7] });
+        let uuid = bson::Binary { subtype: BinarySubtype::Uuid, bytes: vec![9; 16] };
         let regex = bson::Regex {
             pattern: "a\"/.*".to_owned().try_into().unwrap(),
             options: "ix".to_owned().try_into().unwrap(),

@@ -545,11 +545,7 @@ impl dyn Store + '_ {
         let (people, inboxes, records) =
             futures::try_join!(stacks, self.inboxes(users), self.users(users))?;
         let parts = people.into_iter().zip(inboxes).zip(records);
-        let parts = parts.map(|((person, inbox), user)| FeedParts {
-            person,
-            inbox,
-            user,
-        });
+        let parts = parts.map(|((person, inbox), user)| FeedParts { person, inbox, user });
         Ok(parts.collect())
     }
 }

@@ -60,10 +60,7 @@ impl Error {
         doing: impl Into<String>,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self::Database {
-            doing: doing.into(),
-            cause: cause.into(),
-        }
+        Self::Database { doing: doing.into(), cause: cause.into() }
     }
 
     /// Returns whether the database failed or was unreachable, as opposed to holding invalid data.
@@ -219,10 +216,7 @@ pub struct BatchFilter {
 impl BatchFilter {
     /// Selects all batches of this user.
     pub fn of(user: &UserId) -> Self {
-        Self {
-            user: Some(user.clone()),
-            ..Self::default()
-        }
+        Self { user: Some(user.clone()), ..Self::default() }
     }
 }
 
@@ -339,10 +333,7 @@ pub struct Span {
 impl Span {
     /// Returns the range that starts at this moment.
     pub fn since(at: DateTime<Utc>) -> Self {
-        Self {
-            since: Some(at),
-            until: None,
-        }
+        Self { since: Some(at), until: None }
     }
 
     /// Returns whether the range contains this moment.

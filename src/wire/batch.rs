@@ -89,12 +89,7 @@ impl BatchView {
         let item = |item: Item| {
             let at = item.i.time();
             let event = Event::from(item);
-            ItemView {
-                title: title(&event),
-                kind: event.t,
-                object: event.o,
-                at,
-            }
+            ItemView { title: title(&event), kind: event.t, object: event.o, at }
         };
         Self {
             id: batch.id,

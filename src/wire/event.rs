@@ -230,10 +230,7 @@ impl<T: Display + PartialEq> Bad<T> {
         for bad in bad {
             if !self.first.contains(&bad) {
                 tracing::warn!("passed over: {bad}");
-                *self += Self {
-                    count: 1,
-                    first: vec![bad],
-                };
+                *self += Self { count: 1, first: vec![bad] };
             }
         }
     }
@@ -261,11 +258,7 @@ mod tests {
     use crate::domain::Defect;
 
     fn bad(user: &str, reason: Defect) -> BadStack {
-        BadStack {
-            user: UserId::stored(user),
-            day: "20140422".parse().unwrap(),
-            reason,
-        }
+        BadStack { user: UserId::stored(user), day: "20140422".parse().unwrap(), reason }
     }
 
     #[test]
@@ -278,10 +271,7 @@ mod tests {
         one += other;
 
         assert_eq!(one.count, 2);
-        assert_eq!(
-            one.first,
-            [bad("ada", Defect::NoRoom), bad("ben", Defect::NoList)]
-        );
+        assert_eq!(one.first, [bad("ada", Defect::NoRoom), bad("ben", Defect::NoList)]);
         assert!(BadStacks::default().is_empty());
     }
 }

@@ -214,13 +214,7 @@ pub struct Finding {
 /// A warning or an error always has advice. A check that could not run is `unchecked`, never `ok`.
 impl Finding {
     fn new(severity: Severity, found: impl Into<String>, advice: Option<String>) -> Self {
-        Self {
-            severity,
-            check: "",
-            brand: None,
-            found: found.into(),
-            advice,
-        }
+        Self { severity, check: "", brand: None, found: found.into(), advice }
     }
 
     /// All is well.

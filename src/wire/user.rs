@@ -66,19 +66,14 @@ impl MutesView {
     /// Creates the view of the current mutes, by subject.
     pub(crate) fn of(mutes: &Mutes, now: DateTime<Utc>) -> Self {
         let mutes = mutes.current(now).map(MuteView::of);
-        Self {
-            mutes: mutes.collect(),
-        }
+        Self { mutes: mutes.collect() }
     }
 }
 
 impl MuteView {
     /// Creates the view of one mute.
     pub(crate) fn of((subject, mute): (&Subject, &Mute)) -> Self {
-        Self {
-            subject: subject.clone(),
-            mute: mute.clone(),
-        }
+        Self { subject: subject.clone(), mute: mute.clone() }
     }
 }
 

@@ -64,10 +64,7 @@ async fn an_archived_day_survives_a_failover_at_every_command() {
 
                 ran.unwrap();
                 let fate = &reports[0].fate;
-                assert!(
-                    matches!(fate, DayFate::Dropped { file: Some(_) }),
-                    "{command}: {fate:?}"
-                );
+                assert!(matches!(fate, DayFate::Dropped { file: Some(_) }), "{command}: {fate:?}");
             }
         }
     })

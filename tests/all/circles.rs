@@ -29,10 +29,7 @@ struct Crate(BTreeMap<Path, Module>);
 
 fn path_of(text: &str) -> Path {
     let segments = text.split("::").map(str::trim);
-    segments
-        .filter(|s| !s.is_empty())
-        .map(str::to_owned)
-        .collect()
+    segments.filter(|s| !s.is_empty()).map(str::to_owned).collect()
 }
 
 /// Returns the paths in a `use` tree, each with the name that it introduces.
@@ -89,20 +86,14 @@ fn paths(code: &str) -> Vec<(char, String)> {
 
 impl Module {
     fn read(file: &str, code: &str) -> Self {
-        let mut module = Self {
-            file: file.to_owned(),
-            ..Self::default()
-        };
+        let mut module = Self { file: file.to_owned(), ..Self::default() };
         let mut declaration: Option<String> = None;
         for line in code.lines() {
             let text = line.trim_start();
             let (visible, rest) = match text.strip_prefix("pub") {
                 Some(rest) => {
                     let rest = rest.trim_start();
-                    let scoped = rest
-                        .starts_with('(')
-                        .then(|| rest.split_once(')'))
-                        .flatten();
+                    let scoped = rest.starts_with('(').then(|| rest.split_once(')')).flatten();
                     (true, scoped.map_or(rest, |(_, rest)| rest.trim_start()))
                 }
                 None => (false, text),
@@ -112,20 +103,14 @@ impl Module {
                 // In an inline module, `super` is the file.
                 let is_inside = text.len() < line.len() && rest.starts_with("use super::");
                 let start = if is_inside { "self::" } else { "" };
-                let skip = if is_inside {
-                    "use super::".len()
-                } else {
-                    "use ".len()
-                };
+                let skip = if is_inside { "use super::".len() } else { "use ".len() };
                 let mark = if visible { "!" } else { " " };
                 declaration = Some(format!("{mark}{start}{}", &rest[skip..]));
             } else if let Some(open) = &mut declaration {
                 open.push_str(text);
             } else if !(rest.starts_with("mod ") && rest.ends_with(';')) {
                 // `pub(in crate::cli)` is not a dependency.
-                let scope = line
-                    .split_once("pub(in ")
-                    .and_then(|(_, rest)| rest.split_once(')'));
+                let scope = line.split_once("pub(in ").and_then(|(_, rest)| rest.split_once(')'));
                 module.body.push_str(scope.map_or(line, |(_, rest)| rest));
                 module.body.push('\n');
             }
@@ -134,22 +119,12 @@ impl Module {
                 module.import(&tree[1..tree.len() - 1], tree.starts_with('!'));
             }
         }
-        const KINDS: [&str; 8] = [
-            "fn",
-            "struct",
-            "enum",
-            "trait",
-            "type",
-            "const",
-            "static",
-            "macro_rules",
-        ];
+        const KINDS: [&str; 8] =
+            ["fn", "struct", "enum", "trait", "type", "const", "static", "macro_rules"];
         let words = paths(&module.body);
         for pair in words.windows(2) {
             if KINDS.contains(&pair[0].1.as_str()) {
-                module
-                    .items
-                    .insert(pair[1].1.trim_end_matches(':').to_owned());
+                module.items.insert(pair[1].1.trim_end_matches(':').to_owned());
             }
         }
         module
@@ -175,14 +150,9 @@ impl Crate {
         let files = files.filter(|file| !file.place.ends_with("tests.rs"));
         let module = |file: crate::house::File| {
             let path = file.module().into_iter();
-            let path = path
-                .filter(|part| *part != "lib")
-                .map(str::to_owned)
-                .collect();
+            let path = path.filter(|part| *part != "lib").map(str::to_owned).collect();
             let code = file.code();
-            let end = code
-                .find("\n#[cfg(test)]\nmod ")
-                .or(code.find("\n#[cfg(test)]\n#[path"));
+            let end = code.find("\n#[cfg(test)]\nmod ").or(code.find("\n#[cfg(test)]\n#[path"));
             let end = end.or(code.find("\n#[cfg(all(test")).unwrap_or(code.len());
             (path, Module::read(&file.place, &code[..end]))
         };
@@ -201,10 +171,7 @@ impl Crate {
                 let up = from.len().checked_sub(ups)?;
                 self.walk(&from[..up], &path[ups..], depth)
             }
-            _ if self
-                .0
-                .contains_key(&[from, std::slice::from_ref(first)].concat()) =>
-            {
+            _ if self.0.contains_key(&[from, std::slice::from_ref(first)].concat()) => {
                 self.walk(from, path, depth)
             }
             _ => match module.imports.get(first) {
@@ -230,11 +197,8 @@ impl Crate {
             return found.or_else(|| Some(from.to_vec()));
         }
         let named = |glob: &Path| {
-            let found = self.resolve(
-                from,
-                &[glob, std::slice::from_ref(first)].concat(),
-                depth + 1,
-            )?;
+            let found =
+                self.resolve(from, &[glob, std::slice::from_ref(first)].concat(), depth + 1)?;
             self.0[&found].items.contains(first).then_some(found)
         };
         let globbed = module.globs.iter().filter(|_| depth < 20).find_map(named);
@@ -245,22 +209,15 @@ impl Crate {
     fn depends_on(&self, from: &Path) -> BTreeSet<Path> {
         let module = &self.0[from];
         let words = paths(&module.body);
-        let used: BTreeSet<&str> = words
-            .iter()
-            .flat_map(|(_, word)| word.split("::"))
-            .collect();
+        let used: BTreeSet<&str> = words.iter().flat_map(|(_, word)| word.split("::")).collect();
         let imports = module.imports.iter();
         let imports = imports
             .filter(|(name, _)| !module.exports.contains(*name) || used.contains(name.as_str()));
-        let written = words
-            .iter()
-            .filter(|(before, word)| *before != '.' && word.contains("::"));
+        let written = words.iter().filter(|(before, word)| *before != '.' && word.contains("::"));
         let written = written.map(|(_, word)| path_of(word));
         let macros = words.iter().map(|(_, word)| vec![word.clone()]);
         let macros = macros.filter(|word| word.len() == 1 && module.imports.contains_key(&word[0]));
-        let all = imports
-            .map(|(_, path)| path.clone())
-            .chain(module.globs.iter().cloned());
+        let all = imports.map(|(_, path)| path.clone()).chain(module.globs.iter().cloned());
         let found = all.chain(written).chain(macros);
         let found = found.filter_map(|path| self.resolve(from, &path, 0));
         found.filter(|found| found != from).collect()
@@ -269,9 +226,8 @@ impl Crate {
     /// Returns the dependencies that are part of a cycle.
     fn cycles(&self) -> Vec<String> {
         let modules = self.0.keys();
-        let edges: BTreeMap<Path, BTreeSet<Path>> = modules
-            .map(|path| (path.clone(), self.depends_on(path)))
-            .collect();
+        let edges: BTreeMap<Path, BTreeSet<Path>> =
+            modules.map(|path| (path.clone(), self.depends_on(path))).collect();
         let reaches = |from: &Path, to: &Path| {
             let (mut open, mut seen) = (vec![from], BTreeSet::from([from]));
             while let Some(path) = open.pop() {
@@ -296,10 +252,7 @@ impl Crate {
 fn a_cycle_of_files_is_found() {
     let module = |path: &str, code: &str| (path_of(path), Module::read(path, code));
     let root = module("", "mod a;\nmod b;\nmod c;\n");
-    let hub = module(
-        "a",
-        "mod x;\npub use x::One;\nfn f(two: crate::b::Two) {}\n",
-    );
+    let hub = module("a", "mod x;\npub use x::One;\nfn f(two: crate::b::Two) {}\n");
     let child = module("a::x", "pub struct One;\n");
     let cycles_with = |b: &str, c: &str| {
         let modules = [&root, &hub, &child].map(|(path, module)| {
@@ -317,27 +270,17 @@ fn a_cycle_of_files_is_found() {
         Crate(modules.into_iter().chain(more).collect()).cycles()
     };
 
-    assert_eq!(
-        cycles_with("pub struct Two(u8);", "use crate::b::Two;"),
-        [""; 0]
-    );
+    assert_eq!(cycles_with("pub struct Two(u8);", "use crate::b::Two;"), [""; 0]);
     let two_and_three = cycles_with(
         "use super::c::{self, Three as T};\npub struct Two(T);",
         "pub struct Three(super::b::Two);",
     );
     assert_eq!(two_and_three, ["b → c", "c → b"]);
-    assert_eq!(
-        cycles_with("use crate::a::One;\npub struct Two(One);", ""),
-        [""; 0]
-    );
+    assert_eq!(cycles_with("use crate::a::One;\npub struct Two(One);", ""), [""; 0]);
 }
 
 #[test]
 fn files_have_no_circular_dependencies() {
     let cycles = Crate::read().cycles();
-    assert!(
-        cycles.is_empty(),
-        "circles of files:\n  {}",
-        cycles.join("\n  ")
-    );
+    assert!(cycles.is_empty(), "circles of files:\n  {}", cycles.join("\n  "));
 }

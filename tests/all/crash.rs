@@ -38,13 +38,8 @@ on_both_stores! {
 const DIALECTS: [Dialect; 3] = [Dialect::Resend, Dialect::SendGrid, Dialect::Ses];
 
 /// Points that a digest run does not reach, because it ends no batch.
-const BATCH_POINTS: [&str; 5] = [
-    "before-end",
-    "after-end",
-    "after-file",
-    "after-row",
-    "after-forget",
-];
+const BATCH_POINTS: [&str; 5] =
+    ["before-end", "after-end", "after-file", "after-row", "after-forget"];
 /// Points that a batch does not reach, because its row is opened when the batch ends.
 const DIGEST_POINTS: [&str; 2] = ["before-open", "after-open"];
 /// Points that no worker and no digest run reaches with these providers, which cannot be queried.
@@ -87,10 +82,7 @@ async fn an_accepted_event_reaches_its_audience_after_a_crash(fresh: Fresh) {
     let receipt = notify.accept(vec![again]).await.unwrap().remove(0);
     let fanout = fresh.fanout(receipt.id).await.unwrap().unwrap();
     assert!(receipt.duplicate);
-    assert_eq!(
-        (fanout.state, fanout.progress.counts.people),
-        (FanoutState::Done, 2)
-    );
+    assert_eq!((fanout.state, fanout.progress.counts.people), (FanoutState::Done, 2));
 }
 
 async fn a_crash_at_any_point_of_a_digest_loses_and_duplicates_nothing(fresh: Fresh) {
@@ -134,10 +126,7 @@ async fn a_crash_at_any_point_of_a_batch_loses_and_duplicates_nothing(fresh: Fre
 
 /// The provider rejects a whole call because of one of its emails.
 fn refusal() -> [Next; 1] {
-    [Next::AnswerSeveral(
-        400,
-        r#"{"name": "validation_error"}"#.into(),
-    )]
+    [Next::AnswerSeveral(400, r#"{"name": "validation_error"}"#.into())]
 }
 
 async fn a_crash_after_a_rejected_call_leaves_no_unknown_delivery(fresh: Fresh) {
@@ -165,10 +154,7 @@ async fn a_crash_after_a_provider_query_loses_and_duplicates_nothing(fresh: Fres
 }
 
 async fn random_crashes_lose_and_duplicate_nothing(fresh: Fresh) {
-    let (seed, kills) = (
-        number("TIDINGS_TEST_SEED", 1),
-        number("TIDINGS_TEST_KILLS", 12),
-    );
+    let (seed, kills) = (number("TIDINGS_TEST_SEED", 1), number("TIDINGS_TEST_KILLS", 12));
     println!("TIDINGS_TEST_SEED={seed} TIDINGS_TEST_KILLS={kills}");
     for dialect in DIALECTS {
         fresh.clear().await;
@@ -177,9 +163,7 @@ async fn random_crashes_lose_and_duplicate_nothing(fresh: Fresh) {
         while remaining > 0 {
             let count = remaining.min(6);
             stage.kill_at_random(count).await;
-            stage
-                .settle(&format!("{remaining} kills to go, seed {seed}"))
-                .await;
+            stage.settle(&format!("{remaining} kills to go, seed {seed}")).await;
             remaining -= count;
         }
     }

@@ -130,11 +130,7 @@ async fn attempt(town: &Town, store: &Arc<dyn Store>) -> anyhow::Result<()> {
     let app = town.process_on(store);
     app.notify()
         .accept(vec![
-            request(
-                &["a1", "a2"],
-                followers_of("artist:1").except([user("dee")]),
-                Some("first"),
-            ),
+            request(&["a1", "a2"], followers_of("artist:1").except([user("dee")]), Some("first")),
             request(&["a3", "a9"], followers_of("artist:2"), Some("second")),
             request(&["a1", "a5"], to(&["ben", "dee"]), Some("third")),
         ])
@@ -154,34 +150,16 @@ async fn assert_counters(town: &Town, fault: &str, lost_reply: Option<&str>) {
     let held = town.store.delivery_counts(&states).await;
     let deliveries = held.iter().map(|(_, count)| count).sum();
     let mut counts = vec![
-        (
-            "accept",
-            "tidings_events_accepted_total",
-            String::new(),
-            journal.done,
-        ),
-        (
-            "save_fanouts",
-            "tidings_fanouts_done_total",
-            String::new(),
-            journal.done,
-        ),
-        (
-            "open",
-            "tidings_deliveries_opened_total",
-            String::new(),
-            deliveries,
-        ),
+        ("accept", "tidings_events_accepted_total", String::new(), journal.done),
+        ("save_fanouts", "tidings_fanouts_done_total", String::new(), journal.done),
+        ("open", "tidings_deliveries_opened_total", String::new(), deliveries),
     ];
     let ended = "tidings_deliveries_settled_total";
-    counts.extend(held.iter().map(|(state, count)| {
-        (
-            "settle",
-            ended,
-            format!("state=\"{}\"", state.as_str()),
-            *count,
-        )
-    }));
+    counts.extend(
+        held.iter().map(|(state, count)| {
+            ("settle", ended, format!("state=\"{}\"", state.as_str()), *count)
+        }),
+    );
     for (method, name, label, stored) in counts {
         let counted = town.counted(name, &label);
         let is_right = match lost_reply == Some(method) {
@@ -208,26 +186,17 @@ async fn assert_emailed_once(town: &Town, fault: &str, excuse: Excuse) {
             EXPECTED.contains(&(person.as_str(), work.as_str())),
             "{fault}: {person} must not hear of {work}"
         );
-        assert_eq!(
-            *times, 1,
-            "{fault}: {person} heard of {work} more than once"
-        );
+        assert_eq!(*times, 1, "{fault}: {person} heard of {work} more than once");
     }
     let mut unknown = Vec::new();
     for person in PEOPLE {
         let rows = town.deliveries_of(person).await;
-        assert!(
-            rows.iter().all(|row| !row.open),
-            "{fault}: a row was left open: {rows:?}"
-        );
+        assert!(rows.iter().all(|row| !row.open), "{fault}: a row was left open: {rows:?}");
         if rows.iter().any(|row| row.state == DeliveryState::Unknown) {
             unknown.push(person);
         }
     }
-    assert!(
-        excuse == Excuse::Unknown || unknown.is_empty(),
-        "{fault}: unknown: {unknown:?}"
-    );
+    assert!(excuse == Excuse::Unknown || unknown.is_empty(), "{fault}: unknown: {unknown:?}");
     for (person, work) in EXPECTED {
         let was_emailed = emailed.contains_key(&(person.to_owned(), work.to_owned()));
         assert!(

@@ -128,18 +128,12 @@ fn the_configuration_is_valid_and_the_placeholders_are_not() {
         }
         if let Some(startup) = container.get("startupProbe") {
             let seconds = |option: &str| startup[option].as_u64().unwrap();
-            assert!(
-                seconds("periodSeconds") * seconds("failureThreshold") >= 600,
-                "{name}"
-            );
+            assert!(seconds("periodSeconds") * seconds("failureThreshold") >= 600, "{name}");
         }
         let listens = u64::from(config.server.listen.port());
         assert!(port("http").is_none_or(|port| port == listens), "{name}");
         let metrics = config.watch.metrics.map(|listen| u64::from(listen.port()));
-        assert!(
-            port("metrics").is_none_or(|port| Some(port) == metrics),
-            "{name}"
-        );
+        assert!(port("metrics").is_none_or(|port| Some(port) == metrics), "{name}");
     }
 }
 
@@ -149,37 +143,27 @@ fn manifests_refer_to_existing_objects() {
     let pods = pods(&manifests);
     let exists = |kind: &str, name: &Value| {
         let name = name.as_str().unwrap();
-        assert!(
-            manifests.contains_key(&format!("{kind} {name}")),
-            "{kind} {name}"
-        );
+        assert!(manifests.contains_key(&format!("{kind} {name}")), "{kind} {name}");
     };
     for (name, pod) in &pods {
         let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
         let volumes = list(&spec["volumes"]);
         for mount in list(&container["volumeMounts"]) {
-            assert!(
-                volumes.iter().any(|volume| volume["name"] == mount["name"]),
-                "{name}"
-            );
+            assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "{name}");
         }
         for volume in volumes {
             match volume["configMap"].is_object() {
                 true => exists("ConfigMap", &volume["configMap"]["name"]),
-                false => exists(
-                    "PersistentVolumeClaim",
-                    &volume["persistentVolumeClaim"]["claimName"],
-                ),
+                false => {
+                    exists("PersistentVolumeClaim", &volume["persistentVolumeClaim"]["claimName"])
+                }
             }
         }
         for source in list(&container["envFrom"]) {
             exists("Secret", &source["secretRef"]["name"]);
         }
         let owner = &manifests[*name]["spec"]["selector"]["matchLabels"];
-        assert!(
-            owner.is_null() || *owner == pod["metadata"]["labels"],
-            "{name}"
-        );
+        assert!(owner.is_null() || *owner == pod["metadata"]["labels"], "{name}");
     }
     let selects = |selector: &Value, labels: &Value| {
         let mut wanted = selector.as_object().unwrap().iter();
@@ -188,9 +172,9 @@ fn manifests_refer_to_existing_objects() {
     for (name, document) in &manifests {
         let spec = &document["spec"];
         let is_found = match name.split(' ').next() {
-            Some("Service") => pods
-                .iter()
-                .any(|(_, pod)| selects(&spec["selector"], &pod["metadata"]["labels"])),
+            Some("Service") => {
+                pods.iter().any(|(_, pod)| selects(&spec["selector"], &pod["metadata"]["labels"]))
+            }
             Some("PodDisruptionBudget") => pods
                 .iter()
                 .any(|(_, pod)| spec["selector"]["matchLabels"] == pod["metadata"]["labels"]),
@@ -225,25 +209,14 @@ fn the_arguments_of_pods_are_those_of_commands() {
 #[test]
 fn compose_and_systemd_wait_longer_than_the_grace() {
     let compose: Value = serde_yaml_ng::from_str(&File::read("docker-compose.yml").text).unwrap();
-    let (tidings, mongo) = (
-        &compose["services"]["tidings"],
-        &compose["services"]["mongo"],
-    );
+    let (tidings, mongo) = (&compose["services"]["tidings"], &compose["services"]["mongo"]);
     let unit = File::read("deploy/systemd/tidings.service").text;
-    let stop = unit
-        .lines()
-        .find_map(|line| line.strip_prefix("TimeoutStopSec="));
+    let stop = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
     let seconds = |text: &str| text.strip_suffix('s').unwrap().parse::<i64>().unwrap();
 
     let has_line = |wanted: &str| unit.lines().any(|line| line == wanted);
-    assert!(
-        has_line("TimeoutStartSec=infinity"),
-        "an upgrade may be slow"
-    );
-    for limit in [
-        tidings["stop_grace_period"].as_str().unwrap(),
-        stop.unwrap(),
-    ] {
+    assert!(has_line("TimeoutStartSec=infinity"), "an upgrade may be slow");
+    for limit in [tidings["stop_grace_period"].as_str().unwrap(), stop.unwrap()] {
         assert!(seconds(limit) >= Config::standard().server.grace.num_seconds() + 10);
     }
     assert!(mongo["ports"].is_null(), "the database is not published");

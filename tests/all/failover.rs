@@ -43,20 +43,15 @@ async fn kill_when(
 }
 
 async fn store(set: &ReplicaSet) -> Arc<Mongo> {
-    let store = Mongo::connect(&set.url("failover"), MongoOptions::default())
-        .await
-        .unwrap();
+    let store = Mongo::connect(&set.url("failover"), MongoOptions::default()).await.unwrap();
     store.prepare().await.unwrap();
     Arc::new(store)
 }
 
 /// Returns all users' entries of the day.
 async fn stacks(store: &Mongo, day: Day) -> Vec<(UserId, Vec<Entry>)> {
-    let chunks: Vec<_> = store
-        .scan(Window::ending(day, 0), None, 5_000)
-        .try_collect()
-        .await
-        .unwrap();
+    let chunks: Vec<_> =
+        store.scan(Window::ending(day, 0), None, 5_000).try_collect().await.unwrap();
     chunks
         .into_iter()
         .flatten()
@@ -85,25 +80,15 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
     )
     .unwrap();
     let (day, crowd) = (Day::of(clock.now()), people(PEOPLE));
-    let collection = client
-        .database("failover")
-        .collection::<Document>(&day.collection());
+    let collection = client.database("failover").collection::<Document>(&day.collection());
 
     // An event with two objects is fanned out to all users. The primary dies after a third of them.
     let audience = Audience::users(crowd.clone()).unwrap();
-    let receipt = app
-        .notify()
-        .accept(vec![request(&["a1", "a2"], audience, None)])
-        .await
-        .unwrap()[0];
+    let receipt =
+        app.notify().accept(vec![request(&["a1", "a2"], audience, None)]).await.unwrap()[0];
     let third = PEOPLE as u64 / 3;
     let fanouts = app.fanouts();
-    let killer = tokio::spawn(kill_when(
-        client.clone(),
-        collection.clone(),
-        doc! {},
-        third,
-    ));
+    let killer = tokio::spawn(kill_when(client.clone(), collection.clone(), doc! {}, third));
     let done = fanouts.drain(&Silent).await.unwrap();
     let line = killer.await.unwrap();
 
@@ -120,30 +105,19 @@ async fn a_failover_during_a_fan_out_or_flush_loses_and_duplicates_nothing() {
         let pushed = |o: &str| {
             entries.iter().filter(|e| matches!(e, Entry::Event(e) if e.o.as_str() == o && e.i == Some(receipt.id))).count()
         };
-        assert_eq!(
-            (entries.len(), pushed("a1"), pushed("a2")),
-            (2, 1, 1),
-            "{user}"
-        );
+        assert_eq!((entries.len(), pushed("a1"), pushed("a2")), (2, 1, 1), "{user}");
     }
 
     // Restart the dead node, so that another one may die.
-    let mut revived = Command::new(&line[0])
-        .args(&line[1..])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut revived =
+        Command::new(&line[0]).args(&line[1..]).stdout(Stdio::null()).spawn().unwrap();
     wait_for_three(&client).await;
 
     // All users' stacks are marked. The primary dies after a third of them.
     let marks: Vec<NewMarker> = crowd
         .iter()
         .map(|user| {
-            NewMarker::Flushed(
-                user.clone(),
-                id(7),
-                vec![(tidings::domain::StackId::of(day), 2)],
-            )
+            NewMarker::Flushed(user.clone(), id(7), vec![(tidings::domain::StackId::of(day), 2)])
         })
         .collect();
     let killer = tokio::spawn(kill_when(
@@ -211,26 +185,16 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     town.put_works(&[&comment, &work], |_| true).await;
     let start = saturday() + TimeDelta::weeks(week);
     town.clock.set(start.max(town.clock.now()));
-    let commented = Request {
-        kind: kind("CommentAdded"),
-        ..request(&[&comment], to(crowd), Some(&comment))
-    };
+    let commented =
+        Request { kind: kind("CommentAdded"), ..request(&[&comment], to(crowd), Some(&comment)) };
     let published = request(&[&work], to(crowd), Some(&work));
     let events = [commented, published];
     let process = || town.process_on(store);
-    retry_until_done(town, || async {
-        process().notify().accept(events.to_vec()).await.is_ok()
-    })
-    .await;
-    retry_until_done(town, || async {
-        process().fanouts().drain(&Silent).await.is_ok()
-    })
-    .await;
+    retry_until_done(town, || async { process().notify().accept(events.to_vec()).await.is_ok() })
+        .await;
+    retry_until_done(town, || async { process().fanouts().drain(&Silent).await.is_ok() }).await;
     town.clock.advance(TimeDelta::minutes(5));
-    retry_until_done(town, || async {
-        process().batches().drain(&Silent).await.is_ok()
-    })
-    .await;
+    retry_until_done(town, || async { process().batches().drain(&Silent).await.is_ok() }).await;
     retry_until_done(town, || async {
         let deliver = process().sender();
         deliver.drain().await.is_ok()
@@ -238,20 +202,12 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     .await;
     town.clock.set(monday(week).max(town.clock.now()));
     retry_until_done(town, || async {
-        process()
-            .digests()
-            .run(&Default::default(), &Silent)
-            .await
-            .is_ok()
+        process().digests().run(&Default::default(), &Silent).await.is_ok()
     })
     .await;
     let old = keep_days(15);
     retry_until_done(town, || async {
-        process()
-            .archive()
-            .run(&old, &Silent, &mut Vec::new())
-            .await
-            .is_ok()
+        process().archive().run(&old, &Silent, &mut Vec::new()).await.is_ok()
     })
     .await;
 }
@@ -280,10 +236,7 @@ async fn repeated_failovers_lose_duplicate_and_cancel_no_email() {
         let view: Arc<dyn Store> = failing;
         week(&town, &view, week_of, &crowd).await;
         let line = killed.await.expect("every step is taken every week");
-        let node = Command::new(&line[0])
-            .args(&line[1..])
-            .stdout(Stdio::null())
-            .spawn();
+        let node = Command::new(&line[0]).args(&line[1..]).stdout(Stdio::null()).spawn();
         revived.push(node.unwrap());
         wait_for_three(&client).await;
     }
@@ -292,20 +245,13 @@ async fn repeated_failovers_lose_duplicate_and_cancel_no_email() {
     town.process().sender().drain().await.unwrap();
 
     let emailed = town.emailed_works();
-    let works: Vec<String> = (0..failovers)
-        .flat_map(|n| [format!("c{n}"), format!("w{n}")])
-        .collect();
-    let expected = crowd.iter().flat_map(|person| {
-        works
-            .iter()
-            .map(|work| (((*person).to_owned(), work.clone()), 1))
-    });
+    let works: Vec<String> =
+        (0..failovers).flat_map(|n| [format!("c{n}"), format!("w{n}")]).collect();
+    let expected = crowd
+        .iter()
+        .flat_map(|person| works.iter().map(|work| (((*person).to_owned(), work.clone()), 1)));
     let canceled = first.deliveries_in(DeliveryState::Canceled, 1_000).await;
-    println!(
-        "{failovers} failovers, {} emails, {} canceled",
-        town.emails().len(),
-        canceled.len()
-    );
+    println!("{failovers} failovers, {} emails, {} canceled", town.emails().len(), canceled.len());
     assert_eq!(canceled, []);
     assert_eq!(emailed, expected.collect());
     for mut node in revived {

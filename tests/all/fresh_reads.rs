@@ -108,8 +108,5 @@ async fn a_read_after_reopening_reflects_the_reopening(store: Fresh) {
     let written = written.unwrap().unwrap().get_timestamp("ts").unwrap();
     let read = reads(&database).await.pop().unwrap();
     assert_eq!(read.get_str("find").ok(), Some("users"), "{read}");
-    assert!(
-        after(&read) >= Some(written),
-        "{read} is older than {written}"
-    );
+    assert!(after(&read) >= Some(written), "{read} is older than {written}");
 }

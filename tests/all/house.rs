@@ -16,10 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("config", &["domain", "email"]),
     ("store", &["domain", "private"]),
     ("metrics", &["store"]),
-    (
-        "context",
-        &["domain", "clock", "config", "store", "metrics"],
-    ),
+    ("context", &["domain", "clock", "config", "store", "metrics"]),
     ("email", &["domain", "private"]),
     ("render", &["domain"]),
     ("wire", &["domain", "store"]),
@@ -45,18 +42,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // Acts as an application, so it does not depend on the API or the command line.
-    (
-        "demo",
-        &[
-            "domain", "clock", "private", "config", "email", "wire", "engine", "app",
-        ],
-    ),
-    (
-        "http",
-        &[
-            "domain", "clock", "metrics", "render", "wire", "engine", "operate", "app", "demo",
-        ],
-    ),
+    ("demo", &["domain", "clock", "private", "config", "email", "wire", "engine", "app"]),
+    ("http", &["domain", "clock", "metrics", "render", "wire", "engine", "operate", "app", "demo"]),
     (
         "cli",
         &[
@@ -82,10 +69,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
     ("comfy_table", &["cli"]),
-    (
-        "governor",
-        &["engine/delivery/throttle", "http/api/callers"],
-    ),
+    ("governor", &["engine/delivery/throttle", "http/api/callers"]),
     ("hickory_resolver", &["operate/dns_and_web"]),
     ("indicatif", &["cli"]),
     ("lettre", &["email"]),
@@ -178,10 +162,7 @@ pub(crate) fn rust(folders: &[&str]) -> Vec<File> {
 impl File {
     /// Reads the file at this path relative to the repository.
     pub(crate) fn read(place: &str) -> Self {
-        Self {
-            text: std::fs::read_to_string(root().join(place)).unwrap(),
-            place: place.to_owned(),
-        }
+        Self { text: std::fs::read_to_string(root().join(place)).unwrap(), place: place.to_owned() }
     }
 
     /// Returns the text without comments, so that a name in a comment is not an import. A string
@@ -272,10 +253,7 @@ fn imports_point_down() {
     for file in rust(&["src"]) {
         let part = file.module()[0].to_owned();
         let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == part) else {
-            found.push(format!(
-                "{}: {part} has no layer in tests/all/house.rs",
-                file.place
-            ));
+            found.push(format!("{}: {part} has no layer in tests/all/house.rs", file.place));
             continue;
         };
         let forbidden = used_modules(&file).into_iter();
@@ -310,11 +288,7 @@ fn use_cases_share_parts_through_the_context() {
         }
     }
     let what = format!("{} fields that hold an Arc<dyn …>", found.len());
-    assert!(
-        found.len() <= SHARED_FIELDS,
-        "{what}:\n  {}",
-        found.join("\n  ")
-    );
+    assert!(found.len() <= SHARED_FIELDS, "{what}:\n  {}", found.join("\n  "));
 }
 
 #[test]
@@ -357,10 +331,7 @@ fn collections_are_listed_only_through_find_collections() {
     let mut files = rust(&["src/store/mongo"]);
     files.retain(|file| file.code().contains("list_collections("));
     let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
-    assert_none(
-        "files that list collections past `Mongo::find_collections`",
-        &found,
-    );
+    assert_none("files that list collections past `Mongo::find_collections`", &found);
 }
 
 #[test]
@@ -376,19 +347,11 @@ fn a_long_file_gives_its_reason() {
     let mut found = Vec::new();
     for file in rust(&["src", "tests"]) {
         let lines = file.text.lines().count();
-        if lines > LONG
-            && !file
-                .text
-                .lines()
-                .any(|line| line.starts_with("//! Long because "))
-        {
+        if lines > LONG && !file.text.lines().any(|line| line.starts_with("//! Long because ")) {
             found.push(format!("{} has {lines} lines", file.place));
         }
     }
-    assert_none(
-        "files of more than 500 lines without a `//! Long because …`",
-        &found,
-    );
+    assert_none("files of more than 500 lines without a `//! Long because …`", &found);
 }
 
 #[test]
@@ -409,11 +372,7 @@ fn addresses_are_revealed_only_where_allowed() {
     let mut files = rust(&["src"]);
     files.retain(|file| {
         let allowed = REVEALING.iter().any(|place| file.place.starts_with(place));
-        !allowed
-            && file
-                .code()
-                .split(|c: char| !is_word(c))
-                .any(|word| word == "reveal")
+        !allowed && file.code().split(|c: char| !is_word(c)).any(|word| word == "reveal")
     });
     let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
     assert_none("files that reveal addresses", &found);
@@ -423,9 +382,7 @@ fn addresses_are_revealed_only_where_allowed() {
 fn json_output_is_defined_only_in_wire() {
     let mut files = rust(&["src"]);
     files.retain(|file| {
-        let allowed = SERIALIZING
-            .iter()
-            .any(|place| file.place.starts_with(place));
+        let allowed = SERIALIZING.iter().any(|place| file.place.starts_with(place));
         let code = file.code();
         let mut words = code.split(|c: char| !is_word(c) && c != '!');
         !allowed && words.any(|word| matches!(word, "Serialize" | "json!"))
@@ -437,23 +394,16 @@ fn json_output_is_defined_only_in_wire() {
 #[test]
 fn every_dependency_is_used() {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let tables = manifest
-        .split("\n[")
-        .filter_map(|table| table.split_once("dependencies]\n"));
+    let tables = manifest.split("\n[").filter_map(|table| table.split_once("dependencies]\n"));
     let named = tables.flat_map(|(_, lines)| lines.lines());
     let named = named.filter_map(|line| line.split_once(" = "));
     let names: BTreeSet<String> = named.map(|(name, _)| name.replace('-', "_")).collect();
     assert!(names.len() > 40, "{names:?}");
-    let code: String = rust(&["src", "tests", "benches"])
-        .iter()
-        .map(File::code)
-        .collect();
+    let code: String = rust(&["src", "tests", "benches"]).iter().map(File::code).collect();
     let used: BTreeSet<&str> = code.split(|c: char| !is_word(c)).collect();
 
-    let unused: Vec<String> = names
-        .into_iter()
-        .filter(|name| !used.contains(name.as_str()))
-        .collect();
+    let unused: Vec<String> =
+        names.into_iter().filter(|name| !used.contains(name.as_str())).collect();
 
     assert_none("dependencies that nothing names", &unused);
 }
@@ -484,10 +434,7 @@ fn no_marker_of_unfinished_work_and_no_ignored_test_is_left() {
 fn no_test_sleeps() {
     let mut files = rust(&["tests"]);
     // A test may define a clock with a `sleep` method, but may not call it.
-    let calls = |code: String| {
-        code.replace("fn sleep(", "")
-            .contains(concat!("sleep", "("))
-    };
+    let calls = |code: String| code.replace("fn sleep(", "").contains(concat!("sleep", "("));
     files.retain(|file| calls(file.code()));
     let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
     assert_none("tests that sleep", &found);

@@ -46,17 +46,10 @@ fn cooling() -> BatchPolicy {
 
 /// The joins of one event, one for each user.
 fn joins(crowd: &[UserId], event: u32) -> Vec<Join> {
-    let items: Arc<[Item]> = [Item {
-        i: id(event),
-        t: kind("T"),
-        o: ObjectId::stored(format!("o{event}")),
-    }]
-    .into();
+    let items: Arc<[Item]> =
+        [Item { i: id(event), t: kind("T"), o: ObjectId::stored(format!("o{event}")) }].into();
     let join = |person: &UserId| Join {
-        accumulator: AccumulatorId {
-            user: person.clone(),
-            key: BatchKey::Type(kind("T")),
-        },
+        accumulator: AccumulatorId { user: person.clone(), key: BatchKey::Type(kind("T")) },
         items: items.clone(),
         policy: cooling(),
     };
@@ -76,10 +69,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
         town.put_works(&works, |_| true).await;
     }
 
-    let (next, done) = (
-        Arc::new(AtomicU32::new(0)),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let (next, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let writers: Vec<_> = (0..WRITERS)
         .map(|_| {
             let joiner = town.process_on(&fresh.second().handle()).batches();
@@ -123,9 +113,7 @@ async fn each_event_that_joins_during_closing_is_in_exactly_one_email(fresh: Fre
     last.sender().drain().await.unwrap();
 
     let emailed = town.emailed_works();
-    let posted = names
-        .iter()
-        .flat_map(|name| works.iter().map(move |work| (name, work)));
+    let posted = names.iter().flat_map(|name| works.iter().map(move |work| (name, work)));
     let (mut lost, mut doubled) = (0, 0);
     for (name, work) in posted {
         match emailed.get(&(name.clone(), work.clone())) {

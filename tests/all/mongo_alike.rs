@@ -34,10 +34,8 @@ async fn many_sent_emails_are_counted_once_after_lost_replies(store: &Faulty) {
     let row = |person: &UserId| delivery(person.as_str(), "2014-04-22", "one");
     let rows: Vec<Delivery> = users.iter().map(row).collect();
     store.open(&rows).await.unwrap();
-    let hand_over = |(n, row): (usize, &Delivery)| Handover {
-        items: n as u32,
-        ..handover(&row.id, "call")
-    };
+    let hand_over =
+        |(n, row): (usize, &Delivery)| Handover { items: n as u32, ..handover(&row.id, "call") };
     let handovers: Vec<Handover> = rows.iter().enumerate().map(hand_over).collect();
     let settle = |(n, row): (usize, &Delivery)| Settlement {
         from: DeliveryState::Sending,
@@ -74,10 +72,8 @@ async fn only_the_document_that_cannot_take_a_marker_is_reported(store: &Faulty)
     let broken = [r#"{"_id":"p00040","events":"none"}"#.to_owned()];
     store.restore_stacks(today(), &broken).await;
     store.push_list_to_all(&users, events(2, 1)).await;
-    let markers: Vec<NewMarker> = users
-        .iter()
-        .map(|person| new_marker(person, today(), id(90), 2))
-        .collect();
+    let markers: Vec<NewMarker> =
+        users.iter().map(|person| new_marker(person, today(), id(90), 2)).collect();
 
     let bad = store.write_markers(&markers).await.unwrap();
 

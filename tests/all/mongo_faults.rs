@@ -64,9 +64,7 @@ async fn a_push_with_a_lost_reply_is_stored_once(store: &Faulty) {
     let users = people(1_500);
     store.fails(1, lost_reply(PUSH)).await;
 
-    let pushed = store
-        .push(today(), LARGE_CAP, &push_to_all(&users, events(3, 1)))
-        .await;
+    let pushed = store.push(today(), LARGE_CAP, &push_to_all(&users, events(3, 1))).await;
 
     assert_eq!(pushed.unwrap().capped, []);
     let found = store.everybody(None, 100).await;
@@ -87,9 +85,8 @@ async fn a_document_that_cannot_take_entries_affects_only_its_owner(store: &Faul
         let pushed = store.push(today(), LARGE_CAP, &pushes).await.unwrap();
 
         assert_eq!(pushed.capped, [(1, vec![0, 1])]);
-        let lengths = users
-            .iter()
-            .map(async |person| store.entries_of(person, today()).await.len());
+        let lengths =
+            users.iter().map(async |person| store.entries_of(person, today()).await.len());
         assert_eq!(futures::future::join_all(lengths).await, [2, 0, 2]);
     }
 }
@@ -140,18 +137,10 @@ async fn capped_entries_are_reported_after_a_lost_reply(store: &Faulty) {
 async fn a_push_survives_lost_connections_and_elections(store: &Faulty) {
     let ada = user("ada");
     let lost = doc! {"failCommands": ["create", "insert"], "closeConnection": true};
-    let faults = [
-        lost,
-        refused(PUSH, 10107),
-        refused(PUSH, 11602),
-        refused("create", 91),
-    ];
+    let faults = [lost, refused(PUSH, 10107), refused(PUSH, 11602), refused("create", 91)];
     for (n, fault) in (1..).zip(faults) {
         store.fails(2, fault).await;
-        store
-            .push(today().back(n), LARGE_CAP, &push_to(&ada, events(2, n)))
-            .await
-            .unwrap();
+        store.push(today().back(n), LARGE_CAP, &push_to(&ada, events(2, n))).await.unwrap();
     }
 
     let stacks = store.stacks_of(&ada).await;
@@ -160,10 +149,7 @@ async fn a_push_survives_lost_connections_and_elections(store: &Faulty) {
 }
 
 async fn a_user_record_with_a_lost_reply_counts_as_written(store: &Faulty) {
-    let named = |name: &str, before: &User| User {
-        name: Some(name.into()),
-        ..before.clone()
-    };
+    let named = |name: &str, before: &User| User { name: Some(name.into()), ..before.clone() };
     store.fails(1, lost_reply("update")).await;
     let created = store.put_users(&[User::new(user("ada"))]).await;
     let read = store.user_record(&user("ada")).await.unwrap();
@@ -181,12 +167,7 @@ async fn a_user_record_with_a_lost_reply_counts_as_written(store: &Faulty) {
 }
 
 async fn a_record_of_another_program_can_be_replaced_once_after_a_read(store: &Faulty) {
-    store
-        .write(
-            "users",
-            doc! {"_id": "ada", "email": "ada@example.org", "confirmed": true},
-        )
-        .await;
+    store.write("users", doc! {"_id": "ada", "email": "ada@example.org", "confirmed": true}).await;
     let read = store.user_record(&user("ada")).await.unwrap();
     let change = |hour| {
         let mut ada = read.clone();
@@ -217,10 +198,7 @@ async fn an_event_with_a_lost_reply_is_new_and_stored_once(store: &Faulty) {
     store.accept(&[fanout(1)]).await.unwrap();
     store.fails(1, lost_reply("insert")).await;
 
-    let again = tidings::domain::Fanout {
-        key: fanout(1).key,
-        ..fanout(3)
-    };
+    let again = tidings::domain::Fanout { key: fanout(1).key, ..fanout(3) };
     let answers = store.accept(&[fanout(2), again]).await.unwrap();
 
     let known = Accepted::Known(Box::new(fanout(1)));
@@ -257,21 +235,11 @@ async fn a_retried_claim_or_save_reports_success(store: &Faulty) {
     store.accept(&[fanout(1), fanout(2)]).await.unwrap();
 
     store.fails(1, lost_reply("update")).await;
-    let claimed = store
-        .claim_fanouts(&lease("one", until), now, 10.into())
-        .await
-        .unwrap()
-        .fanouts;
+    let claimed = store.claim_fanouts(&lease("one", until), now, 10.into()).await.unwrap().fanouts;
     store.fails(1, lost_reply("update")).await;
-    let done = Progress {
-        done: true,
-        ..Progress::default()
-    };
+    let done = Progress { done: true, ..Progress::default() };
     let requested = [(id(1), done.clone()), (id(9), done)];
-    let saved = store
-        .save_fanouts(&lease("one", until), &requested)
-        .await
-        .unwrap();
+    let saved = store.save_fanouts(&lease("one", until), &requested).await.unwrap();
 
     assert_eq!(claimed.len(), 2);
     assert_eq!(saved, [true, false]);
@@ -279,10 +247,8 @@ async fn a_retried_claim_or_save_reports_success(store: &Faulty) {
 }
 
 async fn a_delivery_with_a_lost_reply_counts_as_opened(store: &Faulty) {
-    let (mine, other) = (
-        delivery("ada", "2014-04-22", "one"),
-        delivery("bob", "2014-04-22", "two"),
-    );
+    let (mine, other) =
+        (delivery("ada", "2014-04-22", "one"), delivery("bob", "2014-04-22", "two"));
     store.open(&[other]).await.unwrap();
     store.fails(1, lost_reply("insert")).await;
 
@@ -298,9 +264,7 @@ async fn a_sent_email_is_counted_once_after_lost_replies(store: &Faulty) {
     let until = noon() + minutes(9);
 
     store.fails(1, lost_reply("update")).await;
-    let sending = store
-        .sending("one", noon(), until, &[handover(&row.id, "call")])
-        .await;
+    let sending = store.sending("one", noon(), until, &[handover(&row.id, "call")]).await;
     store.fails(1, lost_reply("update")).await;
     let sent = Settlement {
         from: DeliveryState::Sending,
@@ -318,11 +282,7 @@ async fn a_lease_with_a_lost_reply_counts_as_acquired(store: &Faulty) {
 
     let until = lease("one", noon() + minutes(1));
     let acquired = store.lease("digest", &until, noon()).await.unwrap();
-    let other = store
-        .second()
-        .lease("digest", &lease("two", until.until), noon())
-        .await
-        .unwrap();
+    let other = store.second().lease("digest", &lease("two", until.until), noon()).await.unwrap();
 
     assert_eq!((acquired, other), (true, false));
 }
@@ -331,16 +291,9 @@ async fn a_scan_continues_after_its_cursors_are_lost(store: &Faulty) {
     let users = people(3_500);
     for back in 0..2 {
         let pushes = push_to_all(&users, events(1, 1));
-        store
-            .push(today().back(back), LARGE_CAP, &pushes)
-            .await
-            .unwrap();
+        store.push(today().back(back), LARGE_CAP, &pushes).await.unwrap();
     }
-    for fault in [
-        refused("getMore", 43),
-        refused("find", 11600),
-        refused("getMore", 10107),
-    ] {
+    for fault in [refused("getMore", 43), refused("find", 11600), refused("getMore", 10107)] {
         store.fails(3, fault).await;
 
         let found = store.everybody(None, 300).await;
@@ -353,10 +306,7 @@ async fn a_scan_continues_after_its_cursors_are_lost(store: &Faulty) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permanent_errors_fail_at_once_and_retries_are_limited() {
-    let brief = MongoOptions {
-        patience: Duration::from_secs(2),
-        ..MongoOptions::default()
-    };
+    let brief = MongoOptions { patience: Duration::from_secs(2), ..MongoOptions::default() };
     faulty(brief, async |store: &Faulty| {
         let cause = async |fault: Document, times: i32| {
             store.fails(times, fault).await;
@@ -370,23 +320,16 @@ async fn permanent_errors_fail_at_once_and_retries_are_limited() {
         let unauthorized = cause(refused(PUSH, 13), 1).await;
         let away = cause(refused(PUSH, 91), 1_000).await;
 
-        assert_starts_with!(
-            unauthorized,
-            "inserting into notifications_20140422: code 13:"
-        );
+        assert_starts_with!(unauthorized, "inserting into notifications_20140422: code 13:");
         assert_starts_with!(away, "inserting into notifications_20140422: code 91:");
     })
     .await;
 }
 
 async fn an_accumulator_that_moves_during_a_search_is_returned_once(store: &Faulty) {
-    let accumulators: Vec<Accumulator> = (0..150)
-        .map(|n| opened(&format!("p{n:03}"), "k", n, i64::from(n)))
-        .collect();
-    store
-        .put_accumulators(&accumulators, id(5_000))
-        .await
-        .unwrap();
+    let accumulators: Vec<Accumulator> =
+        (0..150).map(|n| opened(&format!("p{n:03}"), "k", n, i64::from(n))).collect();
+    store.put_accumulators(&accumulators, id(5_000)).await.unwrap();
     let first = accumulators[0].id.clone();
     // The server returns 100 documents and then waits for a `getMore`.
     let held = store.holds_back("getMore", Duration::from_secs(2)).await;
@@ -394,22 +337,12 @@ async fn an_accumulator_that_moves_during_a_search_is_returned_once(store: &Faul
     let search = tokio::spawn(async move { other.due_accumulators(late, 500).await });
     held.await;
 
-    let mut moved = store
-        .accumulators(std::slice::from_ref(&first))
-        .await
-        .unwrap()
-        .remove(0)
-        .unwrap();
+    let mut moved =
+        store.accumulators(std::slice::from_ref(&first)).await.unwrap().remove(0).unwrap();
     moved.open.as_mut().unwrap().closes_at = noon() + minutes(200);
-    assert_eq!(
-        store.put_accumulators(&[moved], id(5_001)).await.unwrap(),
-        [true]
-    );
+    assert_eq!(store.put_accumulators(&[moved], id(5_001)).await.unwrap(), [true]);
 
     let due = search.await.unwrap();
-    let met: Vec<&Accumulator> = due
-        .iter()
-        .filter(|accumulator| accumulator.id == first)
-        .collect();
+    let met: Vec<&Accumulator> = due.iter().filter(|accumulator| accumulator.id == first).collect();
     assert_eq!((met.len(), due.len()), (1, 150));
 }

@@ -84,12 +84,7 @@ async fn due_users_are_read_from_the_index_and_only_up_to_the_page(store: Fresh)
         .collect();
     store.put_users(&people).await.unwrap();
     let common = Common {
-        schedule: Schedule {
-            cadence: Cadence::Daily,
-            weekday: Weekday::Mon,
-            hour: 9,
-            tz: Tz::UTC,
-        },
+        schedule: Schedule { cadence: Cadence::Daily, weekday: Weekday::Mon, hour: 9, tz: Tz::UTC },
         mandatory: true,
     };
     let until: DateTime<Utc> = "2014-04-22T09:00:00Z".parse().unwrap();
@@ -136,10 +131,7 @@ async fn object_ids_are_looked_up_only_on_days_that_contain_some(store: Fresh) {
     let all_users: Vec<UserId> = (0..300).map(|n| user(&hex(n))).collect();
     store.push_list_to_all(&all_users, events(1, 1)).await;
     let requested: Vec<UserId> = all_users.iter().step_by(10).cloned().collect();
-    let old = format!(
-        r#"{{"_id":{{"$oid":"{}"}},"events":[{{"t":"T","o":"o"}}]}}"#,
-        hex(10)
-    );
+    let old = format!(r#"{{"_id":{{"$oid":"{}"}},"events":[{{"t":"T","o":"o"}}]}}"#, hex(10));
 
     for (old, lookups, stacks) in [(None, 30, 30), (Some(old), 60, 31)] {
         let lines: Vec<String> = old.into_iter().collect();
@@ -150,10 +142,7 @@ async fn object_ids_are_looked_up_only_on_days_that_contain_some(store: Fresh) {
         });
         let profile = profile.await;
 
-        assert_eq!(
-            found.iter().map(|one| one.stacks.len()).sum::<usize>(),
-            stacks
-        );
+        assert_eq!(found.iter().map(|one| one.stacks.len()).sum::<usize>(), stacks);
         let command = profile.get_document("command").unwrap();
         let stages = command.get_array("pipeline").unwrap();
         let stage = stages[0].as_document().unwrap();
@@ -246,9 +235,5 @@ async fn equal_changes_of_deliveries_share_a_statement(store: Fresh) {
 
     assert_eq!(updates(&profile.await), 3);
     let rows = store.deliveries(&ids).await.unwrap();
-    assert!(
-        rows.iter()
-            .flatten()
-            .all(|row| !row.open && row.attempts.made == 1)
-    );
+    assert!(rows.iter().flatten().all(|row| !row.open && row.attempts.made == 1));
 }

@@ -78,16 +78,10 @@ fn comments_and_documents_avoid_banned_phrases() {
     for file in &documents {
         for (number, line) in file.text.lines().enumerate() {
             let line = prose(file, line).map(words).unwrap_or_default();
-            let banned = BANNED
-                .iter()
-                .filter(|phrase| line.contains(&format!(" {phrase} ")));
+            let banned = BANNED.iter().filter(|phrase| line.contains(&format!(" {phrase} ")));
             let place = |phrase| format!("{}:{}: {phrase}", file.place, number + 1);
             found.extend(banned.map(place));
         }
     }
-    assert!(
-        found.is_empty(),
-        "banned phrases:\n  {}",
-        found.join("\n  ")
-    );
+    assert!(found.is_empty(), "banned phrases:\n  {}", found.join("\n  "));
 }

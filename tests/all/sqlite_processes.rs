@@ -32,28 +32,16 @@ async fn processes_that_share_a_file_lose_and_duplicate_nothing() {
     let mut running = Vec::new();
     for n in 0..PROCESSES {
         running.push(notify(&format!("own{n}"), &format!("own {n}")));
-        running.push(notify(
-            &format!("shared{}", n / 2),
-            &format!("shared {}", n / 2),
-        ));
+        running.push(notify(&format!("shared{}", n / 2), &format!("shared {}", n / 2)));
     }
     for process in running {
         let ended = process.wait_with_output().unwrap();
-        assert!(
-            ended.status.success(),
-            "{}",
-            String::from_utf8_lossy(&ended.stderr)
-        );
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     }
 
-    let store = Sqlite::open(folder.path().join("tidings.db"))
-        .await
-        .unwrap();
+    let store = Sqlite::open(folder.path().join("tidings.db")).await.unwrap();
     let only = tidings::domain::Window::ending(Day::of(now), 0);
-    let found = store
-        .windows(only, &[user("ada"), user("ben")])
-        .await
-        .unwrap();
+    let found = store.windows(only, &[user("ada"), user("ben")]).await.unwrap();
     let mut expected: Vec<_> = (0..PROCESSES).map(|n| format!("own{n}")).collect();
     expected.extend((0..PROCESSES / 2).map(|n| format!("shared{n}")));
     for person in found {

@@ -107,8 +107,7 @@ async fn assert_events_are_sent_despite_a_stale_primary(set: &Arc<ReplicaSet>) {
     set.knows_all(&next).await;
 
     assert!(result.is_err(), "it believed what it read");
-    town.digests_at(town.clock.now() + TimeDelta::hours(1))
-        .await;
+    town.digests_at(town.clock.now() + TimeDelta::hours(1)).await;
     town.digests_at(monday(1)).await;
     for person in crowd {
         assert_eq!(town.emailed_to(person), ["a1", "a2"], "{person}");

@@ -118,10 +118,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     let mut town = Town::with(&source, safe, CONFIG).await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
     let friday = Day::of(saturday()).back(1);
-    source
-        .restore_day(friday, &old, Meeting::Same)
-        .await
-        .unwrap();
+    source.restore_day(friday, &old, Meeting::Same).await.unwrap();
     town.happens(&["a1", "a2"], followers_of("artist:1")).await;
     town.change("cem", |cem| {
         let never = TypePreference::new(Route::Never, saturday());
@@ -141,31 +138,19 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     // The provider accepted ada's digest, and its response was lost.
     town.answer([lost()]);
     town.digests_at(monday(0)).await;
-    assert_eq!(
-        town.deliveries_of("ada").await[0].state,
-        DeliveryState::Sending
-    );
+    assert_eq!(town.deliveries_of("ada").await[0].state, DeliveryState::Sending);
     let retracted = [ObjectId::stored("a2")];
     let app = town.process();
-    app.objects()
-        .retract(&kind("ArtworkPublished"), &retracted)
-        .await
-        .unwrap();
+    app.objects().retract(&kind("ArtworkPublished"), &retracted).await.unwrap();
     let comment = |objects: &[&str], name: &str| {
         let mut comment = request(objects, to(&["ada", "cem"]), Some(name));
         comment.kind = kind("CommentAdded");
         comment
     };
     // One comment waits in open batches; another was accepted, and is half fanned out.
-    app.notify()
-        .accept(vec![comment(&["a4"], "one")])
-        .await
-        .unwrap();
+    app.notify().accept(vec![comment(&["a4"], "one")]).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
-    app.notify()
-        .accept(vec![comment(&["a5"], "two")])
-        .await
-        .unwrap();
+    app.notify().accept(vec![comment(&["a5"], "two")]).await.unwrap();
     source
         .claim_fanouts(
             &lease("died", town.clock.now() + TimeDelta::minutes(1)),
@@ -192,20 +177,10 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
     town.store = target.handle();
     assert_eq!(answers(&town).await, before);
     let token = link.rsplit('/').next().unwrap();
-    let opened = town
-        .process()
-        .identities
-        .default
-        .links
-        .open(token, town.clock.now())
-        .await;
+    let opened = town.process().identities.default.links.open(token, town.clock.now()).await;
     let opened = opened.unwrap().unwrap();
     assert_eq!((opened.user, opened.stop), (user("ada"), Stop::Digest));
-    let again = town
-        .process()
-        .notify()
-        .accept(vec![comment(&["a5"], "two")])
-        .await;
+    let again = town.process().notify().accept(vec![comment(&["a5"], "two")]).await;
     assert!(again.unwrap()[0].duplicate, "its key is known");
     // Its lease is over, and it is still worth asking.
     town.digests_at(issued + TimeDelta::minutes(6)).await;
@@ -220,9 +195,7 @@ async fn work_in_progress_continues_in_the_new_store(source: Fresh, target: Fres
         let text = email.filled().text;
         for work in WORKS {
             if text.contains(&format!("Work {work}.")) {
-                *emailed
-                    .entry((email.to.reveal().to_owned(), work))
-                    .or_default() += 1;
+                *emailed.entry((email.to.reveal().to_owned(), work)).or_default() += 1;
             }
         }
     }
@@ -239,12 +212,7 @@ async fn answers(town: &Town) -> Vec<String> {
     let app = town.process();
     let mut answers = Vec::new();
     for person in ["ada", "ben", "cem", "dee", "533998b1c9dc24c371000044"] {
-        let page = app
-            .feeds()
-            .page(&feed_of(&user(person)))
-            .await
-            .unwrap()
-            .answer;
+        let page = app.feeds().page(&feed_of(&user(person))).await.unwrap().answer;
         let explained = app.explain().user(&user(person), None).await.unwrap();
         answers.push(serde_json::to_string(&page.items).unwrap());
         answers.push(serde_json::to_string(&explained).unwrap());
@@ -288,10 +256,7 @@ async fn there_and_back_everything_is_the_same(source: Fresh, target: Fresh) {
     town.happens(&["a1"], followers_of("artist:1")).await;
     let old: Vec<String> = OLD.map(str::to_owned).to_vec();
     let friday = Day::of(saturday()).back(1);
-    source
-        .restore_day(friday, &old, Meeting::Same)
-        .await
-        .unwrap();
+    source.restore_day(friday, &old, Meeting::Same).await.unwrap();
     let lines = source.lines().await;
 
     assert!(moved(&source, &target).await.same);
@@ -306,15 +271,9 @@ async fn there_and_back_everything_is_the_same(source: Fresh, target: Fresh) {
 /// Earlier versions named the file of the webhook receipts `sightings`.
 async fn an_export_with_a_former_file_name_is_imported(source: Fresh, target: Fresh) {
     let receipt = [("key".to_owned(), "mark".to_owned())];
-    source
-        .record_receipts(&receipt, saturday(), monday(0))
-        .await;
+    source.record_receipts(&receipt, saturday(), monday(0)).await;
     let folder = exported(&source).await;
-    std::fs::rename(
-        file(&folder, "webhook_receipts"),
-        file(&folder, "sightings"),
-    )
-    .unwrap();
+    std::fs::rename(file(&folder, "webhook_receipts"), file(&folder, "sightings")).unwrap();
     let manifest = folder.path().join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("webhook_receipts", "sightings")).unwrap();

@@ -370,10 +370,7 @@ impl Addition {
             && self.count_to.is_none_or(|most| open.contents.count <= most)
             && open.joined.len() <= self.joined_to
             && self.opened_from.is_none_or(|from| open.opened_at >= from)
-            && !self
-                .fanouts
-                .iter()
-                .any(|fanout| accumulator.has_joined(*fanout))
+            && !self.fanouts.iter().any(|fanout| accumulator.has_joined(*fanout))
     }
 }
 

@@ -16,11 +16,7 @@ fn id(n: u32) -> Id {
 }
 
 fn item(fanout: u32, object: &str) -> Item {
-    Item {
-        i: id(fanout),
-        t: EventType::stored("T"),
-        o: ObjectId::stored(object),
-    }
+    Item { i: id(fanout), t: EventType::stored("T"), o: ObjectId::stored(object) }
 }
 
 fn accumulator() -> Accumulator {
@@ -31,10 +27,7 @@ fn accumulator() -> Accumulator {
 }
 
 fn policy(window: i64) -> BatchPolicy {
-    BatchPolicy {
-        window: TimeDelta::seconds(window),
-        ..BatchPolicy::IMMEDIATE
-    }
+    BatchPolicy { window: TimeDelta::seconds(window), ..BatchPolicy::IMMEDIATE }
 }
 
 /// Returns a source of batch ids above 1,000.
@@ -52,19 +45,11 @@ fn each_fan_out_of_an_immediate_route_is_its_own_batch() {
 
     let items = [item(1, "a"), item(1, "b"), item(2, "a")];
     let of_fanouts = items.chunk_by(|a, b| a.i == b.i);
-    let added: u64 = of_fanouts
-        .map(|items| accumulator.join(items, at(0), &policy(0), &mut ids))
-        .sum();
+    let added: u64 =
+        of_fanouts.map(|items| accumulator.join(items, at(0), &policy(0), &mut ids)).sum();
 
-    let counts: Vec<u64> = accumulator
-        .ended
-        .iter()
-        .map(|batch| batch.contents.count)
-        .collect();
-    assert_eq!(
-        (added, counts, accumulator.open.is_none()),
-        (3, vec![2, 1], true)
-    );
+    let counts: Vec<u64> = accumulator.ended.iter().map(|batch| batch.contents.count).collect();
+    assert_eq!((added, counts, accumulator.open.is_none()), (3, vec![2, 1], true));
     assert_eq!(accumulator.due(), Some(at(0)));
 }
 
@@ -76,14 +61,8 @@ fn an_event_of_a_filed_batch_does_not_join_the_next_one() {
     let handed = accumulator.ended[0].clone();
     assert!(accumulator.forget_filed(&[handed], at(301)));
 
-    assert_eq!(
-        accumulator.join(&[item(1, "a")], at(302), &policy(300), &mut ids),
-        0
-    );
-    assert_eq!(
-        (&accumulator.open, accumulator.due()),
-        (&None, Some(at(301) + MEMORY))
-    );
+    assert_eq!(accumulator.join(&[item(1, "a")], at(302), &policy(300), &mut ids), 0);
+    assert_eq!((&accumulator.open, accumulator.due()), (&None, Some(at(301) + MEMORY)));
 
     assert!(!accumulator.advance(at(302)) && !accumulator.is_empty());
     assert!(accumulator.advance(at(301) + MEMORY) && accumulator.is_empty());
@@ -117,10 +96,7 @@ fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
 #[test]
 fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
-    let leading = BatchPolicy {
-        leading: true,
-        ..policy(300)
-    };
+    let leading = BatchPolicy { leading: true, ..policy(300) };
     accumulator.join(&[item(1, "a")], at(0), &leading, &mut ids);
     assert_eq!(accumulator.due(), Some(at(0)));
 
@@ -130,10 +106,7 @@ fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
     assert_eq!((lead.contents.count, &lead.joined[..]), (1, &[id(1)][..]));
     let open = accumulator.open.clone().unwrap();
     assert_eq!((open.contents.count, open.joined.len()), (1, 2));
-    assert_eq!(
-        accumulator.join(&[item(1, "a")], at(3), &leading, &mut ids),
-        0
-    );
+    assert_eq!(accumulator.join(&[item(1, "a")], at(3), &leading, &mut ids), 0);
 
     let objects = [ObjectId::stored("a"), ObjectId::stored("b")];
     let out = accumulator.remove_events(&EventType::stored("T"), &objects, at(4), None);
@@ -141,19 +114,13 @@ fn a_lead_is_sent_at_once_and_an_empty_rest_is_canceled() {
     assert!(!accumulator.advance(at(299)));
     accumulator.advance(at(300));
     let rest = accumulator.ended.last().unwrap();
-    assert_eq!(
-        (rest.id, rest.state, rest.settled),
-        (open.id, BatchState::Canceled, Some(at(300)))
-    );
+    assert_eq!((rest.id, rest.state, rest.settled), (open.id, BatchState::Canceled, Some(at(300))));
 }
 
 #[test]
 fn a_lead_is_emailed_however_its_batch_ends() {
-    let leading = BatchPolicy {
-        leading: true,
-        close_at: std::num::NonZeroU64::new(2),
-        ..policy(300)
-    };
+    let leading =
+        BatchPolicy { leading: true, close_at: std::num::NonZeroU64::new(2), ..policy(300) };
     let led = |rest: &[u32], by_hand: bool| {
         let (mut accumulator, mut ids) = (accumulator(), ids());
         accumulator.join(&[item(1, "a")], at(0), &leading, &mut ids);
@@ -183,11 +150,7 @@ fn a_lead_is_emailed_however_its_batch_ends() {
 fn a_leading_batch_closes_at_the_same_time_as_any_other() {
     let open = |leading: bool| {
         let (mut accumulator, mut ids) = (accumulator(), ids());
-        let policy = BatchPolicy {
-            leading,
-            cooldown: TimeDelta::seconds(60),
-            ..policy(300)
-        };
+        let policy = BatchPolicy { leading, cooldown: TimeDelta::seconds(60), ..policy(300) };
         for (fanout, second) in [(1, 0), (2, 100), (3, 280)] {
             accumulator.join(&[item(fanout, "a")], at(second), &policy, &mut ids);
         }
@@ -208,11 +171,7 @@ fn a_canceled_batch_does_not_delay_later_ones() {
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     let first = accumulator.open.as_ref().unwrap().id;
     accumulator.end(first, End::Cancel, at(10)).unwrap();
-    assert_eq!(
-        accumulator.due(),
-        Some(at(10)),
-        "it is put away by the next round"
-    );
+    assert_eq!(accumulator.due(), Some(at(10)), "it is put away by the next round");
 
     accumulator.join(&[item(2, "b")], at(20), &policy(300), &mut ids);
     let next = accumulator.open.as_ref().unwrap().id;
@@ -227,23 +186,13 @@ fn a_batch_whose_events_are_all_withdrawn_is_canceled() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
 
-    let out = accumulator.remove_events(
-        &EventType::stored("T"),
-        &[ObjectId::stored("a")],
-        at(9),
-        None,
-    );
+    let out =
+        accumulator.remove_events(&EventType::stored("T"), &[ObjectId::stored("a")], at(9), None);
 
     assert_eq!((out.removed, accumulator.open.is_none()), (1, true));
     assert_eq!(accumulator.ended[0].state, BatchState::Canceled);
-    assert_eq!(
-        accumulator.join(&[item(1, "a")], at(10), &policy(300), &mut ids),
-        0
-    );
-    assert_eq!(
-        accumulator.join(&[item(2, "a")], at(10), &policy(300), &mut ids),
-        1
-    );
+    assert_eq!(accumulator.join(&[item(1, "a")], at(10), &policy(300), &mut ids), 0);
+    assert_eq!(accumulator.join(&[item(2, "a")], at(10), &policy(300), &mut ids), 1);
 }
 
 #[test]
@@ -254,10 +203,7 @@ fn only_the_open_batch_can_be_closed_or_canceled_manually() {
 
     assert_eq!(accumulator.end(id(9), End::Cancel, at(1)), Err(None));
     assert_eq!(accumulator.end(batch, End::Close, at(1)), Ok(()));
-    assert_eq!(
-        accumulator.end(batch, End::Cancel, at(2)),
-        Err(Some(BatchState::Closing))
-    );
+    assert_eq!(accumulator.end(batch, End::Cancel, at(2)), Err(Some(BatchState::Closing)));
 }
 
 #[test]
@@ -289,10 +235,7 @@ fn the_oldest_remembered_ids_are_dropped_first() {
     }
 
     let known = |n: u32| accumulator.has_joined(id(n));
-    assert_eq!(
-        [0, 19_999, 20_000, 29_999].map(known),
-        [false, false, true, true]
-    );
+    assert_eq!([0, 19_999, 20_000, 29_999].map(known), [false, false, true, true]);
 }
 
 #[derive(Debug, Clone)]
@@ -322,17 +265,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn policies() -> impl Strategy<Value = BatchPolicy> {
     let times = (0..200_i64, 0..200_i64, prop::option::of(0..300_i64));
     let rest = (prop::option::of(1..5_u64), 1..4_usize, any::<bool>());
-    (times, rest).prop_map(
-        |((window, cooldown, longest), (full, keep, leading))| BatchPolicy {
-            window: TimeDelta::seconds(window),
-            cooldown: TimeDelta::seconds(cooldown),
-            max_wait: longest.map(TimeDelta::seconds),
-            close_at: full.and_then(std::num::NonZeroU64::new),
-            keep: Keep::Last(keep),
-            leading,
-            held_until: None,
-        },
-    )
+    (times, rest).prop_map(|((window, cooldown, longest), (full, keep, leading))| BatchPolicy {
+        window: TimeDelta::seconds(window),
+        cooldown: TimeDelta::seconds(cooldown),
+        max_wait: longest.map(TimeDelta::seconds),
+        close_at: full.and_then(std::num::NonZeroU64::new),
+        keep: Keep::Last(keep),
+        leading,
+        held_until: None,
+    })
 }
 
 proptest! {

@@ -8,10 +8,7 @@ use super::*;
 use crate::domain::{Policies, Policy, Route, User};
 
 fn four_minute_cool_down() -> BatchPolicy {
-    BatchPolicy {
-        cooldown: minutes(4),
-        ..BatchPolicy::IMMEDIATE
-    }
+    BatchPolicy { cooldown: minutes(4), ..BatchPolicy::IMMEDIATE }
 }
 
 fn clock(minute: i64, second: i64) -> DateTime<Utc> {
@@ -49,20 +46,12 @@ fn a_four_minute_cool_down_polled_each_minute_without_a_longest_wait() {
     assert_eq!(between, Some((9, 2)));
     // The batch never closes if an event arrives every three minutes.
     assert_eq!(polled_each_minute(&policy, &steady), None);
-    assert!(
-        policy
-            .doubts()
-            .iter()
-            .any(|(option, ..)| *option == "cooldown")
-    );
+    assert!(policy.doubts().iter().any(|(option, ..)| *option == "cooldown"));
 }
 
 #[test]
 fn a_four_minute_cool_down_polled_each_minute_with_a_longest_wait() {
-    let policy = BatchPolicy {
-        max_wait: Some(minutes(15)),
-        ..four_minute_cool_down()
-    };
+    let policy = BatchPolicy { max_wait: Some(minutes(15)), ..four_minute_cool_down() };
     let steady: Vec<_> = (0..20).map(|n| clock(n * 3, 30)).collect();
 
     let alone = polled_each_minute(&policy, &[clock(0, 0)]);
@@ -75,11 +64,8 @@ fn a_four_minute_cool_down_polled_each_minute_with_a_longest_wait() {
 
 #[test]
 fn a_five_minute_window_is_extended_by_late_events_up_to_a_cap() {
-    let policy = BatchPolicy {
-        cooldown: minutes(1),
-        max_wait: Some(minutes(15)),
-        ..five_minutes()
-    };
+    let policy =
+        BatchPolicy { cooldown: minutes(1), max_wait: Some(minutes(15)), ..five_minutes() };
     let mut batch = opened(&[comment(0, "a")], clock(0, 0), &policy);
     let mut join = |n: u32, at| {
         batch.join(&[comment(n, "a")], at, &policy);
@@ -99,56 +85,30 @@ fn a_five_minute_window_is_extended_by_late_events_up_to_a_cap() {
 
 #[test]
 fn a_removed_item_delays_the_early_close_of_a_fixed_window_at_three() {
-    let policy = BatchPolicy {
-        close_at: NonZeroU64::new(3),
-        keep: Keep::Last(2),
-        ..five_minutes()
-    };
+    let policy =
+        BatchPolicy { close_at: NonZeroU64::new(3), keep: Keep::Last(2), ..five_minutes() };
     let mut batch = opened(&[comment(1, "a")], clock(0, 0), &policy);
     batch.join(&[comment(2, "b")], clock(1, 0), &policy);
 
-    batch.remove_events(
-        &EventType::stored("Comment"),
-        &[ObjectId::stored("b")],
-        None,
-    );
+    batch.remove_events(&EventType::stored("Comment"), &[ObjectId::stored("b")], None);
     batch.join(&[comment(3, "c")], clock(2, 0), &policy);
-    assert_eq!(
-        (batch.state, batch.closes_at),
-        (BatchState::Open, clock(5, 0))
-    );
+    assert_eq!((batch.state, batch.closes_at), (BatchState::Open, clock(5, 0)));
     batch.join(&[comment(4, "d")], clock(3, 0), &policy);
 
-    assert_eq!(
-        (batch.state, batch.closes_at),
-        (BatchState::Closing, clock(3, 0))
-    );
-    assert_eq!(
-        (batch.contents.count, objects(&batch.contents)),
-        (3, vec!["c", "d"])
-    );
+    assert_eq!((batch.state, batch.closes_at), (BatchState::Closing, clock(3, 0)));
+    assert_eq!((batch.contents.count, objects(&batch.contents)), (3, vec!["c", "d"]));
     assert_eq!(batch.contents.more(), 1);
 }
 
 #[test]
 fn an_item_removed_from_a_full_batch_is_not_emailed() {
-    let policy = BatchPolicy {
-        close_at: NonZeroU64::new(2),
-        ..five_minutes()
-    };
+    let policy = BatchPolicy { close_at: NonZeroU64::new(2), ..five_minutes() };
     let mut batch = opened(&[comment(1, "a"), comment(1, "b")], clock(0, 0), &policy);
     assert_eq!(batch.state, BatchState::Closing);
 
-    batch.remove_events(
-        &EventType::stored("Comment"),
-        &[ObjectId::stored("a")],
-        None,
-    );
+    batch.remove_events(&EventType::stored("Comment"), &[ObjectId::stored("a")], None);
 
-    assert_eq!(
-        (batch.state, objects(&batch.contents)),
-        (BatchState::Closing, vec!["b"])
-    );
+    assert_eq!((batch.state, objects(&batch.contents)), (BatchState::Closing, vec!["b"]));
 }
 
 #[test]
@@ -162,10 +122,7 @@ fn users_choose_between_an_hour_and_a_day() {
     let closes = |window: Option<i64>| {
         let theirs = policy.for_window(window.map(minutes));
         let batch = opened(&[comment(1, "a")], clock(0, 0), &theirs);
-        assert_eq!(
-            (theirs.close_at, theirs.cooldown),
-            (policy.close_at, policy.cooldown)
-        );
+        assert_eq!((theirs.close_at, theirs.cooldown), (policy.close_at, policy.cooldown));
         (batch.closes_at - clock(0, 0)).num_minutes()
     };
 
@@ -178,13 +135,8 @@ fn users_choose_between_an_hour_and_a_day() {
 #[test]
 fn immediate_and_never_with_mute_and_unmute() {
     let kind = EventType::stored("Comment");
-    let policies = Policies::new([(
-        kind.clone(),
-        Policy {
-            route: Route::Immediate,
-            ..Policy::default()
-        },
-    )]);
+    let policies =
+        Policies::new([(kind.clone(), Policy { route: Route::Immediate, ..Policy::default() })]);
     let mut mara = User::new(UserId::stored("mara"));
     let mut choose = |route, when| {
         let mut chosen = mara.clone();
@@ -205,14 +157,8 @@ fn immediate_and_never_with_mute_and_unmute() {
     let slowed = choose(Route::Batch, clock(30, 0));
 
     let route = |user: &User, minute| user.route(&kind, clock(minute, 0), &policies);
-    assert_eq!(
-        route(&User::new(UserId::stored("ben")), 5),
-        Route::Immediate
-    );
-    assert_eq!(
-        [5, 15].map(|minute| route(&muted, minute)),
-        [Route::Never; 2]
-    );
+    assert_eq!(route(&User::new(UserId::stored("ben")), 5), Route::Immediate);
+    assert_eq!([5, 15].map(|minute| route(&muted, minute)), [Route::Never; 2]);
     // Events that arrived while it was off are not emailed later.
     assert_eq!(
         [5, 15, 25].map(|minute| route(&unmuted, minute)),

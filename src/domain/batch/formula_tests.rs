@@ -45,14 +45,8 @@ fn gather(policy: &BatchPolicy, seconds: &[i64]) -> (Batch, i64) {
 /// Returns the first second that closes a batch, and the number of earlier events. `ends` gets the
 /// seconds since the batch was opened and since the last event.
 fn first_second(seconds: &[i64], ends: impl Fn(i64, i64) -> bool) -> (i64, u64) {
-    let last = |now: i64| {
-        seconds
-            .iter()
-            .rfind(|second| **second < now || **second == 0)
-    };
-    let end = (0..)
-        .find(|now| ends(*now, now - last(*now).unwrap()))
-        .unwrap();
+    let last = |now: i64| seconds.iter().rfind(|second| **second < now || **second == 0);
+    let end = (0..).find(|now| ends(*now, now - last(*now).unwrap())).unwrap();
     let before = |second: &&i64| **second < end;
     let count = 1 + seconds[1..].iter().filter(before).count() as u64;
     (end, count)

@@ -225,10 +225,7 @@ mod tests {
             assert!(why.starts_with(&expected), "{why}");
         }
         let why = read("null").unwrap_err().to_string();
-        assert!(
-            why.contains("leave it out for the type's own batch"),
-            "{why}"
-        );
+        assert!(why.contains("leave it out for the type's own batch"), "{why}");
         for other in ["[]", "{}", "[\"a\"]", "\"\""] {
             assert!(read(other).is_err(), "{other}");
         }
@@ -239,10 +236,7 @@ mod tests {
         let kind = EventType::new("Comment").unwrap();
 
         assert_ne!(BatchKey::Type(kind.clone()), chosen("Comment"));
-        assert_ne!(
-            BatchKey::Type(kind).to_string(),
-            chosen("Comment").to_string()
-        );
+        assert_ne!(BatchKey::Type(kind).to_string(), chosen("Comment").to_string());
     }
 
     #[test]
@@ -264,12 +258,7 @@ mod tests {
             assert_eq!(key.to_string().parse(), Ok(key));
         }
         assert_eq!(kind().of_brand(Some(&brand("acme"))).kind(), kind().kind());
-        for odd in [
-            "brand:",
-            "brand:acme",
-            "brand:Acme:type:a",
-            "brand:a:brand:b:key:c",
-        ] {
+        for odd in ["brand:", "brand:acme", "brand:Acme:type:a", "brand:a:brand:b:key:c"] {
             assert!(odd.parse::<BatchKey>().is_err(), "{odd}");
         }
     }
@@ -277,10 +266,7 @@ mod tests {
     #[test]
     fn the_batch_key_comes_from_the_request_then_the_policy_then_the_type() {
         let kind = EventType::new("Comment").unwrap();
-        let (acme, all) = (
-            ChosenKey::new("acme").unwrap(),
-            ChosenKey::new("all").unwrap(),
-        );
+        let (acme, all) = (ChosenKey::new("acme").unwrap(), ChosenKey::new("all").unwrap());
 
         assert_eq!(BatchKey::of(&kind, Some(&acme), Some(&all)), chosen("acme"));
         assert_eq!(BatchKey::of(&kind, None, Some(&all)), chosen("all"));

@@ -73,11 +73,7 @@ impl BatchPolicy {
         let Some(window) = window else {
             return self;
         };
-        Self {
-            window,
-            max_wait: self.max_wait.map(|longest| longest.max(window)),
-            ..self
-        }
+        Self { window, max_wait: self.max_wait.map(|longest| longest.max(window)), ..self }
     }
 
     /// Returns a text for records that identifies the policy. Quiet hours are not part of it.
@@ -87,10 +83,7 @@ impl BatchPolicy {
         let full = self.close_at.map_or(0, NonZeroU64::get);
         let (window, cooldown) = (seconds(self.window), seconds(self.cooldown));
         let leading = if self.leading { " leading" } else { "" };
-        format!(
-            "{window}/{cooldown}/{longest}/{full} {}{leading}",
-            self.keep
-        )
+        format!("{window}/{cooldown}/{longest}/{full} {}{leading}", self.keep)
     }
 
     /// Returns the settings that are probably mistakes. Each has its name within the section or
@@ -136,8 +129,7 @@ impl BatchPolicy {
 
 /// Adds a duration to a time. The result stops at the end of the calendar.
 fn after(at: DateTime<Utc>, time: TimeDelta) -> DateTime<Utc> {
-    at.checked_add_signed(time)
-        .unwrap_or(DateTime::<Utc>::MAX_UTC)
+    at.checked_add_signed(time).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
 /// Which events a batch keeps for display. The total counts the others too.
@@ -162,9 +154,8 @@ impl FromStr for Keep {
         let refuse = || Invalid::new("keep", text, "is not first or last and a number, 1 to 100");
         let (end, number) = text.split_once(' ').ok_or_else(refuse)?;
         let number = number.parse().ok();
-        let number = number
-            .filter(|number| (1..=Self::MOST).contains(number))
-            .ok_or_else(refuse)?;
+        let number =
+            number.filter(|number| (1..=Self::MOST).contains(number)).ok_or_else(refuse)?;
         match end {
             "first" => Ok(Self::First(number)),
             "last" => Ok(Self::Last(number)),

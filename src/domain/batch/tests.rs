@@ -25,11 +25,7 @@ pub(super) fn minutes(minutes: i64) -> TimeDelta {
 }
 
 pub(super) fn comment(fanout: u32, object: &str) -> Item {
-    Item {
-        i: fanout_id(fanout),
-        t: EventType::stored("Comment"),
-        o: ObjectId::stored(object),
-    }
+    Item { i: fanout_id(fanout), t: EventType::stored("Comment"), o: ObjectId::stored(object) }
 }
 
 fn fanout_id(fanout: u32) -> Id {
@@ -38,10 +34,7 @@ fn fanout_id(fanout: u32) -> Id {
 }
 
 pub(super) fn five_minutes() -> BatchPolicy {
-    BatchPolicy {
-        window: minutes(5),
-        ..BatchPolicy::IMMEDIATE
-    }
+    BatchPolicy { window: minutes(5), ..BatchPolicy::IMMEDIATE }
 }
 
 pub(super) fn opened(items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Batch {
@@ -63,10 +56,7 @@ fn joining_a_fan_out_again_changes_nothing_in_any_state() {
     assert_eq!(added, Some(2));
 
     for ending in [BatchState::Open, BatchState::Closing, BatchState::Closed] {
-        let mut batch = Batch {
-            state: ending,
-            ..batch.clone()
-        };
+        let mut batch = Batch { state: ending, ..batch.clone() };
         let before = batch.clone();
         let again = batch.join(&[comment(2, "b"), comment(2, "c")], at(99), &policy);
         assert_eq!((again, &batch), (Some(0), &before));
@@ -89,10 +79,7 @@ fn an_event_that_arrives_while_a_batch_closes_joins_the_next_one() {
 #[test]
 fn the_first_or_last_items_are_kept_with_an_exact_total() {
     for (keep, kept) in [(Keep::First(2), ["0", "1"]), (Keep::Last(2), ["98", "99"])] {
-        let policy = BatchPolicy {
-            keep,
-            ..five_minutes()
-        };
+        let policy = BatchPolicy { keep, ..five_minutes() };
         let mut batch = opened(&[comment(0, "0")], at(0), &policy);
         for n in 1..100 {
             batch.join(&[comment(n, &n.to_string())], at(1), &policy);
@@ -104,10 +91,7 @@ fn the_first_or_last_items_are_kept_with_an_exact_total() {
 
 #[test]
 fn withdrawn_items_reduce_the_total_and_omitted_events_stay_counted() {
-    let policy = BatchPolicy {
-        keep: Keep::Last(3),
-        ..five_minutes()
-    };
+    let policy = BatchPolicy { keep: Keep::Last(3), ..five_minutes() };
     let mut batch = opened(&[comment(0, "a")], at(0), &policy);
     for (n, object) in ["b", "a", "c", "b"].into_iter().enumerate() {
         batch.join(&[comment(n as u32 + 1, object)], at(1), &policy);
@@ -118,21 +102,14 @@ fn withdrawn_items_reduce_the_total_and_omitted_events_stay_counted() {
     let out = batch.remove_events(&EventType::stored("Comment"), &b, None);
 
     assert_eq!((other.removed, out.removed, out.omitted), (0, 1, 2));
-    assert_eq!(
-        (batch.contents.count, objects(&batch.contents)),
-        (4, vec!["a", "c"])
-    );
+    assert_eq!((batch.contents.count, objects(&batch.contents)), (4, vec!["a", "c"]));
 }
 
 #[test]
 fn a_batch_whose_items_are_all_withdrawn_is_canceled() {
     let mut batch = opened(&[comment(1, "a")], at(0), &five_minutes());
 
-    batch.remove_events(
-        &EventType::stored("Comment"),
-        &[ObjectId::stored("a")],
-        None,
-    );
+    batch.remove_events(&EventType::stored("Comment"), &[ObjectId::stored("a")], None);
 
     assert_eq!(batch.state, BatchState::Canceled);
     assert_eq!(batch.join(&[comment(2, "b")], at(9), &five_minutes()), None);
@@ -166,10 +143,7 @@ fn a_fan_out_beyond_the_capacity_closes_the_batch_and_opens_the_next() {
     let last = batch.join(&[comment(ROOM as u32, "a")], at(2), &policy);
 
     assert_eq!((last, batch.state), (None, BatchState::Closing));
-    assert_eq!(
-        (batch.contents.count, batch.joined.len()),
-        (ROOM as u64, ROOM)
-    );
+    assert_eq!((batch.contents.count, batch.joined.len()), (ROOM as u64, ROOM));
     assert_eq!(batch.join(&[comment(7, "a")], at(3), &policy), Some(0));
 }
 
@@ -197,10 +171,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 
 pub(super) fn policies() -> impl Strategy<Value = BatchPolicy> {
     let time = || 0..600i64;
-    let keep = prop_oneof![
-        (1..5usize).prop_map(Keep::First),
-        (1..5usize).prop_map(Keep::Last)
-    ];
+    let keep = prop_oneof![(1..5usize).prop_map(Keep::First), (1..5usize).prop_map(Keep::Last)];
     (time(), time(), prop::option::of(1..900i64), 0..12u64, keep).prop_map(
         |(window, cooldown, max_wait, close_at, keep)| BatchPolicy {
             window: TimeDelta::seconds(window),

@@ -45,10 +45,7 @@ pub(super) struct Mailgun {
 impl Mailgun {
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let proof = Proof::basic("api", &account.key)?;
-        Ok(Self {
-            domain: account.option(DOMAIN),
-            api: Api::new(account, proof)?,
-        })
+        Ok(Self { domain: account.option(DOMAIN), api: Api::new(account, proof)? })
     }
 
     /// Returns the `Message-Id` that all emails of a call have, without brackets.
@@ -87,9 +84,8 @@ impl Mailgun {
         add("v:delivery", "%recipient.delivery%".into());
         add("o:tracking", "no".into());
         let variables = letters.iter();
-        let variables: Value = variables
-            .map(|letter| (letter.address(), variables_of(letter)))
-            .collect();
+        let variables: Value =
+            variables.map(|letter| (letter.address(), variables_of(letter))).collect();
         add("recipient-variables", variables.to_string());
         fields
     }
@@ -153,10 +149,7 @@ fn form(reference: &str, fields: &[(String, String)]) -> Body {
     }
     text.push_str(&format!("--{boundary}--\r\n"));
     let kind = format!("multipart/form-data; boundary={boundary}");
-    Body {
-        headers: vec![("content-type", kind)],
-        bytes: text.into_bytes(),
-    }
+    Body { headers: vec![("content-type", kind)], bytes: text.into_bytes() }
 }
 
 #[async_trait]
@@ -317,23 +310,14 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
         &event["user-variables"]["delivery"],
     ];
     let with = Sha256::digest(serde_json::to_vec(&values).map_err(Refused::unreadable)?);
-    let once = Once {
-        token: signature.token,
-        with: hex::encode(with),
-        until: signed + OLDEST,
-    };
-    Ok(Verified {
-        once: Some(once),
-        ..Verified::of(report(event, posted.now)?)
-    })
+    let once = Once { token: signature.token, with: hex::encode(with), until: signed + OLDEST };
+    Ok(Verified { once: Some(once), ..Verified::of(report(event, posted.now)?) })
 }
 
 fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
-    let (Some(what), Some(id), Some(seconds)) = (
-        event["event"].as_str(),
-        event["id"].as_str(),
-        event["timestamp"].as_f64(),
-    ) else {
+    let (Some(what), Some(id), Some(seconds)) =
+        (event["event"].as_str(), event["id"].as_str(), event["timestamp"].as_f64())
+    else {
         return Err(Refused::incomplete());
     };
     let (reason, status) = (text_in(&event["reason"])?, &event["delivery-status"]);

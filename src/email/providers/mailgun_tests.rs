@@ -5,11 +5,8 @@ use crate::email::api_calls::prepare;
 use crate::email::http::tests::{account, answer, email, kind};
 
 fn mailgun() -> Mailgun {
-    Mailgun::new(Account {
-        options: [(DOMAIN, "mg.art.example".into())].into(),
-        ..account()
-    })
-    .unwrap()
+    Mailgun::new(Account { options: [(DOMAIN, "mg.art.example".into())].into(), ..account() })
+        .unwrap()
 }
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
@@ -28,10 +25,7 @@ fn field(emails: &[Message], wanted: &str) -> String {
 
 #[test]
 fn a_call_contains_the_content_once_and_variables_for_each_recipient() {
-    let emails = [
-        email("ada", "Fourteen works"),
-        email("ben", "Fourteen works"),
-    ];
+    let emails = [email("ada", "Fourteen works"), email("ben", "Fourteen works")];
     let fields = mailgun().fields("ref-1", &prepare(&emails).0);
     let body = serde_json::to_string_pretty(&fields).unwrap();
     insta::assert_snapshot!(body);
@@ -72,11 +66,7 @@ fn no_field_can_end_another_field() {
 
 #[test]
 fn all_emails_of_an_accepted_call_share_one_id() {
-    let response = answer(
-        200,
-        &[],
-        r#"{"id":"<ref-1@mg.art.example>","message":"Queued."}"#,
-    );
+    let response = answer(200, &[], r#"{"id":"<ref-1@mg.art.example>","message":"Queued."}"#);
     let kinds: Vec<_> = judge(&response, 2).iter().map(kind).collect();
     assert_eq!(kinds, ["accepted as ref-1@mg.art.example"; 2]);
 }
@@ -109,10 +99,7 @@ fn an_unpaid_account_causes_a_long_wait() {
 
 #[test]
 fn permanent_errors_are_refused() {
-    assert_eq!(
-        fault(400, "'to' parameter is not a valid address"),
-        "refused"
-    );
+    assert_eq!(fault(400, "'to' parameter is not a valid address"), "refused");
     assert_eq!(fault(413, "too large"), "refused");
     let several = judge(&answer(400, &[], ""), 2);
     assert_eq!(kind(&several[0]), "refused together");

@@ -210,10 +210,9 @@ impl Provider {
     pub fn url_in(&self, region: &str) -> Result<String, String> {
         match self.regions {
             Regions::One(url) if region == "us" => Ok(url.to_owned()),
-            Regions::One(_) => Err(format!(
-                "{} has one API for all regions; leave it \"us\"",
-                self.title
-            )),
+            Regions::One(_) => {
+                Err(format!("{} has one API for all regions; leave it \"us\"", self.title))
+            }
             Regions::Named(wanted, url) => {
                 url(region).ok_or_else(|| format!("{region:?} is not {wanted}"))
             }
@@ -265,10 +264,7 @@ mod tests {
             assert_eq!(named, Some(provider.title));
         }
         assert!(Provider::named("Mailgun").is_none());
-        assert_eq!(
-            ["us", "eu", "ap"].map(|one| list(&[one], "or")).concat(),
-            "useuap"
-        );
+        assert_eq!(["us", "eu", "ap"].map(|one| list(&[one], "or")).concat(), "useuap");
         assert_eq!(list(&["us", "eu", "ap"], "or"), "us, eu or ap");
     }
 }

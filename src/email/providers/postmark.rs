@@ -41,10 +41,7 @@ pub(super) struct Postmark {
 impl Postmark {
     pub(super) fn new(account: Account) -> Result<Self, String> {
         let proof = Proof::header("x-postmark-server-token", &account.key)?;
-        Ok(Self {
-            stream: account.option(STREAM),
-            api: Api::new(account, proof)?,
-        })
+        Ok(Self { stream: account.option(STREAM), api: Api::new(account, proof)? })
     }
 
     fn body(&self, reference: &str, letters: &[Letter<'_>]) -> Value {
@@ -159,10 +156,7 @@ fn one(answer: &Answer, item: &Value) -> Outcome {
 fn said(answer: &Answer, item: &Value) -> String {
     let message = item["Message"].as_str().unwrap_or_default();
     match item["ErrorCode"].as_i64() {
-        Some(code) => words(&format!(
-            "Postmark: {}, code {code}: {message}",
-            answer.status
-        )),
+        Some(code) => words(&format!("Postmark: {}, code {code}: {message}", answer.status)),
         None => format!("Postmark: {}", plain(answer)),
     }
 }

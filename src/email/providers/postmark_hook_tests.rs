@@ -66,9 +66,7 @@ fn postmark_records_other_than_bounces_are_read() {
         let mut body = serde_json::json!({
             "MessageID": "m-1", "Recipient": "ada@example.org", "Metadata": {"delivery": tag.as_str()},
         });
-        body.as_object_mut()
-            .unwrap()
-            .extend(fields.as_object().unwrap().clone());
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let mut verified = postmark(body).unwrap();
         assert_eq!(verified.reports.len() as u64 + verified.ignored, 1);
         verified.reports.pop()
@@ -77,10 +75,7 @@ fn postmark_records_other_than_bounces_are_read() {
         "RecordType": "Delivery", "DeliveredAt": "2014-04-21T22:00:00Z", "Details": "OK",
     }));
     let delivered = delivered.unwrap();
-    assert_eq!(
-        (delivered.news, delivered.tag),
-        (ReportKind::Delivered, Some(tag.clone()))
-    );
+    assert_eq!((delivered.news, delivered.tag), (ReportKind::Delivered, Some(tag.clone())));
     assert_eq!(delivered.at.to_rfc3339(), "2014-04-21T22:00:00+00:00");
 
     let changed = |stops: bool, why: &str| {
@@ -92,14 +87,8 @@ fn postmark_records_other_than_bounces_are_read() {
     let stopped = changed(true, "ManualSuppression").unwrap();
     assert_eq!(stopped.news, ReportKind::Unsubscribed);
     assert_eq!(stopped.at, now(), "nothing happened later than now");
-    assert_eq!(
-        changed(true, "HardBounce").unwrap().news,
-        ReportKind::Bounced
-    );
-    assert_eq!(
-        changed(true, "SpamComplaint").unwrap().news,
-        ReportKind::Complained
-    );
+    assert_eq!(changed(true, "HardBounce").unwrap().news, ReportKind::Bounced);
+    assert_eq!(changed(true, "SpamComplaint").unwrap().news, ReportKind::Complained);
     assert_eq!(changed(false, ""), None);
     assert_eq!(record(serde_json::json!({"RecordType": "Open"})), None);
 }
@@ -125,9 +114,6 @@ fn the_postmark_login_is_compared_in_full() {
             certificate: None,
         };
         let refused = read(&posted);
-        assert!(
-            matches!(refused, Err(Refused::Unverified(_))),
-            "{authorization}"
-        );
+        assert!(matches!(refused, Err(Refused::Unverified(_))), "{authorization}");
     }
 }

@@ -21,11 +21,9 @@ fn call(status: u16, code: i64) -> String {
 #[test]
 fn each_email_of_a_call_is_complete_and_separate() {
     let emails = [email("ada", "Fourteen works"), email("ben", "One work")];
-    let postmark = Postmark::new(Account {
-        options: [(STREAM, "broadcast".into())].into(),
-        ..account()
-    })
-    .unwrap();
+    let postmark =
+        Postmark::new(Account { options: [(STREAM, "broadcast".into())].into(), ..account() })
+            .unwrap();
     let body = serde_json::to_string_pretty(&postmark.body("ref-1", &prepare(&emails).0)).unwrap();
     insta::assert_snapshot!(body);
 }
@@ -37,10 +35,7 @@ fn each_email_of_a_call_has_its_own_outcome() {
         {"ErrorCode":300,"Message":"Invalid 'To'"},{"Message":"?"}]"#;
     let outcomes = judge(&answer(200, &[], body), 4);
     let kinds: Vec<_> = outcomes.iter().map(kind).collect();
-    assert_eq!(
-        kinds,
-        ["accepted as m-1", "undeliverable", "refused", "unknown"]
-    );
+    assert_eq!(kinds, ["accepted as m-1", "undeliverable", "refused", "unknown"]);
     assert!(!format!("{outcomes:?}").contains("ben@"));
 }
 
@@ -111,49 +106,30 @@ fn listed(person: &str, call: &str) -> String {
 
 #[test]
 fn the_list_shows_for_each_email_whether_it_was_accepted() {
-    let body = format!(
-        r#"{{"TotalCount":1,"Messages":[{}]}}"#,
-        listed("ben", "ref-1")
-    );
+    let body = format!(r#"{{"TotalCount":1,"Messages":[{}]}}"#, listed("ben", "ref-1"));
     let provider_id = "id-ben".to_owned();
-    assert_eq!(
-        lookup(&body),
-        [QueryAnswer::NotAccepted, QueryAnswer::Accepted(provider_id)]
-    );
+    assert_eq!(lookup(&body), [QueryAnswer::NotAccepted, QueryAnswer::Accepted(provider_id)]);
 }
 
 #[test]
 fn an_empty_list_means_that_no_email_was_accepted() {
     let empty = r#"{"TotalCount":0,"Messages":[]}"#;
-    assert_eq!(
-        lookup(empty),
-        [QueryAnswer::NotAccepted, QueryAnswer::NotAccepted]
-    );
+    assert_eq!(lookup(empty), [QueryAnswer::NotAccepted, QueryAnswer::NotAccepted]);
 }
 
 #[test]
 fn a_response_to_another_query_is_ignored() {
     let silent = |answers: Vec<QueryAnswer>| {
-        answers
-            .iter()
-            .all(|answer| matches!(answer, QueryAnswer::Silent(_)))
+        answers.iter().all(|answer| matches!(answer, QueryAnswer::Silent(_)))
     };
-    let others = format!(
-        r#"{{"TotalCount":1,"Messages":[{}]}}"#,
-        listed("ben", "ref-2")
-    );
+    let others = format!(r#"{{"TotalCount":1,"Messages":[{}]}}"#, listed("ben", "ref-2"));
     assert!(silent(lookup(&others)));
-    assert!(silent(lookup(
-        r#"{"TotalCount":1,"Messages":[{"MessageID":"x"}]}"#
-    )));
+    assert!(silent(lookup(r#"{"TotalCount":1,"Messages":[{"MessageID":"x"}]}"#)));
     assert!(silent(lookup("{}")));
     assert!(silent(lookup("<html>")));
     let deliveries = [email("ada", "x").delivery];
     assert!(silent(found(&answer(401, &[], "{}"), "ref-1", &deliveries)));
     // A list with more pages says nothing about the emails that it does not show.
-    let part = format!(
-        r#"{{"TotalCount":2,"Messages":[{}]}}"#,
-        listed("ben", "ref-1")
-    );
+    let part = format!(r#"{{"TotalCount":2,"Messages":[{}]}}"#, listed("ben", "ref-1"));
     assert!(silent(lookup(&part)[..1].to_vec()));
 }

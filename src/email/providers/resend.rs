@@ -145,9 +145,7 @@ fn dkim_names(domain: &Value) -> Vec<String> {
     let records = domain["records"].as_array().into_iter().flatten();
     let keys = records.filter(|record| record["record"] == "DKIM");
     let selectors = keys.filter_map(|record| record["name"].as_str()?.split_once("._domainkey"));
-    selectors
-        .map(|(selector, _)| format!("{selector}._domainkey.{name}"))
-        .collect()
+    selectors.map(|(selector, _)| format!("{selector}._domainkey.{name}")).collect()
 }
 
 fn said(answer: &Answer) -> String {
@@ -194,8 +192,7 @@ const MOST_SIGNATURES: usize = 8;
 pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
     let text = text.trim_start_matches("whsec_");
     let key = BASE64_STANDARD.decode(text).ok();
-    key.filter(|key| !key.is_empty())
-        .ok_or("is not a signing secret: whsec_ and Base64")
+    key.filter(|key| !key.is_empty()).ok_or("is not a signing secret: whsec_ and Base64")
 }
 
 /// Verifies and reads a report, which Svix posts: HMAC-SHA256 over id, timestamp and body.
@@ -227,18 +224,15 @@ fn report(id: &str, event: &Value, now: DateTime<Utc>) -> Result<Option<Report>,
     let (kind, sub_kind) = (bounce["type"].as_str(), bounce["subType"].as_str());
     // The replies of the recipients' servers, or a single one.
     let replies = &bounce["diagnosticCode"];
-    let replies = replies
-        .as_array()
-        .map_or(std::slice::from_ref(replies), Vec::as_slice);
+    let replies = replies.as_array().map_or(std::slice::from_ref(replies), Vec::as_slice);
     let replies: Vec<&str> = replies.iter().filter_map(Value::as_str).collect();
     let status = replies.first().copied().and_then(status_in);
     let news = match event_type {
         "email.delivered" => ReportKind::Delivered,
         "email.delivery_delayed" => ReportKind::Delayed,
-        "email.bounced" => failed(
-            replies.into_iter().map(Some),
-            by_type(kind.or(Some("Permanent")), sub_kind),
-        ),
+        "email.bounced" => {
+            failed(replies.into_iter().map(Some), by_type(kind.or(Some("Permanent")), sub_kind))
+        }
         // Resend did not try, because the address is on its suppression list.
         "email.suppressed" if data["suppressed"]["reason"] == "previous_complaint" => {
             ReportKind::Complained

@@ -9,11 +9,7 @@ fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
 }
 
 fn fault(status: u16, name: &str) -> String {
-    judged(
-        status,
-        &[],
-        &format!(r#"{{"statusCode":{status},"name":"{name}","message":"m"}}"#),
-    )
+    judged(status, &[], &format!(r#"{{"statusCode":{status},"name":"{name}","message":"m"}}"#))
 }
 
 #[test]
@@ -28,10 +24,7 @@ fn each_email_of_a_call_is_complete_and_separate() {
 fn the_body_does_not_depend_on_the_time_of_sending() {
     let resend = Resend::new(account()).unwrap();
     let first = email("ada", "Fourteen works");
-    let later = Message {
-        at: first.at + chrono::TimeDelta::hours(3),
-        ..first.clone()
-    };
+    let later = Message { at: first.at + chrono::TimeDelta::hours(3), ..first.clone() };
     let body = |email: Message| resend.body(&prepare(&[email]).0).to_string();
     assert_eq!(body(first), body(later));
 }
@@ -45,12 +38,7 @@ fn an_accepted_call_returns_an_id_for_each_email() {
 
 #[test]
 fn an_unreadable_success_response_is_unknown() {
-    for body in [
-        "",
-        r#"{"id": "tru"#,
-        r#"{"data":[]}"#,
-        r#"{"data":[{"id":"a"},{"id":"b"}]}"#,
-    ] {
+    for body in ["", r#"{"id": "tru"#, r#"{"data":[]}"#, r#"{"data":[{"id":"a"},{"id":"b"}]}"#] {
         assert_eq!(judged(200, &[], body), "unknown", "{body}");
     }
 }
@@ -58,17 +46,10 @@ fn an_unreadable_success_response_is_unknown() {
 #[test]
 fn temporary_errors_are_retried_after_the_wait_that_resend_states() {
     assert_eq!(
-        judged(
-            429,
-            &[("retry-after", "2")],
-            r#"{"name":"rate_limit_exceeded"}"#
-        ),
+        judged(429, &[("retry-after", "2")], r#"{"name":"rate_limit_exceeded"}"#),
         "later, in 2 s"
     );
-    assert_eq!(
-        judged(429, &[("ratelimit-reset", "1")], ""),
-        "later, in 1 s"
-    );
+    assert_eq!(judged(429, &[("ratelimit-reset", "1")], ""), "later, in 1 s");
     assert_eq!(fault(429, "rate_limit_exceeded"), "later");
     assert_eq!(fault(500, "application_error"), "later");
     assert_eq!(fault(503, "service_unavailable"), "later");
@@ -108,11 +89,7 @@ fn permanent_errors_are_refused() {
 
 #[test]
 fn a_refused_call_of_several_emails_is_attributed_to_none() {
-    let refused = answer(
-        422,
-        &[],
-        r#"{"name":"validation_error","message":"Invalid `to`"}"#,
-    );
+    let refused = answer(422, &[], r#"{"name":"validation_error","message":"Invalid `to`"}"#);
     let kinds: Vec<_> = judge(&refused, "ref-1", 2).iter().map(kind).collect();
     assert_eq!(kinds, ["refused together", "refused together"]);
 }
@@ -131,23 +108,15 @@ fn an_invalid_key_or_account_stops_the_sender() {
 
 #[test]
 fn an_idempotency_conflict_means_that_an_earlier_call_was_accepted() {
-    assert_eq!(
-        fault(409, "invalid_idempotent_request"),
-        "accepted as ref-1"
-    );
+    assert_eq!(fault(409, "invalid_idempotent_request"), "accepted as ref-1");
 }
 
 #[test]
 fn reasons_contain_no_address() {
     let body = r#"{"name":"validation_error","message":"Invalid `to`: ada@example.org"}"#;
     let outcome = &judge(&answer(422, &[], body), "ref-1", 1)[0];
-    let Outcome::Refused(reason) = outcome else {
-        panic!("{outcome:?}")
-    };
-    assert_eq!(
-        reason,
-        "Resend: 422 validation_error: Invalid `to`: (address)"
-    );
+    let Outcome::Refused(reason) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(reason, "Resend: 422 validation_error: Invalid `to`: (address)");
 }
 
 #[test]
@@ -163,10 +132,7 @@ fn a_report_with_a_field_of_another_type_is_incomplete() {
 
     assert_eq!(read(list().into(), at.into()), Ok(true));
     assert_eq!(read(Value::Null, Value::Null), Ok(false));
-    assert_eq!(
-        read(vec!["ada@example.org", "ben@example.org"].into(), at.into()),
-        Ok(false)
-    );
+    assert_eq!(read(vec!["ada@example.org", "ben@example.org"].into(), at.into()), Ok(false));
     for (to, at) in [
         ("ada@example.org".into(), at.into()),
         (vec![1].into(), at.into()),

@@ -229,20 +229,16 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
         }
     }
     if !items.is_empty() && verified.unreadable == items.len() as u64 {
-        return Err(Refused::unreadable(
-            "none of the events has the documented form",
-        ));
+        return Err(Refused::unreadable("none of the events has the documented form"));
     }
     Ok(verified)
 }
 
 fn report(event: &Value, now: DateTime<Utc>) -> Result<Option<Report>, Refused> {
     let text = |name: &str| text_in(&event[name]);
-    let (Some(what), Some(id), Some(seconds)) = (
-        text("event")?,
-        text("sg_event_id")?,
-        event["timestamp"].as_i64(),
-    ) else {
+    let (Some(what), Some(id), Some(seconds)) =
+        (text("event")?, text("sg_event_id")?, event["timestamp"].as_i64())
+    else {
         return Err(Refused::incomplete());
     };
     let (status, reason) = (text("status")?, text("reason")?);

@@ -15,10 +15,7 @@ fn fault(status: u16, message: &str) -> String {
 
 #[test]
 fn a_call_contains_the_content_once_and_substitutions_for_each_recipient() {
-    let emails = [
-        email("ada", "Fourteen works"),
-        email("ben", "Fourteen works"),
-    ];
+    let emails = [email("ada", "Fourteen works"), email("ben", "Fourteen works")];
     let sendgrid = SendGrid::new(account()).unwrap();
     let body = serde_json::to_string_pretty(&sendgrid.body("ref-1", &prepare(&emails).0)).unwrap();
     insta::assert_snapshot!(body);
@@ -39,10 +36,7 @@ fn an_email_without_links_or_text_omits_both() {
     let emails = [bare];
     let body = sendgrid.body("ref-1", &prepare(&emails).0);
 
-    assert_eq!(
-        body["content"],
-        json!([{ "type": "text/html", "value": "<p>x" }])
-    );
+    assert_eq!(body["content"], json!([{ "type": "text/html", "value": "<p>x" }]));
     let person = &body["personalizations"][0];
     assert_eq!(person["to"], json!([{ "email": "ada@example.org" }]));
     assert!(person.get("substitutions").is_none());
@@ -83,10 +77,7 @@ fn a_gateway_error_is_unknown() {
 
 #[test]
 fn a_block_after_too_many_bad_requests_causes_a_long_wait() {
-    assert_eq!(
-        fault(403, "you are temporarily blocked"),
-        "later, in 3600 s"
-    );
+    assert_eq!(fault(403, "you are temporarily blocked"), "later, in 3600 s");
     assert_eq!(fault(403, "Too many bad requests"), "later, in 3600 s");
     assert_eq!(fault(401, "Maximum credits exceeded"), "later, in 3600 s");
 }
@@ -102,13 +93,7 @@ fn permanent_errors_are_refused() {
 #[test]
 fn an_invalid_key_sender_or_region_stops_the_sender() {
     assert_eq!(fault(401, "authorization required"), "stop");
-    assert_eq!(
-        fault(
-            403,
-            "The from address does not match a verified Sender Identity."
-        ),
-        "stop"
-    );
+    assert_eq!(fault(403, "The from address does not match a verified Sender Identity."), "stop");
     assert_eq!(fault(451, "residency"), "stop");
     assert_eq!(judged(302, &[], ""), "stop");
     assert_eq!(judged(404, &[], ""), "stop");
@@ -116,8 +101,5 @@ fn an_invalid_key_sender_or_region_stops_the_sender() {
 
 #[test]
 fn names_omit_characters_that_sendgrid_rejects() {
-    assert_eq!(
-        plain("Lovelace, Ada; Countess\r\n"),
-        "Lovelace Ada Countess"
-    );
+    assert_eq!(plain("Lovelace, Ada; Countess\r\n"), "Lovelace Ada Countess");
 }

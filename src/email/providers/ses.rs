@@ -156,9 +156,8 @@ impl Ses {
             );
         }
         let rate = state["SendQuota"]["MaxSendRate"].as_f64();
-        let rate = rate.map_or(String::new(), |rate| {
-            format!("; it accepts {rate} emails a second")
-        });
+        let rate =
+            rate.map_or(String::new(), |rate| format!("; it accepts {rate} emails a second"));
         let from = &self.api.account.sender.from;
         let domain = from.domain_in_ascii();
         let address = format!("{}@{domain}", from.local());
@@ -170,10 +169,7 @@ impl Ses {
             }
         }
         Checked::wrong(
-            format!(
-                "Amazon SES knows the key, but nothing that {} sends from",
-                from.domain()
-            ),
+            format!("Amazon SES knows the key, but nothing that {} sends from", from.domain()),
             "verify the domain in that region of SES, or set mail.from to an address of one that is verified",
         )
     }
@@ -191,9 +187,7 @@ fn check_identity(identity: &str, answer: Result<Answer, NoAnswer>, rate: &str) 
             let tokens = tokens.filter_map(Value::as_str);
             Checked::Ready(
                 format!("Amazon SES knows the key, and {shown} is verified{rate}"),
-                tokens
-                    .map(|token| format!("{token}._domainkey.{shown}"))
-                    .collect(),
+                tokens.map(|token| format!("{token}._domainkey.{shown}")).collect(),
             )
         }
         _ if status == 200 && found.is_object() => Checked::wrong(

@@ -59,14 +59,11 @@ pub(super) fn topic(text: &str) -> Result<Vec<u8>, &'static str> {
                 && account.len() == 12
                 && account.bytes().all(|b| b.is_ascii_digit())
                 && !name.is_empty()
-                && name
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
         }
         _ => false,
     };
-    fits.then(|| text.into())
-        .ok_or("is not the name of a topic: arn:aws:sns:REGION:ACCOUNT:NAME")
+    fits.then(|| text.into()).ok_or("is not the name of a topic: arn:aws:sns:REGION:ACCOUNT:NAME")
 }
 
 /// Returns the host of SNS in the topic's region.
@@ -80,19 +77,14 @@ fn host(topic: &[u8]) -> Result<String, Refused> {
 /// Returns the URL of the certificate. The host always follows from our topic's region.
 pub(super) fn certificate(posted: &Posted<'_>) -> Result<PinnedUrl, Refused> {
     let (envelope, host) = (Envelope::of(posted)?, host(posted.key)?);
-    let path = envelope
-        .certificate
-        .strip_prefix(&format!("https://{host}"));
+    let path = envelope.certificate.strip_prefix(&format!("https://{host}"));
     let (start, end) = CERTIFICATE;
     let digits = path.and_then(|path| path.strip_prefix(start)?.strip_suffix(end));
     let is_theirs = digits.is_some_and(|digits| {
         (1..=64).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit())
     });
     match path.filter(|_| is_theirs) {
-        Some(path) => Ok(PinnedUrl {
-            path: path.to_owned(),
-            host,
-        }),
+        Some(path) => Ok(PinnedUrl { path: path.to_owned(), host }),
         None => Err(Refused::unverified(
             "the certificate is not where SNS keeps those of the topic's region",
         )),
@@ -106,10 +98,9 @@ pub(super) fn read(posted: &Posted<'_>) -> Result<Verified, Refused> {
     envelope.verify(certificate, posted.now)?;
     match envelope.kind.as_str() {
         "Notification" => Ok(Verified::of(envelope.report(posted.now)?)),
-        "SubscriptionConfirmation" => Ok(Verified {
-            confirm: Some(envelope.confirmation(posted.key)?),
-            ..Verified::of(None)
-        }),
+        "SubscriptionConfirmation" => {
+            Ok(Verified { confirm: Some(envelope.confirmation(posted.key)?), ..Verified::of(None) })
+        }
         _ => Ok(Verified::of(None)),
     }
 }
@@ -122,9 +113,7 @@ impl Envelope {
             Refused::unverified(format!("this is not a message of SNS: {error}"))
         })?;
         if envelope.topic_arn.as_bytes() != posted.key {
-            return Err(Refused::unverified(
-                "it is of another topic than hooks.ses_topic",
-            ));
+            return Err(Refused::unverified("it is of another topic than hooks.ses_topic"));
         }
         let signed = DateTime::parse_from_rfc3339(&envelope.timestamp);
         let signed = signed.map_err(|_| Refused::unverified("the timestamp is no time"))?;

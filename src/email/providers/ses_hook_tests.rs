@@ -69,10 +69,7 @@ fn both_signature_versions_are_verified() {
         let report = &verified.reports[0];
         assert_eq!(report.news, ReportKind::Delivered, "{version}");
         assert_eq!(report.id, "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324");
-        assert_eq!(
-            (report.provider_ids[0].as_str(), verified.confirm),
-            ("m1", None)
-        );
+        assert_eq!((report.provider_ids[0].as_str(), verified.confirm), ("m1", None));
     }
     for (version, signature) in [("1", SHA256), ("2", SHA1), ("2", ""), ("2", "%")] {
         let why = refused(&envelope(version, signature));
@@ -222,29 +219,14 @@ fn each_kind_of_event_maps_to_a_report() {
         .map(|(news, _)| news)
     };
     assert_eq!(bounce("Permanent", "Suppressed"), Some(ReportKind::Bounced));
-    assert_eq!(
-        bounce("Permanent", "UnsubscribedRecipient"),
-        Some(ReportKind::Unsubscribed)
-    );
-    assert_eq!(
-        bounce("Transient", "MailboxFull"),
-        Some(ReportKind::Delayed)
-    );
-    assert_eq!(
-        bounce("Undetermined", "Undetermined"),
-        Some(ReportKind::Delayed)
-    );
+    assert_eq!(bounce("Permanent", "UnsubscribedRecipient"), Some(ReportKind::Unsubscribed));
+    assert_eq!(bounce("Transient", "MailboxFull"), Some(ReportKind::Delayed));
+    assert_eq!(bounce("Undetermined", "Undetermined"), Some(ReportKind::Delayed));
     let kind = |event: Value| report_in(event).map(|(news, _)| news);
     let complaint = |of: Value| kind(json!({"eventType": "Complaint", "complaint": of}));
-    assert_eq!(
-        complaint(json!({"complaintFeedbackType": "abuse"})),
-        Some(ReportKind::Complained)
-    );
+    assert_eq!(complaint(json!({"complaintFeedbackType": "abuse"})), Some(ReportKind::Complained));
     assert_eq!(complaint(json!({})), Some(ReportKind::Complained));
-    assert_eq!(
-        complaint(json!({"complaintFeedbackType": "not-spam"})),
-        None
-    );
+    assert_eq!(complaint(json!({"complaintFeedbackType": "not-spam"})), None);
     let subscription = |all: bool| {
         kind(
             json!({"eventType": "Subscription", "subscription": {"newTopicPreferences": {"unsubscribeAll": all}}}),

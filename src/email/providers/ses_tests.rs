@@ -45,10 +45,7 @@ fn an_email_is_complete_with_its_tag_and_unsubscribe_link() {
 #[test]
 fn the_body_does_not_depend_on_the_time_of_sending() {
     let first = email("ada", "Fourteen works");
-    let later = Message {
-        at: first.at + chrono::TimeDelta::hours(3),
-        ..first.clone()
-    };
+    let later = Message { at: first.at + chrono::TimeDelta::hours(3), ..first.clone() };
     assert_eq!(body(&first), body(&later));
 }
 
@@ -68,25 +65,16 @@ fn names_and_domains_are_written_in_ascii() {
         to("a@b.org", "\"Ada\" <eve@x.org>, Eve").unwrap(),
         "=?utf-8?b?IkFkYSIgPGV2ZUB4Lm9yZz4sIEV2ZQ==?= <a@b.org>"
     );
-    assert_eq!(
-        to("a@bücher.example", "").unwrap(),
-        "a@xn--bcher-kva.example"
-    );
+    assert_eq!(to("a@bücher.example", "").unwrap(), "a@xn--bcher-kva.example");
     let long = to("a@b.org", &"Zoë ".repeat(40)).unwrap();
     assert!(long.is_ascii() && long.starts_with("=?utf-8?b?"), "{long}");
-    assert!(
-        long.ends_with("<a@b.org>") && !long.contains(['\r', '\n']),
-        "{long}"
-    );
+    assert!(long.ends_with("<a@b.org>") && !long.contains(['\r', '\n']), "{long}");
     assert!(to("zoë@b.org", "Zoë").is_err());
 }
 
 #[test]
 fn each_email_is_a_separate_call() {
-    let emails = [
-        email("ada", "Fourteen works"),
-        email("ben", "Fourteen works"),
-    ];
+    let emails = [email("ada", "Fourteen works"), email("ben", "Fourteen works")];
     assert_eq!(ses().calls(&emails), [vec![0], vec![1]]);
 }
 
@@ -94,13 +82,7 @@ fn each_email_is_a_separate_call() {
 fn an_accepted_email_has_an_id_and_an_unreadable_response_is_unknown() {
     let response = r#"{"MessageId":"0102-aa-000000"}"#;
     assert_eq!(judged(200, &[], response), "accepted as 0102-aa-000000");
-    for body in [
-        "",
-        r#"{"MessageId": "tru"#,
-        r#"{"MessageId":""}"#,
-        "[]",
-        "<p>",
-    ] {
+    for body in ["", r#"{"MessageId": "tru"#, r#"{"MessageId":""}"#, "[]", "<p>"] {
         assert_eq!(judged(200, &[], body), "unknown", "{body}");
     }
 }
@@ -112,14 +94,8 @@ fn throttled_calls_are_retried_soon_and_an_exhausted_quota_in_an_hour() {
     assert_eq!(fault(400, "ThrottlingException", rate), "later");
     assert_eq!(judged(429, &[("retry-after", "2")], ""), "later, in 2 s");
     let quota = "Daily message quota exceeded.";
-    assert_eq!(
-        fault(429, "TooManyRequestsException", quota),
-        "later, in 3600 s"
-    );
-    assert_eq!(
-        fault(400, "LimitExceededException", "m"),
-        "later, in 3600 s"
-    );
+    assert_eq!(fault(429, "TooManyRequestsException", quota), "later, in 3600 s");
+    assert_eq!(fault(400, "LimitExceededException", "m"), "later, in 3600 s");
 }
 
 #[test]
@@ -166,10 +142,7 @@ fn an_unverified_sender_stops_everything_but_an_unverified_user_does_not() {
 #[test]
 fn an_invalid_email_is_refused_alone() {
     assert_eq!(fault(400, "MessageRejected", "it holds a virus"), "refused");
-    assert_eq!(
-        fault(400, "BadRequestException", "Illegal address"),
-        "refused"
-    );
+    assert_eq!(fault(400, "BadRequestException", "Illegal address"), "refused");
     assert_eq!(judged(413, &[], ""), "refused");
     assert_eq!(judged(422, &[], "{}"), "refused");
 }
@@ -178,43 +151,18 @@ fn an_invalid_email_is_refused_alone() {
 fn reasons_contain_no_address() {
     let from = Address::new("digest@art.example").unwrap();
     let body = r#"{"message":"Illegal address <ada@example.org>"}"#;
-    let outcome = judge(
-        &answer(400, &[("x-amzn-errortype", "BadRequestException")], body),
-        &from,
-    );
-    let Outcome::Refused(reason) = outcome else {
-        panic!("{outcome:?}")
-    };
-    assert_eq!(
-        reason,
-        "Amazon SES: 400 BadRequestException: Illegal address (address)"
-    );
+    let outcome = judge(&answer(400, &[("x-amzn-errortype", "BadRequestException")], body), &from);
+    let Outcome::Refused(reason) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(reason, "Amazon SES: 400 BadRequestException: Illegal address (address)");
 }
 
 #[test]
 fn a_region_has_a_url_if_its_name_is_well_formed() {
-    assert_eq!(
-        url("eu-west-1").unwrap(),
-        "https://email.eu-west-1.amazonaws.com"
-    );
-    assert_eq!(
-        url("us-gov-east-1").unwrap(),
-        "https://email.us-gov-east-1.amazonaws.com"
-    );
-    assert_eq!(
-        url("cn-north-1").unwrap(),
-        "https://email.cn-north-1.amazonaws.com.cn"
-    );
-    for odd in [
-        "",
-        "us",
-        "eu",
-        "eu-west",
-        "1-1-1",
-        "eu-west-1.evil.example/",
-        "eu--1",
-        "EU-WEST-1",
-    ] {
+    assert_eq!(url("eu-west-1").unwrap(), "https://email.eu-west-1.amazonaws.com");
+    assert_eq!(url("us-gov-east-1").unwrap(), "https://email.us-gov-east-1.amazonaws.com");
+    assert_eq!(url("cn-north-1").unwrap(), "https://email.cn-north-1.amazonaws.com.cn");
+    for odd in ["", "us", "eu", "eu-west", "1-1-1", "eu-west-1.evil.example/", "eu--1", "EU-WEST-1"]
+    {
         assert_eq!(url(odd), None, "{odd}");
     }
 }
@@ -226,12 +174,7 @@ fn access_key_ids_and_configuration_set_names_are_checked() {
         (options.find(|option| option.path == path).unwrap().parse)(text)
     };
     assert!(parse(KEY_ID, "AKIAIOSFODNN7EXAMPLE").is_some());
-    for odd in [
-        "",
-        "AKIA",
-        "AKIA IOSFODNN7EXAMPLE",
-        "AKIAIOSFODNN7EXAMPLE/x",
-    ] {
+    for odd in ["", "AKIA", "AKIA IOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE/x"] {
         assert!(parse(KEY_ID, odd).is_none(), "{odd}");
     }
     assert!(parse(SET, "digests-2_a").is_some() && parse(SET, "a b").is_none());

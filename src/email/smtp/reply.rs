@@ -54,10 +54,8 @@ const LIMIT_WORDS: [&str; 15] = [
 
 /// Microsoft's words for an unknown recipient. They count only with a status that names no cause,
 /// as other servers also use the first ones for refusals by policy.
-const UNKNOWN_RECIPIENT_WORDS: [&str; 2] = [
-    "mailbox unavailable",
-    "recipient address rejected: access denied",
-];
+const UNKNOWN_RECIPIENT_WORDS: [&str; 2] =
+    ["mailbox unavailable", "recipient address rejected: access denied"];
 
 impl Reply {
     /// Returns the reply in this error, if the server sent one.
@@ -173,23 +171,11 @@ mod tests {
         let [deferred, undeliverable, refused] = ["deferred", "undeliverable", "refused"];
         for (code, text, expected) in [
             (421, "4.7.0 Try again later", later),
-            (
-                450,
-                "4.2.1 The user is receiving mail too quickly",
-                deferred,
-            ),
+            (450, "4.2.1 The user is receiving mail too quickly", deferred),
             (451, "4.7.1 greylisted", deferred),
             (452, "5.1.1 no such user", deferred),
-            (
-                454,
-                "Throttling failure: Maximum sending rate exceeded",
-                limit,
-            ),
-            (
-                454,
-                "Throttling failure: Daily message quota exceeded",
-                limit,
-            ),
+            (454, "Throttling failure: Maximum sending rate exceeded", limit),
+            (454, "Throttling failure: Daily message quota exceeded", limit),
             (454, "4.2.1 rate limit of this mailbox", deferred),
             (454, "4.7.0 Temporary authentication failure", deferred),
             (450, "4.7.1 rate limit", deferred),
@@ -200,16 +186,8 @@ mod tests {
             (550, "5.7.1 Email quota exceeded", limit),
             (550, "5.1.90 You have reached a limit", limit),
             (550, "5.7.705 Access denied", limit),
-            (
-                554,
-                "5.2.0 STOREDRV.Submission.Exception:SubmissionQuotaExceededException",
-                limit,
-            ),
-            (
-                550,
-                "Domain a.example has exceeded the max emails per hour (150)",
-                limit,
-            ),
+            (554, "5.2.0 STOREDRV.Submission.Exception:SubmissionQuotaExceededException", limit),
+            (550, "Domain a.example has exceeded the max emails per hour (150)", limit),
             (550, "5.1.8 Access denied, bad outbound sender", stop),
             (554, "5.7.60 no permission to send as this sender", stop),
             (552, "5.2.2 mailbox full", deferred),
@@ -229,19 +207,11 @@ mod tests {
                 "5.5.0 Requested action not taken: mailbox unavailable (S2017062302).",
                 undeliverable,
             ),
-            (
-                550,
-                "5.4.1 Recipient address rejected: Access denied.",
-                undeliverable,
-            ),
+            (550, "5.4.1 Recipient address rejected: Access denied.", undeliverable),
             (550, "5.4.1 no answer from host", refused),
             (550, "5.5.0 command failed", refused),
             (550, "5.0.0 failed", refused),
-            (
-                550,
-                "Requested action not taken: mailbox unavailable",
-                refused,
-            ),
+            (550, "Requested action not taken: mailbox unavailable", refused),
             (550, "5.7.1 mailbox unavailable by policy", refused),
             (550, "mailbox quota exceeded", refused),
             (550, "4.1.1 the class is not the code's", refused),

@@ -95,12 +95,7 @@ async fn read(notes: &dyn Notes) -> Result<Vec<store::Result<NamedKey>>> {
         let record = serde_json::from_str(&text).map_err(bad)?;
         Ok((name, record))
     };
-    Ok(notes
-        .notes(NoteFilter::Prefix(NOTES))
-        .await?
-        .into_iter()
-        .map(read)
-        .collect())
+    Ok(notes.notes(NoteFilter::Prefix(NOTES)).await?.into_iter().map(read).collect())
 }
 
 type NamedKey = (KeyName, KeyRecord);
@@ -139,11 +134,7 @@ struct KeyCache {
 impl KeyRing {
     /// Accepts the configured key and those in the store.
     pub fn new(configured: &str, context: Arc<Context>) -> Self {
-        Self {
-            configured: hash(configured.as_bytes()),
-            context,
-            cache: Mutex::default(),
-        }
+        Self { configured: hash(configured.as_bytes()), context, cache: Mutex::default() }
     }
 
     /// Returns the entry of a key; `None` if it is invalid.
@@ -154,10 +145,7 @@ impl KeyRing {
     pub async fn entry(&self, given: &[u8]) -> Result<Option<RecognizedKey>> {
         let given_hash = hash(given);
         if self.configured.ct_eq(&given_hash).into() {
-            return Ok(Some(RecognizedKey {
-                name: None,
-                scope: Scope::Admin,
-            }));
+            return Ok(Some(RecognizedKey { name: None, scope: Scope::Admin }));
         }
         if !given.starts_with(PREFIX.as_bytes()) {
             return Ok(None);
@@ -202,10 +190,7 @@ impl KeyRing {
             }
             (Err(error), Some(keys)) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(
-                    error,
-                    "server keys cannot be read, so the last ones stay valid"
-                );
+                tracing::warn!(error, "server keys cannot be read, so the last ones stay valid");
                 Ok(keys.clone())
             }
             (Err(error), None) => Err(error),

@@ -11,13 +11,7 @@ fn at(days: i64) -> DateTime<Utc> {
 }
 
 fn link(user: &UserId, stop: &Stop, days: i64) -> Link {
-    Link {
-        user: user.clone(),
-        stop: stop.clone(),
-        brand: None,
-        address: None,
-        issued: at(days),
-    }
+    Link { user: user.clone(), stop: stop.clone(), brand: None, address: None, issued: at(days) }
 }
 
 fn seal(user: &UserId, stop: &Stop, days: i64) -> String {
@@ -139,12 +133,9 @@ fn a_changed_token_is_rejected() {
             }
             assert_eq!(keys().open(&token[..place], at(1)), Err(LinkError::Forged));
         }
-        for forged in [
-            format!("{token}A"),
-            format!("{token}="),
-            format!(" {token}"),
-            "x".repeat(100_000),
-        ] {
+        for forged in
+            [format!("{token}A"), format!("{token}="), format!(" {token}"), "x".repeat(100_000)]
+        {
             assert_eq!(keys().open(&forged, at(1)), Err(LinkError::Forged));
         }
     }
@@ -178,20 +169,15 @@ fn a_token_is_valid_only_for_its_brand() {
     let brands = ["acme", "umbra"].map(BrandName::stored);
     for user in names() {
         for stop in stops() {
-            let of = |brand: Option<&BrandName>| Link {
-                brand: brand.cloned(),
-                ..link(&user, &stop, 0)
-            };
+            let of =
+                |brand: Option<&BrandName>| Link { brand: brand.cloned(), ..link(&user, &stop, 0) };
             let of_brands = [Some(&brands[0]), Some(&brands[1]), None].map(of);
             let [ours, theirs, neither] = of_brands.map(|link| keys().seal(&link));
 
             let opened = keys().open(&ours, at(1)).unwrap();
 
             let content = (opened.user, opened.stop, opened.brand);
-            assert_eq!(
-                content,
-                (user.clone(), stop.clone(), Some(brands[0].clone()))
-            );
+            assert_eq!(content, (user.clone(), stop.clone(), Some(brands[0].clone())));
             assert!(ours != theirs && ours != neither);
             assert!(ours.len() < MAX_CHARS, "{} characters", ours.len());
             // Each version has its own keys.
@@ -203,10 +189,7 @@ fn a_token_is_valid_only_for_its_brand() {
 
 #[test]
 fn a_token_contains_the_address_that_its_email_was_sent_to() {
-    let (address, brand) = (
-        Address::new("mara@example.org").unwrap(),
-        BrandName::stored("acme"),
-    );
+    let (address, brand) = (Address::new("mara@example.org").unwrap(), BrandName::stored("acme"));
     for brand in [None, Some(&brand)] {
         for (user, stop) in names().iter().zip(stops().iter().cycle()) {
             let sent = Link {
@@ -221,16 +204,10 @@ fn a_token_contains_the_address_that_its_email_was_sent_to() {
             assert_eq!(content, (user, stop, brand));
             let short = token.starts_with('4');
             assert_eq!(opened.address, short.then(|| address.clone()));
-            assert!(
-                token.len() < MAX_CHARS && !token.contains("mara"),
-                "{token}"
-            );
+            assert!(token.len() < MAX_CHARS && !token.contains("mara"), "{token}");
         }
     }
-    let sent = Link {
-        address: Some(address.clone()),
-        ..link(&mara(), &Stop::Digest, 0)
-    };
+    let sent = Link { address: Some(address.clone()), ..link(&mara(), &Stop::Digest, 0) };
     let token = keys().seal(&sent);
     assert_eq!(keys().open(&token, at(1)).unwrap().address, Some(address));
 }

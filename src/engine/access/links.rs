@@ -104,23 +104,14 @@ impl Links {
     /// Creates an instance that has not read the secret. The first call that needs it loads or
     /// generates it.
     pub fn new(notes: Arc<dyn Notes>, public_url: Option<String>, secret: Option<String>) -> Self {
-        Self {
-            notes,
-            public_url,
-            brand: None,
-            secret,
-            keys: OnceCell::new(),
-        }
+        Self { notes, public_url, brand: None, secret, keys: OnceCell::new() }
     }
 
     /// Builds the configured links of a brand; `None` for the default.
     pub fn of(config: &Config, notes: Arc<dyn Notes>, brand: Option<&BrandName>) -> Self {
         let server = config.server.clone();
         let secret = server.link_secret.map(|secret| secret.expose().to_owned());
-        Self {
-            brand: brand.cloned(),
-            ..Self::new(notes, server.public_url, secret)
-        }
+        Self { brand: brand.cloned(), ..Self::new(notes, server.public_url, secret) }
     }
 
     /// Returns the maker of links, or `None` without a public URL.
@@ -128,11 +119,7 @@ impl Links {
         let Some(public_url) = &self.public_url else {
             return Ok(None);
         };
-        Ok(Some(LinkMaker {
-            public_url,
-            brand: self.brand.as_ref(),
-            keys: self.keys().await?,
-        }))
+        Ok(Some(LinkMaker { public_url, brand: self.brand.as_ref(), keys: self.keys().await? }))
     }
 
     /// Returns two links that test the public pages from outside: a valid one, and one with a wrong
@@ -232,10 +219,7 @@ impl LinkKeys {
             let what = format!("tidings link {version}: {what}");
             keyed(self.0.as_bytes(), &[what.as_bytes()])
         };
-        KeyPair {
-            prove: derive("prove"),
-            mask: derive("mask"),
-        }
+        KeyPair { prove: derive("prove"), mask: derive("mask") }
     }
 
     /// Creates the token of a link. A long token omits the address.
@@ -273,9 +257,7 @@ impl LinkKeys {
         let pair = self.pair(version);
         pair.mask(proof, &mut content);
         let is_genuine = bool::from(pair.proof(&content).ct_eq(proof));
-        is_genuine
-            .then(|| Link::decode(version, &content))
-            .flatten()
+        is_genuine.then(|| Link::decode(version, &content)).flatten()
     }
 }
 

@@ -16,10 +16,7 @@ fn at(seconds: i64) -> i64 {
 }
 
 fn hs256(id: &str, secret: &str) -> TokenKey {
-    TokenKey {
-        id: id.into(),
-        material: Material::Hs256(Secret::new(secret)),
-    }
+    TokenKey { id: id.into(), material: Material::Hs256(Secret::new(secret)) }
 }
 
 fn pair() -> Ed25519KeyPair {
@@ -29,10 +26,7 @@ fn pair() -> Ed25519KeyPair {
 
 fn eddsa(id: &str, pair: &Ed25519KeyPair) -> TokenKey {
     let public = pair.public_key().as_ref().try_into().unwrap();
-    TokenKey {
-        id: id.into(),
-        material: Material::EdDsa(public),
-    }
+    TokenKey { id: id.into(), material: Material::EdDsa(public) }
 }
 
 fn claims() -> Value {
@@ -86,16 +80,8 @@ fn a_token_opens_with_its_subject_under_either_algorithm() {
     let several = with("aud", json!(["others", "tidings"]));
 
     for token in [
-        sealed(
-            &json!({"alg": "HS256", "kid": "old"}),
-            &claims(),
-            SECRET.as_bytes(),
-        ),
-        signed(
-            &json!({"alg": "EdDSA", "kid": "new", "typ": "JWT"}),
-            &claims(),
-            &pair,
-        ),
+        sealed(&json!({"alg": "HS256", "kid": "old"}), &claims(), SECRET.as_bytes()),
+        signed(&json!({"alg": "EdDSA", "kid": "new", "typ": "JWT"}), &claims(), &pair),
         signed(&json!({"alg": "EdDSA", "kid": "new"}), &several, &pair),
     ] {
         assert_eq!(opened(&keys, &token).unwrap(), "ada");
@@ -115,11 +101,7 @@ fn issued_tokens_are_accepted() {
 
     assert_eq!(
         tokens.open(token.expose(), now()),
-        Ok(UserToken {
-            user: user.clone(),
-            until: now() + LONGEST,
-            issued: now(),
-        })
+        Ok(UserToken { user: user.clone(), until: now() + LONGEST, issued: now() })
     );
     let later = now() + LONGEST + LEEWAY;
     assert_eq!(tokens.open(token.expose(), later), Err(TokenError::Expired));
@@ -147,10 +129,7 @@ fn a_token_cannot_choose_its_algorithm() {
     assert_eq!(labeled, Err(TokenError::Signature));
     let of_other = opened(&keys, &signed(&kid("EdDSA", "sec"), &claims(), &pair));
     assert_eq!(of_other, Err(TokenError::Algorithm("HS256")));
-    let longer = opened(
-        &keys,
-        &sealed(&kid("HS512", "sec"), &claims(), SECRET.as_bytes()),
-    );
+    let longer = opened(&keys, &sealed(&kid("HS512", "sec"), &claims(), SECRET.as_bytes()));
     assert_eq!(longer, Err(TokenError::Algorithm("HS256")));
     for alg in ["none", "None", "NONE", ""] {
         for kid in ["pub", "sec"] {
@@ -176,15 +155,8 @@ fn a_signature_by_another_key_is_rejected() {
     let kid = |kid: &str| json!({"alg": "HS256", "kid": kid});
     let good = sealed(&kid("one"), &claims(), SECRET.as_bytes());
     let (_, signature) = good.rsplit_once('.').unwrap();
-    let other = format!(
-        "{}.{signature}",
-        unsigned(&kid("one"), &with("sub", json!("ben")))
-    );
-    let foreign = signed(
-        &json!({"alg": "EdDSA", "kid": "three"}),
-        &claims(),
-        &self::pair(),
-    );
+    let other = format!("{}.{signature}", unsigned(&kid("one"), &with("sub", json!("ben"))));
+    let foreign = signed(&json!({"alg": "EdDSA", "kid": "three"}), &claims(), &self::pair());
 
     assert_eq!(opened(&keys, &other), Err(TokenError::Signature));
     assert_eq!(opened(&keys, &foreign), Err(TokenError::Signature));
@@ -199,11 +171,7 @@ fn a_signature_by_another_key_is_rejected() {
     let critical = sealed(&critical, &claims(), SECRET.as_bytes());
     assert_eq!(opened(&keys, &critical), Err(TokenError::Unreadable));
     for garbled in ["..", "a.b.c", "ey.ey.ey", "é.é.é"] {
-        assert_eq!(
-            opened(&keys, garbled),
-            Err(TokenError::Unreadable),
-            "{garbled}"
-        );
+        assert_eq!(opened(&keys, garbled), Err(TokenError::Unreadable), "{garbled}");
     }
 }
 
@@ -211,10 +179,7 @@ fn a_signature_by_another_key_is_rejected() {
 fn missing_invalid_and_expired_claims_are_rejected() {
     let keys = [hs256("one", SECRET)];
     let open = |claims: &Value| {
-        opened(
-            &keys,
-            &sealed(&json!({"alg": "HS256"}), claims, SECRET.as_bytes()),
-        )
+        opened(&keys, &sealed(&json!({"alg": "HS256"}), claims, SECRET.as_bytes()))
     };
     let day = LONGEST.num_seconds();
     let audience = TokenError::Audience("tidings".into());
@@ -235,11 +200,7 @@ fn missing_invalid_and_expired_claims_are_rejected() {
         ("sub", Value::Null, TokenError::Lacks("sub".into())),
         ("sub", json!(7), TokenError::Unreadable),
         ("sub", json!(""), TokenError::Subject("is empty".into())),
-        (
-            "sub",
-            json!(" ada"),
-            TokenError::Subject("begins or ends with white space".into()),
-        ),
+        ("sub", json!(" ada"), TokenError::Subject("begins or ends with white space".into())),
         ("aud", Value::Null, TokenError::Lacks("aud".into())),
         ("aud", json!("tidings "), audience.clone()),
         ("aud", json!("other"), audience.clone()),

@@ -115,10 +115,7 @@ enum Audience {
 impl Tokens {
     /// Accepts tokens for this audience that are signed with one of these keys.
     pub fn new(audience: impl Into<String>, keys: Vec<TokenKey>) -> Self {
-        Self {
-            audience: audience.into(),
-            keys: keys.into(),
-        }
+        Self { audience: audience.into(), keys: keys.into() }
     }
 
     /// Returns whether a text has the form of a token, not that of a server key: three parts,
@@ -163,11 +160,7 @@ impl Tokens {
         let user = UserId::new(subject).map_err(|invalid| TokenError::Subject(invalid.why))?;
         let issued = claims.iat.map(|iat| (iat * 1_000.0) as i64);
         let issued = issued.and_then(DateTime::from_timestamp_millis);
-        Ok(UserToken {
-            user,
-            until,
-            issued: issued.unwrap_or(until - LONGEST),
-        })
+        Ok(UserToken { user, until, issued: issued.unwrap_or(until - LONGEST) })
     }
 
     /// Creates a token for a trial, signed with the first HS256 secret. It is valid from `now` for

@@ -32,10 +32,7 @@ pub struct Cleaner {
 impl Cleaner {
     /// Creates a cleaner whose first step looks for work at once.
     pub fn new(context: Arc<Context>) -> Self {
-        Self {
-            context,
-            rests: Mutex::default(),
-        }
+        Self { context, rests: Mutex::default() }
     }
 
     /// Removes some expired records, unless the cleaner rests.

@@ -151,17 +151,10 @@ impl Draft {
         out.include_checksum(true).map_err(failed)?;
         let sum = copy(days, day, &mut out).await?;
         let (part, exists) = free_part(folder, day, &sum);
-        let tidings = Summary {
-            day,
-            part,
-            stacks: sum.stacks,
-            sha256: sum.sha256.clone(),
-        };
+        let tidings = Summary { day, part, stacks: sum.stacks, sha256: sum.sha256.clone() };
         let trailer = serde_json::to_string(&Trailer { tidings }).unwrap_or_default();
         writeln!(out, "{trailer}").map_err(failed)?;
-        out.finish()
-            .and_then(|file| file.sync_all())
-            .map_err(failed)?;
+        out.finish().and_then(|file| file.sync_all()).map_err(failed)?;
         if !verify(&partial.0).is_ok_and(|read| read.holds(day, &sum)) {
             let why = "does not hold what was written to it; nothing was dropped";
             return Err(Error::damaged(&partial.0, why));
@@ -375,14 +368,9 @@ mod tests {
         for part in [1, 2, 17] {
             assert_eq!(part_of(&path(folder, day, part)), part);
         }
-        let names = [
-            "old/notifications_20140422.ndjson.zst",
-            "old/notifications_20140422.2.ndjson.zst",
-        ];
-        assert_eq!(
-            names.map(Path::new),
-            [1, 2].map(|part| path(folder, day, part))
-        );
+        let names =
+            ["old/notifications_20140422.ndjson.zst", "old/notifications_20140422.2.ndjson.zst"];
+        assert_eq!(names.map(Path::new), [1, 2].map(|part| path(folder, day, part)));
         assert_eq!(part_of(Path::new("kept.zst")), 1);
     }
 }

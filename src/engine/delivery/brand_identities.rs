@@ -46,10 +46,7 @@ impl<T> PerBrand<T> {
             let value = build(&config.of_brand(brand), Some(name))?;
             Ok((name.clone(), value))
         });
-        Ok(Self {
-            default: build(config, None)?,
-            brands: brands.collect::<Result<_, E>>()?,
-        })
+        Ok(Self { default: build(config, None)?, brands: brands.collect::<Result<_, E>>()? })
     }
 }
 
@@ -177,10 +174,7 @@ impl Identities {
             let identity = identity(&config.of_brand(brand), Some(&name), theme, mailer);
             Some((name, identity))
         });
-        Self {
-            brands: brands.collect(),
-            default,
-        }
+        Self { brands: brands.collect(), default }
     }
 
     /// Returns the folder that emails are written to; `None` if they are sent.
@@ -266,11 +260,7 @@ mod tests {
             (smtp, "mail.from = \"b@b.example\"", true),
             (smtp, "mail.smtp_host = \"b.example\"", false),
             (smtp, "mail.smtp_port = 2525", false),
-            (
-                smtp,
-                "mail.smtp_user = \"b\"\nmail.smtp_password = \"x\"",
-                false,
-            ),
+            (smtp, "mail.smtp_user = \"b\"\nmail.smtp_password = \"x\"", false),
             (api, "site.name = \"B\"", true),
             (api, "mail.key = \"key-2\"", false),
         ] {

@@ -200,12 +200,7 @@ impl Compose {
             }
             let items = u32::try_from(content.total).unwrap_or(u32::MAX);
             match self.message(&row, user, content, maker.as_ref(), at, &mut contents) {
-                Ok(message) => built.emails.push(BuiltEmail {
-                    row,
-                    items,
-                    has_markers,
-                    message,
-                }),
+                Ok(message) => built.emails.push(BuiltEmail { row, items, has_markers, message }),
                 Err(reason) => {
                     let state = DeliveryState::not_accepted(has_markers);
                     let ended = Settlement::of(&row, state, 0, Some(&reason));
@@ -261,23 +256,16 @@ impl Compose {
         let batches = self.batch_events(rows, people, selections, catalog).await?;
         let newest = newest_first(&batches);
         let applies = |event: &Event| catalog.applies(event).is_some();
-        let shown = rows
-            .iter()
-            .zip(&digests)
-            .map(|(row, wanted)| match row.occasion.batch() {
-                None => (&row.user, showable(wanted, self.caps(), applies)),
-                Some(batch) => {
-                    let events = newest.get(&batch).into_iter().flatten();
-                    (&row.user, events.collect())
-                }
-            });
+        let shown = rows.iter().zip(&digests).map(|(row, wanted)| match row.occasion.batch() {
+            None => (&row.user, showable(wanted, self.caps(), applies)),
+            Some(batch) => {
+                let events = newest.get(&batch).into_iter().flatten();
+                (&row.user, events.collect())
+            }
+        });
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
         let reasons = self.reasons(&shown, catalog).await?;
-        Ok(Chosen {
-            digests,
-            batches,
-            reasons,
-        })
+        Ok(Chosen { digests, batches, reasons })
     }
 
     /// Loads the details of these events, and finds out why they concern their users.
@@ -305,10 +293,7 @@ impl Compose {
         }
         let stacks = rows.iter().map(|row| {
             let own = (!row.watermarks.is_empty()).then(|| read.next()).flatten();
-            own.unwrap_or_else(|| PersonStacks {
-                user: row.user.clone(),
-                stacks: Vec::new(),
-            })
+            own.unwrap_or_else(|| PersonStacks { user: row.user.clone(), stacks: Vec::new() })
         });
         Ok(stacks.collect())
     }

@@ -111,9 +111,7 @@ fn list_of(occasion: &Occasion, content: &Content, policies: &Policies) -> Strin
     let kinds: Vec<&EventType> = kinds.collect();
     match policies.by_category(&kinds).as_slice() {
         [(Some(category), _)] => name(Category::as_str(category)),
-        _ => content
-            .only()
-            .map_or_else(|| MIXED.to_owned(), |kind| name(kind.as_str())),
+        _ => content.only().map_or_else(|| MIXED.to_owned(), |kind| name(kind.as_str())),
     }
 }
 
@@ -121,13 +119,9 @@ fn list_of(occasion: &Occasion, content: &Content, policies: &Policies) -> Strin
 /// characters, and a hash makes them unique.
 fn name(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let is_ours = [DIGEST, MIXED]
-        .iter()
-        .any(|own| own.eq_ignore_ascii_case(text));
+    let is_ours = [DIGEST, MIXED].iter().any(|own| own.eq_ignore_ascii_case(text));
     let words = text.split('.');
-    let is_name = words
-        .clone()
-        .all(|word| !word.is_empty() && word.chars().all(fits));
+    let is_name = words.clone().all(|word| !word.is_empty() && word.chars().all(fits));
     if is_name && !is_ours && text.len() <= NAME {
         return text.to_owned();
     }
@@ -170,10 +164,7 @@ mod tests {
             let digits = named.rsplit('-').next().unwrap();
             assert!(named.starts_with(begins) && named.len() <= NAME, "{named}");
             assert!(digits.bytes().all(|b| b.is_ascii_hexdigit()), "{named}");
-            assert!(
-                named.bytes().all(|b| b.is_ascii_graphic() && b != b'>'),
-                "{named}"
-            );
+            assert!(named.bytes().all(|b| b.is_ascii_graphic() && b != b'>'), "{named}");
         }
         assert_ne!(name("Über uns"), name("Äber uns"));
     }

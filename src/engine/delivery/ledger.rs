@@ -111,9 +111,8 @@ impl Ledger {
             self.tally.conclude(&[], &decisions.deferrals);
         }
         let settlements = std::mem::take(&mut decisions.settlements).into_iter();
-        let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) = settlements
-            .filter_map(|end| Some((*of.get(&end.id)?, end)))
-            .unzip();
+        let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) =
+            settlements.filter_map(|end| Some((*of.get(&end.id)?, end))).unzip();
         if settlements.is_empty() {
             return Ok(decisions);
         }
@@ -147,8 +146,7 @@ impl Ledger {
             return Err(error);
         }
         let open = rows.into_iter().zip(settled.iter().map(|end| end.state));
-        self.close(open.filter(|(row, _)| !marked.contains(&row.id)))
-            .await?;
+        self.close(open.filter(|(row, _)| !marked.contains(&row.id))).await?;
         decisions.settlements = settled;
         Ok(decisions)
     }
@@ -211,11 +209,8 @@ impl Ledger {
             bad.extend(self.close_batches(&batches).await?);
         }
         // A document without an event list has no events to repeat, so its row may be closed.
-        let unmarked: HashSet<&UserId> = bad
-            .iter()
-            .filter(|bad| bad.reason != Defect::NoList)
-            .map(|bad| &bad.user)
-            .collect();
+        let unmarked: HashSet<&UserId> =
+            bad.iter().filter(|bad| bad.reason != Defect::NoList).map(|bad| &bad.user).collect();
         rows.retain(|row| !unmarked.contains(&row.user));
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         if !ids.is_empty() {
@@ -258,9 +253,7 @@ impl Ledger {
             _ => (*batch, BatchState::Closed),
         };
         let ends: Vec<(Id, BatchState)> = settled.iter().map(end).collect();
-        store
-            .settle_batches(&ends, self.context.clock.now())
-            .await?;
+        store.settle_batches(&ends, self.context.clock.now()).await?;
         Ok(bad)
     }
 }
@@ -361,10 +354,7 @@ impl RunTally {
     /// Returns the counts so far, with unsettled deliveries as deferred.
     pub fn so_far(&self) -> Tally {
         let entries = self.entries();
-        let mut tally = Tally {
-            deferred: entries.waiting.len() as u64,
-            ..entries.tally.clone()
-        };
+        let mut tally = Tally { deferred: entries.waiting.len() as u64, ..entries.tally.clone() };
         for reason in entries.waiting.values().flatten() {
             tally.note(reason, 1);
         }

@@ -176,11 +176,8 @@ impl DeliveryService {
     pub async fn retry_all(&self, user: Option<&UserId>) -> Result<Retried> {
         let mut all = Retried::default();
         loop {
-            let only = Only {
-                state: Some(DeliveryState::Failed),
-                user: user.cloned(),
-                ..Only::default()
-            };
+            let only =
+                Only { state: Some(DeliveryState::Failed), user: user.cloned(), ..Only::default() };
             let rows = self.list(&only, AT_ONCE + all.busy.len()).await?;
             let ids = rows.into_iter().map(|row| row.id);
             let ids: Vec<DeliveryId> = ids.filter(|id| !all.busy.contains(id)).collect();
@@ -230,10 +227,7 @@ impl DeliveryService {
             Some(_) => rows.len() as u64,
             None => all,
         };
-        Ok(Waiting {
-            emails,
-            reasons: reasons(&rows, now),
-        })
+        Ok(Waiting { emails, reasons: reasons(&rows, now) })
     }
 }
 
@@ -253,12 +247,7 @@ impl WaitReason {
         };
         let until = [lease.map(|lease| lease.until), row.attempts.not_before];
         let until = until.into_iter().flatten().filter(|until| *until > now);
-        Self {
-            why,
-            emails: 1,
-            until: until.max(),
-            held_by,
-        }
+        Self { why, emails: 1, until: until.max(), held_by }
     }
 }
 
@@ -299,26 +288,14 @@ mod tests {
             row.attempts.not_before = Some(later(minutes));
             row
         };
-        let held = Delivery {
-            lease: Some(Lease {
-                owner: "w1".into(),
-                until: later(5),
-            }),
-            ..row("d")
-        };
+        let held =
+            Delivery { lease: Some(Lease { owner: "w1".into(), until: later(5) }), ..row("d") };
 
         let counted = reasons(&[refused("a", 3), refused("b", 2), held, row("e")], now);
 
         let counted: Vec<_> = counted
             .iter()
-            .map(|one| {
-                (
-                    one.emails,
-                    one.why.as_str(),
-                    one.until,
-                    one.held_by.as_deref(),
-                )
-            })
+            .map(|one| (one.emails, one.why.as_str(), one.until, one.held_by.as_deref()))
             .collect();
         assert_eq!(
             counted,

@@ -103,10 +103,8 @@ impl Retry {
         provider: &str,
         now: DateTime<Utc>,
     ) -> Decisions {
-        let mut decisions = Decisions {
-            summary: self.summarize(&outcomes),
-            ..Decisions::default()
-        };
+        let mut decisions =
+            Decisions { summary: self.summarize(&outcomes), ..Decisions::default() };
         // A missing outcome is an unknown one.
         let unanswered =
             std::iter::repeat_with(|| Outcome::Unknown("the mailer did not answer for it".into()));
@@ -193,9 +191,7 @@ impl Retry {
             _ => None,
         };
         let is_lost = self.certainty == Certainty::Never
-            && shown
-                .clone()
-                .all(|outcome| matches!(outcome, Outcome::Unknown(..)));
+            && shown.clone().all(|outcome| matches!(outcome, Outcome::Unknown(..)));
         Some(CallSummary {
             lost: match first {
                 Outcome::Unknown(reason) if is_lost => Some(reason.clone()),
@@ -256,9 +252,9 @@ impl Retry {
     pub(super) fn hope(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
         let ours = self.settings.resolve_within;
         let within = match self.certainty {
-            Certainty::Repeat {
-                within: Some(within),
-            } => TimeDelta::from_std(within).map_or(ours, |within| within.min(ours)),
+            Certainty::Repeat { within: Some(within) } => {
+                TimeDelta::from_std(within).map_or(ours, |within| within.min(ours))
+            }
             Certainty::Repeat { within: None } => ours,
             Certainty::Ask => ours.max(self.believed(tried) - tried),
             Certainty::Never => TimeDelta::zero(),
@@ -306,8 +302,7 @@ impl Retry {
         let least = (first * doubled).min(LONGEST);
         // The extra delay depends on the call, so its emails can share a call again.
         let drawn = row.attempts.call.as_deref().map_or(0, |call| {
-            call.bytes()
-                .fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
+            call.bytes().fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
         });
         let ours = least + least * drawn / 2_000;
         // The store ignores longer waits, because only a wrong clock writes them.

@@ -28,10 +28,7 @@ fn retry() -> Retry {
         patience: TimeDelta::minutes(15),
         keep: TimeDelta::days(30),
     };
-    Retry {
-        settings,
-        certainty: Certainty::Never,
-    }
+    Retry { settings, certainty: Certainty::Never }
 }
 
 /// Returns an email after this many attempts.
@@ -62,10 +59,7 @@ fn email(attempts: u32) -> BuiltEmail {
 }
 
 fn later(after: Option<u64>) -> Outcome {
-    Outcome::TryLater(
-        "554 message rate exceeded".into(),
-        after.map(Duration::from_secs),
-    )
+    Outcome::TryLater("554 message rate exceeded".into(), after.map(Duration::from_secs))
 }
 
 fn deferred() -> Outcome {

@@ -66,10 +66,7 @@ impl Sender {
                 certainty: identity.mailer.certainty(),
             },
             mailer: identity.mailer.clone(),
-            ledger: Ledger {
-                context: context.clone(),
-                tally,
-            },
+            ledger: Ledger { context: context.clone(), tally },
             context,
             compose,
         }
@@ -137,9 +134,8 @@ impl Sender {
     async fn process(&self, rows: Vec<Delivery>) -> Result<()> {
         let (settled, rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state.settled());
-        let (sending, mut pending): (Vec<_>, Vec<_>) = rows
-            .into_iter()
-            .partition(|row| row.state == DeliveryState::Sending);
+        let (sending, mut pending): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| row.state == DeliveryState::Sending);
         // Markers first: they need no provider.
         let settled = settled.iter().map(|row| (row, row.state));
         self.ledger.close(settled).await?;

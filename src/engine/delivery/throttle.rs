@@ -449,11 +449,7 @@ impl Throttle {
 
     /// Pauses all processes. If they are paused already, the first reason stays.
     pub(super) async fn pause(&self, reason: String) -> Result<()> {
-        let pause = Pause {
-            at: self.context.clock.now(),
-            reason,
-            by: self.context.owner.clone(),
-        };
+        let pause = Pause { at: self.context.clock.now(), reason, by: self.context.owner.clone() };
         let note = json(&pause).unwrap_or(pause.reason);
         let store = &self.context.store;
         store.swap_note(PAUSE, None, Some(&note)).await?;
@@ -550,11 +546,7 @@ async fn change_note(
     loop {
         let read = notes.note(name).await?;
         let new = change(read.as_deref());
-        if new == read
-            || notes
-                .swap_note(name, read.as_deref(), new.as_deref())
-                .await?
-        {
+        if new == read || notes.swap_note(name, read.as_deref(), new.as_deref()).await? {
             return Ok(());
         }
     }

@@ -37,10 +37,7 @@ async fn a_call_that_runs_alone_waits_for_all_others() {
 fn a_provider_counts_as_reachable_for_a_minute_after_a_definite_answer() {
     let (mut account, now) = (AccountState::default(), DateTime::UNIX_EPOCH);
     let mut record = |answered: bool| {
-        let call = CallSummary {
-            answered,
-            ..CallSummary::default()
-        };
+        let call = CallSummary { answered, ..CallSummary::default() };
         let wait = account.record_call(&call, TimeDelta::seconds(1), now);
         let minute = now + PROVEN;
         let proven = [now, minute, minute + TimeDelta::seconds(1)];
@@ -60,11 +57,8 @@ fn a_provider_counts_as_reachable_for_a_minute_after_a_definite_answer() {
 fn only_a_definite_answer_ends_a_row_of_lost_calls() {
     let (mut account, now) = (AccountState::default(), DateTime::UNIX_EPOCH);
     let mut record = |answered: bool, lost: Option<&str>| {
-        let call = CallSummary {
-            answered,
-            lost: lost.map(str::to_owned),
-            ..CallSummary::default()
-        };
+        let call =
+            CallSummary { answered, lost: lost.map(str::to_owned), ..CallSummary::default() };
         account.record_call(&call, TimeDelta::seconds(1), now);
         account.unshared.lost
     };

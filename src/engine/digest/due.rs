@@ -36,9 +36,7 @@ impl Digests {
             mandatory: self.context.policies.always_emailed().next().is_some(),
         };
         let read = self.context.store.note(Ticks::NOTE).await?;
-        let ticks = read
-            .as_deref()
-            .and_then(|text| Ticks::read(text, &common, full_scan, now));
+        let ticks = read.as_deref().and_then(|text| Ticks::read(text, &common, full_scan, now));
         // A user who is not found is skipped until the next full scan, so reads must be current.
         self.context.store.catch_up().await?;
         // Read before any stack. The stacks then contain all events from before the oldest pending
@@ -50,11 +48,7 @@ impl Digests {
             None => None,
         };
         let scans_all = users.is_none();
-        let request = Request {
-            at: Some(now),
-            users,
-            ..Request::default()
-        };
+        let request = Request { at: Some(now), users, ..Request::default() };
         let mut report = Report::default();
         let run = Run::new(self, &request, &mut report, None, progress);
         let passed_over = run.scan().await?;

@@ -53,10 +53,7 @@ pub struct Expired {
 impl OldDay {
     /// Returns the events of this day that have expired already.
     pub fn expired(&self) -> Expired {
-        let expired = |note: &DayNote| Expired {
-            all: note.expired,
-            blocked: note.expired_blocked,
-        };
+        let expired = |note: &DayNote| Expired { all: note.expired, blocked: note.expired_blocked };
         self.note.as_ref().map(expired).unwrap_or_default()
     }
 }
@@ -206,10 +203,8 @@ impl BacklogDays {
             all: count.backlog.all().without(before.all),
             blocked: count.backlog.blocked.without(before.blocked),
         };
-        let expired = Expired {
-            all: before.all.plus(new.all),
-            blocked: before.blocked.plus(new.blocked),
-        };
+        let expired =
+            Expired { all: before.all.plus(new.all), blocked: before.blocked.plus(new.blocked) };
         let noted = self.swap(old, Some(Backlog::default()), expired, at);
         Ok(noted.await?.then_some(new))
     }
@@ -224,9 +219,7 @@ impl BacklogDays {
             let mut chunk = chunk?;
             let users = eligibility::exclude_ineligible(&mut chunk, &mut catalog).await?;
             let suppressed = Suppressed::among(store, users.iter().flatten()).await?;
-            let found = self
-                .backlogs(&chunk, &users, &suppressed, &mut catalog, |_| true)
-                .await?;
+            let found = self.backlogs(&chunk, &users, &suppressed, &mut catalog, |_| true).await?;
             let ids: Vec<UserId> = found.iter().map(|of| of.user.clone()).collect();
             let open = DeliveryFilter::OpenDigests(&ids);
             let open = store.find_deliveries(&open, ids.len()).await?;
@@ -275,11 +268,7 @@ impl BacklogDays {
             };
             let (mailable, blocked) = events.into_iter().partition(may_be_emailed);
             let user = &person.user;
-            found.push(UserBacklog {
-                user,
-                mailable,
-                blocked,
-            });
+            found.push(UserBacklog { user, mailable, blocked });
         }
         let mut events: Vec<&Event> = Vec::new();
         for of in &found {

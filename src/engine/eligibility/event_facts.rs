@@ -98,10 +98,7 @@ impl Catalog {
 
     /// Creates a catalog for feeds.
     pub fn of_feeds(context: &Arc<Context>, cache: &Arc<FeedCache>) -> Self {
-        Self {
-            cache: Some(cache.clone()),
-            ..Self::of_emails(context)
-        }
+        Self { cache: Some(cache.clone()), ..Self::of_emails(context) }
     }
 
     /// Returns the objects with these keys, in the same order.
@@ -251,8 +248,7 @@ impl Catalog {
 
     /// Returns whether the event was retracted. False if its retraction was not loaded.
     pub fn is_retracted(&self, event: &Event) -> bool {
-        self.retracted_at(event)
-            .is_some_and(|at| reaches(at, event))
+        self.retracted_at(event).is_some_and(|at| reaches(at, event))
     }
 
     /// Returns whether the event had been retracted by `at`.

@@ -52,9 +52,8 @@ impl AudienceScan {
     }
 
     fn take_until(&mut self, bound: Option<&UserId>) -> Vec<UserId> {
-        let end = bound.map_or(self.people.len(), |bound| {
-            self.people.partition_point(|user| user <= bound)
-        });
+        let end = bound
+            .map_or(self.people.len(), |bound| self.people.partition_point(|user| user <= bound));
         let rest = self.people.split_off(end);
         std::mem::replace(&mut self.people, rest)
     }
@@ -114,12 +113,7 @@ impl Page {
             });
             pushes.people.push((chunk[0].0.clone(), list));
         }
-        Self {
-            pushes,
-            origins,
-            served,
-            bound,
-        }
+        Self { pushes, origins, served, bound }
     }
 
     /// Returns the documents that could not take entries.
@@ -150,11 +144,7 @@ impl Page {
         for (index, scan) in scans.iter_mut().enumerate() {
             let people = self.served[index];
             let all = people * scan.fanout.objects.len() as u64;
-            let counts = Counts {
-                people,
-                pushed: all - capped[index],
-                capped: capped[index],
-            };
+            let counts = Counts { people, pushed: all - capped[index], capped: capped[index] };
             scan.unsaved += counts;
             scan.fanout.progress.counts += counts;
             // Without a merge bound, every audience was read to its end.

@@ -126,8 +126,7 @@ where
     /// Stores a value that uses `bytes`.
     fn put(&self, key: K, value: V, version: Version, bytes: usize) {
         if bytes <= LARGEST {
-            self.0
-                .insert(key, (value, version, (ENTRY_BYTES + bytes) as u32));
+            self.0.insert(key, (value, version, (ENTRY_BYTES + bytes) as u32));
         }
     }
 
@@ -207,9 +206,7 @@ impl FeedCache {
                 self.invalidate_all();
                 self.is_connected.store(true, Ordering::Release);
                 let subscribers = self.subscribers();
-                subscribers
-                    .values()
-                    .for_each(|changes| changes.send_replace(()));
+                subscribers.values().for_each(|changes| changes.send_replace(()));
             }
             ChangeNotice::People(keys) => {
                 keys.iter().copied().map(of_user).for_each(count);
@@ -271,9 +268,7 @@ impl FeedCache {
     }
 
     fn sum(&self, counters: &[u16]) -> u64 {
-        let counters = counters
-            .iter()
-            .map(|place| &self.counters[usize::from(*place)]);
+        let counters = counters.iter().map(|place| &self.counters[usize::from(*place)]);
         let values = counters.map(|counter| u64::from(counter.load(Ordering::Acquire)));
         values.sum()
     }
@@ -394,16 +389,11 @@ impl FeedCache {
         let key = NoticeKey::of(user.as_str());
         let changes = self.subscribers().entry(key).or_default().subscribe();
         let cache = Arc::clone(self);
-        Subscription {
-            changes,
-            _entry: SubscriberEntry { cache, key },
-        }
+        Subscription { changes, _entry: SubscriberEntry { cache, key } }
     }
 
     fn subscribers(&self) -> MutexGuard<'_, HashMap<NoticeKey, watch::Sender<()>>> {
-        self.subscribers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

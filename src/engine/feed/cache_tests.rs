@@ -13,11 +13,7 @@ struct Case {
 }
 
 fn event(o: &str) -> Event {
-    Event {
-        t: EventType::stored("Loan"),
-        o: ObjectId::stored(o),
-        i: None,
-    }
+    Event { t: EventType::stored("Loan"), o: ObjectId::stored(o), i: None }
 }
 
 fn disconnected() -> Case {
@@ -46,8 +42,7 @@ impl Case {
 
     fn put_tag(&self, question: &str, about: &[ObjectKey]) {
         let before = self.cache.version_of_user(&self.ada).unwrap();
-        self.cache
-            .put_tag(&self.ada, question, TAG, before, about, None);
+        self.cache.put_tag(&self.ada, question, TAG, before, about, None);
     }
 
     fn has_tag(&self, question: &str) -> bool {
@@ -58,10 +53,7 @@ impl Case {
         let key = ObjectKey::stored(format!("Artwork:{o}"));
         let version = self.cache.version_of_object(&key).unwrap();
         let object = Object::bare(key);
-        let facts = ObjectFacts {
-            object: Some(Arc::new(object)),
-            retracted: None,
-        };
+        let facts = ObjectFacts { object: Some(Arc::new(object)), retracted: None };
         self.cache.put_object(&event(o), facts, version);
     }
 
@@ -88,10 +80,7 @@ impl Case {
             inbox: Inbox::empty(user.clone()),
             mutes,
             types: Some(types),
-            person: PersonStacks {
-                user,
-                stacks: vec![stack],
-            },
+            person: PersonStacks { user, stacks: vec![stack] },
         };
         self.cache.put_window(Arc::new(window), version);
     }
@@ -172,32 +161,22 @@ fn a_change_notice_invalidates_the_entries_of_its_users_and_objects() {
 
 #[test]
 fn a_notice_that_arrives_during_the_read_prevents_caching() {
-    for notice in [
-        ChangeNotice::people(["ada"]),
-        ChangeNotice::objects(["Artwork:1"]),
-        ChangeNotice::All,
-    ] {
+    for notice in
+        [ChangeNotice::people(["ada"]), ChangeNotice::objects(["Artwork:1"]), ChangeNotice::All]
+    {
         let case = Case::new();
         let about = [ObjectKey::stored("Artwork:1")];
         let before = case.cache.version_of_user(&case.ada).unwrap();
         let of_object = case.cache.version_of_object(&about[0]).unwrap();
         case.cache.apply(&notice);
 
-        case.cache
-            .put_tag(&case.ada, "days=1", TAG, before, &about, None);
-        let facts = ObjectFacts {
-            object: None,
-            retracted: None,
-        };
+        case.cache.put_tag(&case.ada, "days=1", TAG, before, &about, None);
+        let facts = ObjectFacts { object: None, retracted: None };
         case.cache.put_object(&event("1"), facts, of_object);
 
         assert!(!case.has_tag("days=1"), "{notice:?}");
         let has_object = case.cache.object(&event("1")).is_some();
-        assert_eq!(
-            has_object,
-            notice == ChangeNotice::people(["ada"]),
-            "{notice:?}"
-        );
+        assert_eq!(has_object, notice == ChangeNotice::people(["ada"]), "{notice:?}");
     }
 }
 
@@ -215,8 +194,7 @@ fn entries_expire_after_feed_fresh_and_if_the_clock_goes_back() {
 #[test]
 fn a_cached_tag_expires_at_the_end_of_its_day_and_with_the_oldest_data_in_its_response() {
     let case = Case::new();
-    case.clock
-        .advance(TimeDelta::hours(12) - TimeDelta::seconds(10));
+    case.clock.advance(TimeDelta::hours(12) - TimeDelta::seconds(10));
     case.put_tag("late", &[]);
     assert!(case.has_tag("late"));
     case.clock.advance(TimeDelta::seconds(10));
@@ -224,8 +202,7 @@ fn a_cached_tag_expires_at_the_end_of_its_day_and_with_the_oldest_data_in_its_re
 
     let before = case.cache.version_of_user(&case.ada).unwrap();
     let as_of = Some(case.clock.now() - TimeDelta::seconds(20));
-    case.cache
-        .put_tag(&case.ada, "old", TAG, before, &[], as_of);
+    case.cache.put_tag(&case.ada, "old", TAG, before, &[], as_of);
     case.clock.advance(TimeDelta::seconds(9));
     assert!(case.has_tag("old"));
     case.clock.advance(TimeDelta::seconds(1));
@@ -256,9 +233,7 @@ fn details_are_valid_until_everything_is_invalidated() {
 #[test]
 fn a_tag_that_depends_on_many_objects_is_invalidated_by_each() {
     let case = Case::new();
-    let many: Vec<ObjectKey> = (0..4_000)
-        .map(|n| ObjectKey::stored(format!("o{n}")))
-        .collect();
+    let many: Vec<ObjectKey> = (0..4_000).map(|n| ObjectKey::stored(format!("o{n}"))).collect();
     case.put_tag("many", &many);
     assert!(case.has_tag("many"));
 
@@ -270,21 +245,17 @@ fn a_tag_that_depends_on_many_objects_is_invalidated_by_each() {
 #[test]
 fn notices_of_many_users_invalidate_no_object_and_no_tag_about_objects() {
     let case = Case::new();
-    let about: Vec<ObjectKey> = (0..20)
-        .map(|n| ObjectKey::stored(format!("Artwork:{n}")))
-        .collect();
+    let about: Vec<ObjectKey> =
+        (0..20).map(|n| ObjectKey::stored(format!("Artwork:{n}"))).collect();
     case.put_tag("few", &about);
     (0..20).for_each(|n| case.put_object(&n.to_string()));
     // A user who shares Ada's counter invalidates her tag.
     let counter = |name: &str| of_user(NoticeKey::of(name));
     let users = (0..).map(|n| format!("p{n}"));
-    let users: Vec<String> = users
-        .filter(|name| counter(name) != counter("ada"))
-        .take(10_000)
-        .collect();
+    let users: Vec<String> =
+        users.filter(|name| counter(name) != counter("ada")).take(10_000).collect();
 
-    case.cache
-        .apply(&ChangeNotice::people(users.iter().map(String::as_str)));
+    case.cache.apply(&ChangeNotice::people(users.iter().map(String::as_str)));
 
     assert!(case.has_tag("few"));
     let has = |n: u32| case.cache.object(&event(&n.to_string())).is_some();
@@ -340,12 +311,7 @@ fn ids_of_emailed_entries_muted_subjects_and_choices_count_toward_the_limit() {
     let types = (0..400).map(|n| (EventType::stored(format!("{name}{n}")), choice));
     let types: BTreeMap<_, _> = types.collect();
     for n in 0..2_000 {
-        case.put_window_with(
-            &format!("p{n}"),
-            Vec::new(),
-            Mutes::default(),
-            types.clone(),
-        );
+        case.put_window_with(&format!("p{n}"), Vec::new(), Mutes::default(), types.clone());
     }
     let room = WINDOW_BYTES as usize / (400 * (CHOICE_BYTES + name.len()));
     assert!((1..=room).contains(&case.windows()));

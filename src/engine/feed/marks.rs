@@ -123,10 +123,7 @@ impl Feeds {
             }
             (marked, _) => marked,
         };
-        let kept = Window::ending(
-            feed.window.window.last(),
-            self.context.config.remembered_back(),
-        );
+        let kept = Window::ending(feed.window.window.last(), self.context.config.remembered_back());
         for round in 0..ROUNDS {
             let now = self.context.clock.now();
             let inbox = &mut feed.inbox;

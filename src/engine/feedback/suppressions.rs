@@ -33,11 +33,7 @@ impl Suppressed {
         let found = suppressions.address_states(&addresses).await?;
         // Results are in the order of the request. Their address may have an older spelling.
         let found = addresses.into_iter().zip(found);
-        Ok(Self(
-            found
-                .filter_map(|(address, state)| Some((address, state.suppression?)))
-                .collect(),
-        ))
+        Ok(Self(found.filter_map(|(address, state)| Some((address, state.suppression?))).collect()))
     }
 
     /// Returns the suppression of this user's address, if it has one.
@@ -75,9 +71,7 @@ impl Suppressed {
             return Ok(EmailScope::All);
         };
         let only_wish = user.reachable().is_ok()
-            && self
-                .of(user)
-                .is_none_or(|suppression| suppression.reason == Reason::Unsubscribe);
+            && self.of(user).is_none_or(|suppression| suppression.reason == Reason::Unsubscribe);
         match why.is_own_wish() && only_wish {
             true => Ok(EmailScope::MandatoryOnly),
             false => Err(why),
@@ -111,13 +105,7 @@ fn by_hand() -> Reason {
 impl SuppressionInput {
     /// A suppression by the operator, from now on.
     pub fn new(address: Address, reason: Reason) -> Self {
-        Self {
-            address,
-            reason,
-            at: None,
-            source: None,
-            detail: None,
-        }
+        Self { address, reason, at: None, source: None, detail: None }
     }
 }
 

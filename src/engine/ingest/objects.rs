@@ -62,10 +62,7 @@ impl ObjectService {
     /// Returns an error if an object cannot be stored.
     pub fn check(&self, object: &Object) -> Result<(), Invalid> {
         object.check()?;
-        let model = object
-            .key
-            .parts()
-            .map(|(model, _)| ModelName::stored(model));
+        let model = object.key.parts().map(|(model, _)| ModelName::stored(model));
         match model.filter(|model| self.context.config.models.contains_key(model)) {
             Some(model) => {
                 let why = "is read from the application's own collection; change the object there";
@@ -89,11 +86,7 @@ impl ObjectService {
 
     /// Marks an object as withdrawn, even if it was unknown. Its other fields are removed.
     pub async fn withdraw(&self, key: ObjectKey) -> Result<()> {
-        self.put(vec![Object {
-            notifiable: false,
-            ..Object::bare(key)
-        }])
-        .await
+        self.put(vec![Object { notifiable: false, ..Object::bare(key) }]).await
     }
 
     /// Retracts all earlier events of this type about these objects, 1 to 100, so that feeds and
@@ -121,11 +114,7 @@ impl ObjectService {
             unknown.note(event, &catalog, &self.context.policies);
         }
         let at = self.context.ids.next(self.context.clock.now());
-        let retraction = |o: &ObjectId| Retraction {
-            t: kind.clone(),
-            o: o.clone(),
-            at,
-        };
+        let retraction = |o: &ObjectId| Retraction { t: kind.clone(), o: o.clone(), at };
         let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
         let keys: Vec<_> = events.iter().map(|event| catalog.key(event)).collect();
         let about = ChangeNotice::objects(keys.iter().map(|key| key.as_str()));

@@ -50,11 +50,7 @@ pub struct PreferencesChange {
 
 /// A change of a user's digests.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(
-    default,
-    deny_unknown_fields,
-    expecting = "an object with cadence, weekday and hour"
-)]
+#[serde(default, deny_unknown_fields, expecting = "an object with cadence, weekday and hour")]
 pub struct DigestChange {
     /// How often: `never`, `daily` or `weekly`.
     #[serde(deserialize_with = "json_fields::given")]
@@ -103,18 +99,15 @@ fn weekday<'de, D: Deserializer<'de>>(from: D) -> Result<Change<Weekday>, D::Err
 
 fn own_window<'de, D: Deserializer<'de>>(from: D) -> Result<Change<TimeDelta>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(
-        untagged,
-        expecting = "expected a duration as text, such as \"1h\", or null"
-    )]
+    #[serde(untagged, expecting = "expected a duration as text, such as \"1h\", or null")]
     enum Window {
         Own(String),
         Types(()),
     }
     match Window::deserialize(from)? {
-        Window::Own(text) => user::window(&text)
-            .map(|window| Some(Some(window)))
-            .map_err(Error::custom),
+        Window::Own(text) => {
+            user::window(&text).map(|window| Some(Some(window))).map_err(Error::custom)
+        }
         Window::Types(()) => Ok(Some(None)),
     }
 }

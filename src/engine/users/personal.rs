@@ -157,10 +157,7 @@ impl PeopleService {
     }
 
     async fn cancel_batches(&self, user: &UserId) -> Result<()> {
-        let open = BatchFilter {
-            state: Some(BatchState::Open),
-            ..BatchFilter::of(user)
-        };
+        let open = BatchFilter { state: Some(BatchState::Open), ..BatchFilter::of(user) };
         loop {
             let found = self.batches.list(&open, AT_ONCE).await?;
             if found.is_empty() {

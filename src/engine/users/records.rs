@@ -110,8 +110,7 @@ impl PeopleService {
             let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
             ids = missed.map(|(user, _)| user.id).collect();
             // The next poll of this process sees it before the store's change notice arrives.
-            self.feed_cache
-                .apply(&ChangeNotice::people(starts.keys().map(UserId::as_str)));
+            self.feed_cache.apply(&ChangeNotice::people(starts.keys().map(UserId::as_str)));
             if ids.is_empty() {
                 return Ok(());
             }
@@ -208,9 +207,7 @@ impl PeopleService {
         if let Stop::Follow(key) = stop {
             let follow = (key.clone(), id.clone());
             let store = &self.context.store;
-            store
-                .change_follows(FollowChange::Unfollow, &[follow])
-                .await?;
+            store.change_follows(FollowChange::Unfollow, &[follow]).await?;
             return self.get(id).await;
         }
         let edit = |user: &mut User, now| user.stop(stop, &self.context.policies, now);
@@ -274,8 +271,7 @@ impl PeopleService {
     ) -> Result<Option<User>> {
         let edit = |user: &mut User, now: DateTime<Utc>| {
             let before = now.checked_sub_signed(self.context.config.remembered());
-            user.mutes
-                .forget(before.unwrap_or(DateTime::<Utc>::MIN_UTC));
+            user.mutes.forget(before.unwrap_or(DateTime::<Utc>::MIN_UTC));
             change(user, now);
         };
         let edited = self.edit(id, check_growth, edit).await;

@@ -47,10 +47,7 @@ pub struct RequestNames {
 impl From<&Request> for RequestNames {
     fn from(request: &Request) -> Self {
         let users = request.audience.named().iter().take(MAX_NAMES);
-        Self {
-            events: request.events(),
-            users: users.cloned().collect(),
-        }
+        Self { events: request.events(), users: users.cloned().collect() }
     }
 }
 
@@ -83,23 +80,16 @@ impl NameLookup {
     /// about it. Records, objects and followers may still come later.
     pub async fn warnings(&self, request: &Request) -> Result<Vec<String>> {
         let unknown = self.of(&[RequestNames::from(request)]).await?;
-        let found = unknown
-            .iter()
-            .flat_map(|unknown| unknown.warnings(&self.context.policies));
+        let found = unknown.iter().flat_map(|unknown| unknown.warnings(&self.context.policies));
         let mut warnings: Vec<String> = found.collect();
         let model = self.context.policies.of(&request.kind).model.as_ref();
-        let keys: Vec<ObjectKey> = request
-            .objects
-            .iter()
-            .map(|object| ObjectKey::of(model, object))
-            .collect();
+        let keys: Vec<ObjectKey> =
+            request.objects.iter().map(|object| ObjectKey::of(model, object)).collect();
         let store = &self.context.store;
         let withdrawn = store.objects(&keys).await?.into_iter().flatten();
         for object in withdrawn.filter(|object| !object.notifiable) {
-            warnings.push(format!(
-                "{:?} is withdrawn: no feed and no email includes it",
-                object.key
-            ));
+            warnings
+                .push(format!("{:?} is withdrawn: no feed and no email includes it", object.key));
         }
         if let Selector::FollowersOf(keys) = &request.audience.to
             && let [key] = &keys[..]
@@ -139,10 +129,7 @@ impl NameLookup {
     /// objects.
     pub async fn recent(&self, fanouts: usize) -> Result<Unknown> {
         let events = self.context.store.newest_events(fanouts).await?;
-        let names = RequestNames {
-            events: events.concat(),
-            users: Vec::new(),
-        };
+        let names = RequestNames { events: events.concat(), users: Vec::new() };
         Ok(self.look_up(&[names]).await?.pop().unwrap_or_default())
     }
 }

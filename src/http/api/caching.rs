@@ -120,9 +120,7 @@ async fn openapi(app: Data<App>) -> HttpResponse {
     let path = app.config.server.public_path();
     let servers = |path: &str| format!(r#""servers": [{{"url": "{path}"}}]"#);
     let mut response = HttpResponse::Ok();
-    response
-        .content_type("application/json")
-        .insert_header((header::CACHE_CONTROL, "no-cache"));
+    response.content_type("application/json").insert_header((header::CACHE_CONTROL, "no-cache"));
     match path {
         "" => response.body(OPENAPI),
         path => response.body(OPENAPI.replacen(&servers("/"), &servers(path), 1)),

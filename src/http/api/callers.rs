@@ -148,12 +148,7 @@ struct RateLimit {
 impl RateLimit {
     fn new(who: &'static str, rate: NonZeroU32) -> Self {
         let quota = Quota::per_second(rate).allow_burst(rate.saturating_mul(BURST));
-        Self {
-            who,
-            limiter: RateLimiter::hashmap(quota),
-            quota,
-            since_sweep: AtomicU32::new(0),
-        }
+        Self { who, limiter: RateLimiter::hashmap(quota), quota, since_sweep: AtomicU32::new(0) }
     }
 
     fn count(&self, caller: &str) -> Result<(), Problem> {
@@ -200,9 +195,7 @@ pub(super) fn cors(origins: &[String]) -> Cors {
         .max_age(REMEMBERED);
     match origins.iter().any(|origin| origin == "*") {
         true => cors.allow_any_origin().send_wildcard(),
-        false => origins
-            .iter()
-            .fold(cors, |cors, origin| cors.allowed_origin(origin)),
+        false => origins.iter().fold(cors, |cors, origin| cors.allowed_origin(origin)),
     }
 }
 

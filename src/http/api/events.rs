@@ -38,13 +38,8 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Prob
         tracing::warn!("could not look up whether the objects and users of accepted events exist");
         Vec::new()
     });
-    let mut warnings = unknown
-        .iter()
-        .map(|unknown| unknown.warnings(&app.config.policies));
-    let answer = |receipt| Accepted {
-        receipt,
-        warnings: warnings.next().unwrap_or_default(),
-    };
+    let mut warnings = unknown.iter().map(|unknown| unknown.warnings(&app.config.policies));
+    let answer = |receipt| Accepted { receipt, warnings: warnings.next().unwrap_or_default() };
     Ok(receipts.into_iter().map(answer).collect())
 }
 
@@ -60,9 +55,7 @@ async fn post(mut call: Call) -> ApiResult {
     let answer = events.remove(0);
     let base = call.app.config.server.public_path();
     let location = format!("{base}/v1/events/{}", answer.receipt.id);
-    Ok(HttpResponse::Accepted()
-        .insert_header((header::LOCATION, location))
-        .json(answer))
+    Ok(HttpResponse::Accepted().insert_header((header::LOCATION, location)).json(answer))
 }
 
 /// Checks the events of a body. `key` is the request's `Idempotency-Key`, which names one event.
@@ -131,10 +124,7 @@ fn idempotency_key(req: &HttpRequest) -> Result<Option<String>, Problem> {
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(Problem::parameter(
-            KEY_LOCATION,
-            "is given twice; give it once",
-        ));
+        return Err(Problem::parameter(KEY_LOCATION, "is given twice; give it once"));
     }
     let key = value.to_str().ok().and_then(unquoted);
     key.map(Some).ok_or_else(|| {
@@ -145,9 +135,7 @@ fn idempotency_key(req: &HttpRequest) -> Result<Option<String>, Problem> {
 
 fn unquoted(text: &str) -> Option<String> {
     let text = text.trim();
-    let quoted = text
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'));
+    let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let key = quoted.unwrap_or(text);
     (!key.is_empty() && !key.contains('"')).then(|| key.to_owned())
 }
@@ -159,10 +147,7 @@ mod tests {
     #[test]
     fn an_idempotency_key_is_the_same_with_and_without_quotes() {
         assert_eq!(unquoted("8e03978e-40d5").as_deref(), Some("8e03978e-40d5"));
-        assert_eq!(
-            unquoted("\"8e03978e-40d5\"").as_deref(),
-            Some("8e03978e-40d5")
-        );
+        assert_eq!(unquoted("\"8e03978e-40d5\"").as_deref(), Some("8e03978e-40d5"));
         for garbled in ["", "\"", "\"\"", "\"a", "a\"", "\"a\" b", r#""a\"b""#] {
             assert_eq!(unquoted(garbled), None, "{garbled}");
         }

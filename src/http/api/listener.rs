@@ -48,10 +48,7 @@ impl Listening {
 pub fn listen(wanted: SocketAddr) -> anyhow::Result<Listening> {
     let listener = socket(wanted).with_context(|| format!("listening on {wanted}"))?;
     let addr = listener.local_addr();
-    Ok(Listening {
-        addr: addr.context("asking for the own address")?,
-        listener,
-    })
+    Ok(Listening { addr: addr.context("asking for the own address")?, listener })
 }
 
 fn socket(wanted: SocketAddr) -> std::io::Result<TcpListener> {
@@ -77,8 +74,7 @@ pub(super) async fn stopped(mut stop: watch::Receiver<bool>) {
 /// Returns the number of connections for a process with this many descriptors.
 fn connections(descriptors: Option<u64>) -> u64 {
     let left = descriptors.map(|all| (all - all / 4).saturating_sub(OTHER_DESCRIPTORS));
-    left.unwrap_or(MAX_CONNECTIONS)
-        .clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
+    left.unwrap_or(MAX_CONNECTIONS).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
 }
 
 /// Returns the number of connections for each of these threads.
@@ -93,14 +89,8 @@ mod tests {
 
     #[test]
     fn the_connection_limit_leaves_file_descriptors_for_the_rest() {
-        assert_eq!(
-            [Some(256), Some(1_024), Some(64)].map(connections),
-            [128, 704, 16]
-        );
-        assert_eq!(
-            [Some(1 << 20), None].map(connections),
-            [MAX_CONNECTIONS, MAX_CONNECTIONS]
-        );
+        assert_eq!([Some(256), Some(1_024), Some(64)].map(connections), [128, 704, 16]);
+        assert_eq!([Some(1 << 20), None].map(connections), [MAX_CONNECTIONS, MAX_CONNECTIONS]);
     }
 
     #[cfg(target_os = "linux")]

@@ -100,11 +100,7 @@ impl Watched {
             }
             listening => listening?,
         };
-        Ok(Some(Self {
-            addr: listening.addr,
-            listener: listening.listener,
-            app: app.clone(),
-        }))
+        Ok(Some(Self { addr: listening.addr, listener: listening.listener, app: app.clone() }))
     }
 
     /// Serves metrics until `stop` becomes true or its sender is dropped.

@@ -92,11 +92,7 @@ impl Listening {
     /// Serves the preview until `stop` becomes true. Fails unless the address is loopback.
     pub async fn show(self, preview: Preview, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let Self { addr, listener } = self.local()?;
-        let preview = Data::new(PreviewServer {
-            preview,
-            addr,
-            built: Mutex::default(),
-        });
+        let preview = Data::new(PreviewServer { preview, addr, built: Mutex::default() });
         let file = |kind: &'static str, text: &'static str| {
             web::get().to(move || async move { local_answer(kind, &page_policy(""), text) })
         };

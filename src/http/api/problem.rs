@@ -127,21 +127,12 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem; `detail` is for humans.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self {
-            code,
-            detail: detail.into(),
-            location: None,
-            header: None,
-            cause: None,
-        }
+        Self { code, detail: detail.into(), location: None, header: None, cause: None }
     }
 
     /// Adds the location in the request.
     pub fn at(self, location: impl Into<String>) -> Self {
-        Self {
-            location: Some(location.into()),
-            ..self
-        }
+        Self { location: Some(location.into()), ..self }
     }
 
     /// Creates the problem for a user without a record.
@@ -162,10 +153,7 @@ impl Problem {
 
     /// Adds a header to the response.
     pub fn with(self, name: HeaderName, value: String) -> Self {
-        Self {
-            header: Some(Box::new((name, value))),
-            ..self
-        }
+        Self { header: Some(Box::new((name, value))), ..self }
     }
 
     /// Creates the problem for a request that exceeded the time limit.
@@ -180,10 +168,7 @@ impl Problem {
     }
 
     fn inside(code: Code, detail: &str, cause: &dyn std::error::Error) -> Self {
-        Self {
-            cause: Some(error_chain(cause)),
-            ..Self::new(code, detail)
-        }
+        Self { cause: Some(error_chain(cause)), ..Self::new(code, detail) }
     }
 }
 
@@ -196,10 +181,7 @@ impl From<Invalid> for Problem {
             Kind::Time => (Code::TimeOutOfRange, None),
             Kind::Type => (Code::UnknownType, Some("type".to_owned())),
         };
-        Self {
-            location: place,
-            ..Self::new(code, invalid.to_string())
-        }
+        Self { location: place, ..Self::new(code, invalid.to_string()) }
     }
 }
 

@@ -284,9 +284,8 @@ fn parse<'de, S: DeserializeSeed<'de>>(
     }
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut track = Track::new();
-    let value = seed
-        .deserialize(PathDeserializer::new(&mut json, &mut track))
-        .map_err(|error| {
+    let value =
+        seed.deserialize(PathDeserializer::new(&mut json, &mut track)).map_err(|error| {
             let path = match track.path().to_string() {
                 root if root == "." => String::new(),
                 path if path.starts_with('[') => format!("{field}{path}"),
@@ -319,9 +318,7 @@ pub(super) fn of_record(field: &str, index: usize, why: Invalid) -> Problem {
 fn problem(path: &str, error: &serde_json::Error) -> Problem {
     let (line, column) = (error.line(), error.column());
     let text = error.to_string();
-    let why = text
-        .strip_suffix(&format!(" at line {line} column {column}"))
-        .unwrap_or(&text);
+    let why = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
     let (detail, place) = match error.is_data() {
         true => (why.to_owned(), path),
         false => (format!("the body is not JSON: {why}"), ""),
@@ -399,10 +396,7 @@ mod tests {
             assert!(is_many(body.as_bytes(), "events"), "{body}");
             let problem = parse(body.as_bytes(), "events", PhantomData::<IgnoredAny>);
             let problem = format!("{:?}", problem.err().unwrap());
-            assert!(
-                problem.contains("not JSON: trailing characters"),
-                "{problem}"
-            );
+            assert!(problem.contains("not JSON: trailing characters"), "{problem}");
         }
         assert!(!is_many(b"{\"type\": \"events\"} x", "events"));
     }

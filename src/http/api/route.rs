@@ -82,14 +82,7 @@ pub(in crate::http) use routes;
 
 impl Route {
     pub(in crate::http) const fn new(method: &'static str, path: &'static str) -> Self {
-        Self {
-            method,
-            path,
-            scope: None,
-            own: false,
-            parameters: &[],
-            body_limit: BODY_LIMIT,
-        }
+        Self { method, path, scope: None, own: false, parameters: &[], body_limit: BODY_LIMIT }
     }
 
     /// Needs no key.
@@ -110,10 +103,7 @@ impl Route {
     }
 
     const fn needs(self, scope: Scope) -> Self {
-        Self {
-            scope: Some(scope),
-            ..self
-        }
+        Self { scope: Some(scope), ..self }
     }
 
     /// Also admits a token of the user in the path.
@@ -123,10 +113,7 @@ impl Route {
 
     /// Accepts the body of many records.
     pub(in crate::http) const fn bulk(self) -> Self {
-        Self {
-            body_limit: BULK_LIMIT,
-            ..self
-        }
+        Self { body_limit: BULK_LIMIT, ..self }
     }
 
     pub(in crate::http) const fn takes(self, parameters: &'static [&'static str]) -> Self {
@@ -203,10 +190,7 @@ pub(in crate::http) fn wrong_method(
     req: &HttpRequest,
     methods: &[&str],
 ) -> Result<&'static str, Problem> {
-    let allow = methods
-        .join(", ")
-        .replace("get", "get, head")
-        .to_uppercase();
+    let allow = methods.join(", ").replace("get", "get, head").to_uppercase();
     let detail = format!("{} does not work here; use {allow}", req.method());
     Err(Problem::new(Code::MethodNotAllowed, detail).with(header::ALLOW, allow))
 }
@@ -230,8 +214,7 @@ pub(super) fn segment<T: FromStr<Err = Invalid>>(
     let refuse = |why: &str| Problem::parameter(format!("path segment {name}"), why);
     let text = raw_segment(req, name).and_then(|raw| decode(raw, false));
     let text = text.ok_or_else(|| refuse("is not percent-encoded UTF-8"))?;
-    text.parse()
-        .map_err(|invalid: Invalid| refuse(&invalid.to_string()))
+    text.parse().map_err(|invalid: Invalid| refuse(&invalid.to_string()))
 }
 
 /// Returns the segment undecoded, because the router's decoder changes invalid UTF-8. Counts from

@@ -68,10 +68,7 @@ pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
 impl Listening {
     fn bound(self, app: App, key: &str, demo: Option<Gallery>) -> anyhow::Result<Bound> {
         let key = key.trim();
-        anyhow::ensure!(
-            !key.is_empty(),
-            "the server key is empty, and would admit all requests"
-        );
+        anyhow::ensure!(!key.is_empty(), "the server key is empty, and would admit all requests");
         Ok(Bound {
             addr: self.addr,
             listener: self.listener,
@@ -202,9 +199,7 @@ async fn observe(
         None => {
             let answer = answer.as_ref().ok();
             let pattern = answer.and_then(|it| it.request().match_pattern());
-            let base = app
-                .as_ref()
-                .map_or("", |app| app.config.server.public_path());
+            let base = app.as_ref().map_or("", |app| app.config.server.public_path());
             pattern.map_or("(none)".into(), |pattern| {
                 let own = pattern.strip_prefix(base).map(str::to_owned);
                 own.unwrap_or(pattern).into()
@@ -274,9 +269,7 @@ impl SharedPayload {
             Payload::None => return None,
             payload => Self(Rc::new(RefCell::new(payload))),
         };
-        req.set_payload(Payload::Stream {
-            payload: Box::pin(payload.clone()),
-        });
+        req.set_payload(Payload::Stream { payload: Box::pin(payload.clone()) });
         Some(payload)
     }
 }

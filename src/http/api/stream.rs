@@ -100,12 +100,7 @@ impl Place {
                 oldest.notify_one();
             }
         }
-        Ok(Self {
-            streams,
-            user,
-            replaced,
-            _place: place,
-        })
+        Ok(Self { streams, user, replaced, _place: place })
     }
 }
 
@@ -286,9 +281,6 @@ mod tests {
         }
 
         let evenly = 850..1_150;
-        assert!(
-            in_each_second.iter().all(|n| evenly.contains(n)),
-            "{in_each_second:?}"
-        );
+        assert!(in_each_second.iter().all(|n| evenly.contains(n)), "{in_each_second:?}");
     }
 }

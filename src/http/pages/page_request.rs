@@ -51,11 +51,7 @@ impl From<Notice> for Failure {
             Notice::Form(_) | Notice::Choice(_) | Notice::QuietHours => StatusCode::BAD_REQUEST,
             Notice::Inside => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Self {
-            status,
-            notice,
-            cause: None,
-        }
+        Self { status, notice, cause: None }
     }
 }
 
@@ -63,10 +59,7 @@ impl From<engine::Error> for Failure {
     fn from(error: engine::Error) -> Self {
         match error {
             engine::Error::Invalid(invalid) => invalid.into(),
-            error => Self {
-                cause: Some(Box::new(error)),
-                ..Notice::Inside.into()
-            },
+            error => Self { cause: Some(Box::new(error)), ..Notice::Inside.into() },
         }
     }
 }
@@ -110,11 +103,7 @@ impl Visit {
         let header = req.headers().get(ACCEPT_LANGUAGE);
         let header = header.and_then(|header| header.to_str().ok());
         let catalogs = app.identities.default.pages.catalogs();
-        Self {
-            locale: header.and_then(|header| catalogs.accepted(header)),
-            brand: None,
-            app,
-        }
+        Self { locale: header.and_then(|header| catalogs.accepted(header)), brand: None, app }
     }
 
     /// Verifies the token of a link. Returns its content, and the record of its user. A link from
@@ -248,9 +237,7 @@ fn sealed(status: StatusCode, html: String) -> HttpResponse {
 
 /// Allows no resources and no scripts, only the page's own style (by its hash) and its own forms.
 fn policy(html: &str) -> String {
-    let style = html
-        .split_once("<style>")
-        .and_then(|(_, rest)| rest.split_once("</style>"));
+    let style = html.split_once("<style>").and_then(|(_, rest)| rest.split_once("</style>"));
     let style = match style {
         Some((style, _)) => format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(style))),
         None => "'none'".to_owned(),

@@ -101,10 +101,7 @@ async fn page(
     user.mutes.forget(app.context.clock.now());
     name_muted(app, &mut user).await;
     // Unsubscribes from everything, independent of the opened link.
-    let all = Link {
-        stop: Stop::All,
-        ..link.clone()
-    };
+    let all = Link { stop: Stop::All, ..link.clone() };
     let page = Page::Preferences(Choices {
         of: PageUser::new(&user, &app.config.digest.schedule, &app.config.policies),
         token: &app.identities.default.links.seal(&all).await?,
@@ -151,10 +148,7 @@ fn unmuted(form: &Form) -> Result<Option<Subject>, Failure> {
 /// offered earlier, and accepting any name could fill a record. Their names are not validated, as
 /// older writers did not validate theirs.
 fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<PreferencesChange, Failure> {
-    let mut change = PreferencesChange {
-        quiet: quiet(form)?,
-        ..PreferencesChange::default()
-    };
+    let mut change = PreferencesChange { quiet: quiet(form)?, ..PreferencesChange::default() };
     let digest = change.digest.get_or_insert_default();
     let types = change.types.get_or_insert_default();
     for (name, value) in form.pairs() {
@@ -166,10 +160,8 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
             "tz" => change.tz = Some(Some(parse("time zone", value)?)),
             _ => {
                 let Some(kind) = name.strip_prefix(TYPE_FIELD).map(EventType::stored) else {
-                    let why = format!(
-                        "The form holds {:?}, which is nothing to choose.",
-                        short(name)
-                    );
+                    let why =
+                        format!("The form holds {:?}, which is nothing to choose.", short(name));
                     return Err(Failure::form(&why));
                 };
                 if !offered(&kind) {
@@ -200,7 +192,5 @@ fn quiet(form: &Form) -> Result<Change<Quiet>, Failure> {
 }
 
 fn parse<T: FromStr>(what: &'static str, value: &str) -> Result<T, Invalid> {
-    value
-        .parse()
-        .map_err(|_| Invalid::new(what, value, "is not known"))
+    value.parse().map_err(|_| Invalid::new(what, value, "is not known"))
 }

@@ -52,10 +52,7 @@ async fn page(
         }
         _ => (false, None),
     };
-    let with = |stop| Link {
-        stop,
-        ..link.clone()
-    };
+    let with = |stop| Link { stop, ..link.clone() };
     let links = &app.identities.default.links;
     let tokens = &Tokens {
         own: token.to_owned(),
@@ -122,10 +119,7 @@ async fn stop(
         return Err(Failure::form(why));
     }
     // An unknown user gets no emails, so the request succeeds.
-    let gone = || Failure {
-        status: StatusCode::OK,
-        ..Notice::Gone.into()
-    };
+    let gone = || Failure { status: StatusCode::OK, ..Notice::Gone.into() };
     let Some(before) = before else {
         // The reader gets no email at this address any more, also if another record has it.
         if let Some(address) = link.address.clone()

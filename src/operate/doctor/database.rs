@@ -104,10 +104,7 @@ impl Doctor {
                 missing.entry(brand).or_default().0 += 1;
             }
         }
-        let open = BatchFilter {
-            state: Some(BatchState::Open),
-            ..BatchFilter::default()
-        };
+        let open = BatchFilter { state: Some(BatchState::Open), ..BatchFilter::default() };
         for batch in store.find_batches(&open, BATCHES).await? {
             let is_missing = |brand: &&BrandName| !self.config.brands.contains_key(*brand);
             if let Some(brand) = batch.key.brand().filter(is_missing) {
@@ -255,10 +252,9 @@ fn judge_engine(engine: &Engine) -> Vec<Finding> {
             let advice = "put the file onto a disk of this machine: network file systems cannot have a write-ahead log";
             vec![Finding::error(found, advice).of(DATABASE)]
         }
-        Engine::Mongo(version, topology) => vec![
-            judge_version(version).of(DATABASE),
-            judge_topology(*topology).of("replication"),
-        ],
+        Engine::Mongo(version, topology) => {
+            vec![judge_version(version).of(DATABASE), judge_topology(*topology).of("replication")]
+        }
     }
 }
 
@@ -372,20 +368,14 @@ mod tests {
             (41, Severity::Error),
         ] {
             // The reply took ten seconds.
-            assert_eq!(
-                judge_clock(at(0), at(server), at(10)).severity,
-                expected,
-                "{server}"
-            );
+            assert_eq!(judge_clock(at(0), at(server), at(10)).severity, expected, "{server}");
         }
     }
 
     #[test]
     fn a_sqlite_file_without_wal_is_an_error() {
-        let of = |journal: &str| Engine::Sqlite {
-            version: "3.50.0".into(),
-            journal: journal.into(),
-        };
+        let of =
+            |journal: &str| Engine::Sqlite { version: "3.50.0".into(), journal: journal.into() };
 
         assert_eq!(judge_engine(&of("wal"))[0].severity, Severity::Ok);
         assert_eq!(judge_engine(&of("delete"))[0].severity, Severity::Error);
@@ -393,21 +383,14 @@ mod tests {
 
     #[test]
     fn missing_webhook_reports_and_refusals_cause_warnings_but_bounces_do_not() {
-        let counts = |refused| ReportCounts {
-            sent: 40,
-            bounced: 3,
-            refused,
-            ..ReportCounts::default()
-        };
+        let counts =
+            |refused| ReportCounts { sent: 40, bounced: 3, refused, ..ReportCounts::default() };
         let found = |silent, refused| judge_reports("Mailgun", silent, &counts(refused));
 
         assert_eq!(found(0, 0), None);
         let silent = found(1, 2).unwrap().found;
         assert!(silent.starts_with("1 email left"), "{silent}");
         let refused = found(0, 2).unwrap().found;
-        assert!(
-            refused.ends_with("2 of 40 emails of the last day"),
-            "{refused}"
-        );
+        assert!(refused.ends_with("2 of 40 emails of the last day"), "{refused}");
     }
 }

@@ -182,9 +182,9 @@ fn judge_keys(name: &str, texts: &[String]) -> Finding {
             format!("the key at {name} has less than 1,024 bits, and does not count"),
             "let the provider make one of 2,048 bits",
         ),
-        (true, Some(bytes)) if bytes < GOOD_BYTES => Finding::ok(format!(
-            "there is a key at {name}; 2,048 bits would be better"
-        )),
+        (true, Some(bytes)) if bytes < GOOD_BYTES => {
+            Finding::ok(format!("there is a key at {name}; 2,048 bits would be better"))
+        }
         _ => Finding::ok(format!("there is a key at {name}")),
     }
 }

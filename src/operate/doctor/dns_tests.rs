@@ -5,17 +5,9 @@ use crate::wire::status::Severity;
 
 #[test]
 fn an_spf_record_is_recognized_by_its_version() {
-    let texts = [
-        "v=spf1 -all",
-        "V=SPF1 ~all",
-        "v=spf10 -all",
-        "google-site-verification=x",
-        "v=spf1",
-    ];
-    assert_eq!(
-        spf_records(&texts.map(str::to_owned)),
-        ["v=spf1 -all", "V=SPF1 ~all", "v=spf1"]
-    );
+    let texts =
+        ["v=spf1 -all", "V=SPF1 ~all", "v=spf10 -all", "google-site-verification=x", "v=spf1"];
+    assert_eq!(spf_records(&texts.map(str::to_owned)), ["v=spf1 -all", "V=SPF1 ~all", "v=spf1"]);
 }
 
 #[test]
@@ -75,10 +67,7 @@ fn no_key_and_several_keys_are_errors() {
 
     assert_eq!(judge_keys("x", &[]).severity, Severity::Error);
     assert_eq!(judge_keys("x", &[key(), key()]).severity, Severity::Error);
-    assert_eq!(
-        judge_keys("x", &[key(), "a remark".into()]).severity,
-        Severity::Ok
-    );
+    assert_eq!(judge_keys("x", &[key(), "a remark".into()]).severity, Severity::Ok);
 }
 
 #[test]
@@ -93,13 +82,7 @@ fn the_lookup_walks_from_the_sender_domain_to_its_parents() {
 
 #[test]
 fn a_dmarc_record_is_recognized_by_its_version() {
-    let texts = [
-        "v=DMARC1; p=none",
-        "v = DMARC1;p=none",
-        "v=DMARC1",
-        "v=dmarc1; p=none",
-        "p=none",
-    ];
+    let texts = ["v=DMARC1; p=none", "v = DMARC1;p=none", "v=DMARC1", "v=dmarc1; p=none", "p=none"];
     assert_eq!(
         dmarc_records(&texts.map(str::to_owned)),
         ["v=DMARC1; p=none", "v = DMARC1;p=none", "v=DMARC1"]
@@ -110,24 +93,12 @@ fn a_dmarc_record_is_recognized_by_its_version() {
 fn a_policy_of_none_causes_a_warning() {
     for (place, record, expected) in [
         ("m.art.example", "v=DMARC1; p=reject", Severity::Ok),
-        (
-            "m.art.example",
-            "v=DMARC1; p=Quarantine; rua=mailto:x@y.example",
-            Severity::Ok,
-        ),
+        ("m.art.example", "v=DMARC1; p=Quarantine; rua=mailto:x@y.example", Severity::Ok),
         ("m.art.example", "v=DMARC1; p=none", Severity::Warning),
         ("m.art.example", "v=DMARC1; p=reject; sp=none", Severity::Ok),
-        (
-            "art.example",
-            "v=DMARC1; p=reject; sp=none",
-            Severity::Warning,
-        ),
+        ("art.example", "v=DMARC1; p=reject; sp=none", Severity::Warning),
         ("art.example", "v=DMARC1; p=none; sp=reject", Severity::Ok),
-        (
-            "m.art.example",
-            "v=DMARC1; rua=mailto:x@y.example",
-            Severity::Error,
-        ),
+        ("m.art.example", "v=DMARC1; rua=mailto:x@y.example", Severity::Error),
         ("m.art.example", "v=DMARC1; p=maybe", Severity::Error),
     ] {
         let found = judge_dmarc("m.art.example", Some((place, &[record])));
@@ -140,8 +111,5 @@ fn no_record_and_several_records_are_errors() {
     let two = ["v=DMARC1; p=reject", "v=DMARC1; p=none"];
 
     assert_eq!(judge_dmarc("art.example", None).severity, Severity::Error);
-    assert_eq!(
-        judge_dmarc("art.example", Some(("art.example", &two))).severity,
-        Severity::Error
-    );
+    assert_eq!(judge_dmarc("art.example", Some(("art.example", &two))).severity, Severity::Error);
 }

@@ -48,10 +48,7 @@ pub async fn doctor(config: &Config, options: DoctorOptions, clock: Arc<dyn Cloc
     let brands = config.brands.iter();
     let brands =
         brands.map(|(name, brand)| (name.clone(), build(config.of_brand(brand), Some(name))));
-    Doctor {
-        brands: brands.collect(),
-        ..build(config.clone(), None)
-    }
+    Doctor { brands: brands.collect(), ..build(config.clone(), None) }
 }
 
 /// Opens the store and does not upgrade it; fails with a finding.

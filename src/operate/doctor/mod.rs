@@ -75,12 +75,8 @@ const LEFT: &str = "skipped because of --offline";
 impl Doctor {
     /// Returns all findings, in the order in which they are shown.
     pub async fn run(&self) -> Vec<Finding> {
-        let (database, mail, public, templates) = futures::join!(
-            self.database(),
-            self.mail(),
-            self.public_pages(),
-            self.templates()
-        );
+        let (database, mail, public, templates) =
+            futures::join!(self.database(), self.mail(), self.public_pages(), self.templates());
         let mut findings = self.configuration();
         findings.extend(self.files());
         findings.extend(self.limits());

@@ -103,10 +103,9 @@ fn judge_click(genuine: WebResponse, forged: &Answered) -> Finding {
             "something in front of tidings lets no POST through (405)",
             "let the proxy pass on POST to what is below /u/",
         ),
-        503 => Finding::error(
-            "`serve` cannot reach its records there, or does not run (503)",
-            see_log,
-        ),
+        503 => {
+            Finding::error("`serve` cannot reach its records there, or does not run (503)", see_log)
+        }
         other => Finding::error(format!("it answers {other}"), see_log),
     }
 }
@@ -117,11 +116,7 @@ mod tests {
     use crate::wire::status::Severity;
 
     fn answered(status: u16, location: Option<&str>) -> WebResponse {
-        WebResponse {
-            status,
-            location: location.map(str::to_owned),
-            body: String::new(),
-        }
+        WebResponse { status, location: location.map(str::to_owned), body: String::new() }
     }
 
     #[test]
@@ -145,24 +140,14 @@ mod tests {
 
     #[test]
     fn a_foreign_page_causes_a_warning_and_a_redirect_an_error() {
-        let ours = WebResponse {
-            status: 200,
-            location: None,
-            body: "{\"status\":\"ok\"}".into(),
-        };
+        let ours = WebResponse { status: 200, location: None, body: "{\"status\":\"ok\"}".into() };
         for (response, expected) in [
             (ours, Severity::Ok),
             (answered(200, None), Severity::Warning),
             (answered(404, None), Severity::Warning),
-            (
-                answered(301, Some("https://www.art.example")),
-                Severity::Error,
-            ),
+            (answered(301, Some("https://www.art.example")), Severity::Error),
         ] {
-            assert_eq!(
-                judge_page("https://art.example", response).severity,
-                expected
-            );
+            assert_eq!(judge_page("https://art.example", response).severity, expected);
         }
     }
 }

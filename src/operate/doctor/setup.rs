@@ -224,10 +224,7 @@ mod tests {
         assert_eq!(problems(plain), [(Severity::Error, "server.public_url")]);
         assert_eq!(
             problems(&outbox),
-            [
-                (Severity::Warning, "mail.provider"),
-                (Severity::Warning, "server.public_url")
-            ]
+            [(Severity::Warning, "mail.provider"), (Severity::Warning, "server.public_url")]
         );
     }
 
@@ -235,9 +232,6 @@ mod tests {
     fn no_finding_reveals_an_address() {
         let text = format!("{:?}", findings(""));
 
-        assert!(
-            text.contains("art.example") && !text.contains("digest@"),
-            "{text}"
-        );
+        assert!(text.contains("art.example") && !text.contains("digest@"), "{text}");
     }
 }

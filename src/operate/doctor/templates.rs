@@ -156,9 +156,6 @@ mod tests {
             assert_eq!(severity(&[(file, text.to_owned())]), expected, "{file}");
         }
         let too_large = format!("<p>{}", "x".repeat(110_000));
-        assert_eq!(
-            severity(&[("digest/body.html", too_large)]),
-            Severity::Error
-        );
+        assert_eq!(severity(&[("digest/body.html", too_large)]), Severity::Error);
     }
 }

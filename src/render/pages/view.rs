@@ -78,11 +78,7 @@ pub struct Tokens {
 impl<'a> PageUser<'a> {
     /// Combines a user with the default schedule and the configured types.
     pub fn new(user: &'a User, default: &'a Schedule, policies: &'a Policies) -> Self {
-        Self {
-            user,
-            default,
-            policies,
-        }
+        Self { user, default, policies }
     }
 
     fn schedule(&self) -> Schedule {
@@ -242,9 +238,7 @@ pub(super) fn zones(chosen: chrono_tz::Tz) -> Vec<Value> {
         regions.entry(region).or_default().push(option);
     }
     let regions = regions.into_iter();
-    regions
-        .map(|(label, options)| context! { label, options })
-        .collect()
+    regions.map(|(label, options)| context! { label, options }).collect()
 }
 
 /// Returns the types by category.

@@ -112,9 +112,7 @@ impl Mongo {
         };
         // Reads the latest data without waiting for a majority: a withdrawal counts once it is
         // written.
-        let options = FindOptions::builder()
-            .read_concern(ReadConcern::local())
-            .build();
+        let options = FindOptions::builder().read_concern(ReadConcern::local()).build();
         let records = Find {
             store: self,
             collection: database.collection(&mapping.collection),
@@ -156,10 +154,9 @@ fn text_of(value: &Bson) -> Option<String> {
         Bson::Int32(number) => Some(number.to_string()),
         Bson::Int64(number) => Some(number.to_string()),
         Bson::Double(number) => Some(number.to_string()),
-        Bson::Array(values) => values
-            .first()
-            .filter(|first| first.as_array().is_none())
-            .and_then(text_of),
+        Bson::Array(values) => {
+            values.first().filter(|first| first.as_array().is_none()).and_then(text_of)
+        }
         _ => None,
     }
 }
@@ -167,9 +164,7 @@ fn text_of(value: &Bson) -> Option<String> {
 fn time_of(value: &Bson) -> Option<DateTime<Utc>> {
     match value {
         Bson::DateTime(date) => DateTime::from_timestamp_millis(date.timestamp_millis()),
-        Bson::String(text) => DateTime::parse_from_rfc3339(text)
-            .ok()
-            .map(|time| time.to_utc()),
+        Bson::String(text) => DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc()),
         _ => None,
     }
 }
@@ -220,15 +215,9 @@ mod tests {
             "opens": "2014-04-22T00:00:00Z", "where": {"type": "Point", "coordinates": [1.0, 2.0]},
         };
         let object = mapping().object(ObjectKey::stored("Artwork:7"), true, &record);
-        assert_eq!(
-            object.url.as_deref(),
-            Some("https://example.org/j%2F%C3%B6/7?x")
-        );
+        assert_eq!(object.url.as_deref(), Some("https://example.org/j%2F%C3%B6/7?x"));
         assert_eq!(object.image.as_deref(), Some("https://x.org/1.jpg"));
-        assert_eq!(
-            (object.title.as_deref(), object.by.as_deref()),
-            (Some("Dawn"), Some("Jö"))
-        );
+        assert_eq!((object.title.as_deref(), object.by.as_deref()), (Some("Dawn"), Some("Jö")));
         assert!(object.at.is_some() && object.place.is_some());
         assert!(object.check().is_ok());
     }
@@ -237,10 +226,7 @@ mod tests {
     fn missing_fields_and_invalid_links_are_omitted() {
         let record = doc! {"_id": 7, "title": "", "images": {"large": "javascript:alert(1)"}, "opens": "soon"};
         let key = ObjectKey::stored("Artwork:7");
-        assert_eq!(
-            mapping().object(key.clone(), true, &record),
-            Object::bare(key)
-        );
+        assert_eq!(mapping().object(key.clone(), true, &record), Object::bare(key));
     }
 
     #[test]
@@ -248,10 +234,7 @@ mod tests {
         let projection = mapping().projection();
         let mut fields: Vec<&str> = projection.keys().map(String::as_str).collect();
         fields.sort_unstable();
-        assert_eq!(
-            fields,
-            ["_id", "artist", "images", "opens", "title", "where"]
-        );
+        assert_eq!(fields, ["_id", "artist", "images", "opens", "title", "where"]);
     }
 
     #[test]

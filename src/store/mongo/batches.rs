@@ -250,10 +250,7 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
 /// Of several similar additions, no accumulator may have a fan-out of any.
 fn fits(additions: &[&Addition]) -> Document {
     let addition = additions[0];
-    let fanouts: Vec<Bson> = additions
-        .iter()
-        .flat_map(|one| oids(&one.fanouts))
-        .collect();
+    let fanouts: Vec<Bson> = additions.iter().flat_map(|one| oids(&one.fanouts)).collect();
     given(doc! {
         "open.policy": &addition.policy,
         "open.joined": {"$nin": &fanouts},
@@ -269,10 +266,7 @@ fn fits(additions: &[&Addition]) -> Document {
 /// Returns the update that adds to each of these open batches the items of its own addition, all
 /// of them similar. One statement costs the server less than one for each.
 fn adding_own(ids: &[Bson], additions: &[&Addition], revision: Id) -> Vec<Document> {
-    let (first, place) = (
-        additions[0],
-        doc! {"$indexOfArray": [{"$literal": ids}, "$_id"]},
-    );
+    let (first, place) = (additions[0], doc! {"$indexOfArray": [{"$literal": ids}, "$_id"]});
     let longer = |list: &str, values: Vec<Vec<Bson>>| {
         let own = doc! {"$arrayElemAt": [{"$literal": values}, &place]};
         doc! {"$concatArrays": [list, own]}
@@ -294,11 +288,7 @@ fn adding_own(ids: &[Bson], additions: &[&Addition], revision: Id) -> Vec<Docume
 
 /// Returns whether two additions differ only in their events and fan-outs.
 fn is_similar(one: &Addition, other: &Addition) -> bool {
-    let without = |of: &Addition| Addition {
-        items: Vec::new(),
-        fanouts: Vec::new(),
-        ..of.clone()
-    };
+    let without = |of: &Addition| Addition { items: Vec::new(), fanouts: Vec::new(), ..of.clone() };
     let sizes = |of: &Addition| (of.items.len(), of.fanouts.len());
     sizes(one) == sizes(other) && without(one) == without(other)
 }

@@ -132,11 +132,7 @@ impl Outcome {
                 return Err(failure);
             }
             let item = items[error.get_i32("index").unwrap_or_default() as usize];
-            refused.push(Refused {
-                item,
-                resent,
-                failure,
-            });
+            refused.push(Refused { item, resent, failure });
         }
         if let Ok(error) = reply.get_document("writeConcernError") {
             return Err(failure(error));
@@ -274,10 +270,7 @@ impl Mongo {
         items: Vec<usize>,
         statement: impl Fn(usize) -> (RawDocumentBuf, u64) + Send,
     ) -> Result<Outcome> {
-        let mut outcome = Outcome {
-            doing: verb.doing(collection),
-            ..Outcome::default()
-        };
+        let mut outcome = Outcome { doing: verb.doing(collection), ..Outcome::default() };
         // The items of later commands, and whether an earlier one may have applied some of them.
         let mut queue = VecDeque::from([(items, false)]);
         let mut in_flight = FuturesUnordered::new();

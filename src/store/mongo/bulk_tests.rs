@@ -30,9 +30,7 @@ fn expensive_statements_limit_the_size_of_a_command() {
 #[tokio::test]
 async fn each_command_has_its_options() {
     let options = MongoOptions::default();
-    let store = Mongo::connect("mongodb://localhost", options)
-        .await
-        .unwrap();
+    let store = Mongo::connect("mongodb://localhost", options).await.unwrap();
     let statements = [rawdoc! {"_id": 1}, rawdoc! {"_id": 2}];
     let command = store.command(Verb::Insert, "numbers", &statements).unwrap();
     let command = Document::try_from(command).unwrap();

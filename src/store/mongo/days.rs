@@ -106,10 +106,7 @@ impl Days for Mongo {
             Export::Records(kind) => {
                 let batches = self.all_of(kind.as_str().to_owned());
                 let pages = batches.map_ok(|batch| stream::iter(split(batch)).map(Ok::<_, Error>));
-                pages
-                    .try_flatten()
-                    .and_then(move |batch| self.page_of(kind, batch))
-                    .boxed()
+                pages.try_flatten().and_then(move |batch| self.page_of(kind, batch)).boxed()
             }
             Export::Day(day) => {
                 let page = |chunk: Vec<RawDocumentBuf>| Page {
@@ -328,9 +325,7 @@ impl Mongo {
 
     pub(super) async fn drop_collection(&self, name: &str) -> Result<()> {
         let drop = doc! {"drop": name, "writeConcern": {"w": "majority"}};
-        self.run(&self.0.db, drop, &[NAMESPACE_NOT_FOUND])
-            .await
-            .map(|_| ())
+        self.run(&self.0.db, drop, &[NAMESPACE_NOT_FOUND]).await.map(|_| ())
     }
 
     /// Streams all documents of a collection.
@@ -346,14 +341,10 @@ impl Mongo {
 /// stored ones already start with them.
 fn put_before(document: &RawDocumentBuf) -> RawDocumentBuf {
     let id = document.get("_id").ok().flatten().map(RawBson::from);
-    let mut merged = vec![
-        RawBson::from(rawdoc! {"$literal": document.clone()}),
-        RawBson::from("$$ROOT"),
-    ];
+    let mut merged =
+        vec![RawBson::from(rawdoc! {"$literal": document.clone()}), RawBson::from("$$ROOT")];
     let ours = document.get_array("events");
-    if let Some((ours, count)) = ours
-        .ok()
-        .map(|ours| (ours.to_owned(), ours.into_iter().count()))
+    if let Some((ours, count)) = ours.ok().map(|ours| (ours.to_owned(), ours.into_iter().count()))
         && count > 0
     {
         let ours = rawdoc! {"$literal": ours};
@@ -409,10 +400,9 @@ fn document(record: &AnyRecord) -> Result<RawDocumentBuf> {
             write_bson(doing, &record)
         }
         AnyRecord::Retraction(one) => Ok(objects::retraction_document(one)),
-        AnyRecord::Accumulator(accumulator) => write_bson(
-            doing,
-            &AccumulatorRecord::document(accumulator, NO_REVISION),
-        ),
+        AnyRecord::Accumulator(accumulator) => {
+            write_bson(doing, &AccumulatorRecord::document(accumulator, NO_REVISION))
+        }
         AnyRecord::Delivery(delivery) => write_bson(doing, &DeliveryRecord::document(delivery)),
         AnyRecord::Fanout(fanout) => {
             let document = write_bson(doing, record)?;

@@ -149,9 +149,7 @@ impl Deliveries for Mongo {
     }
 
     async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
-        let settled = DeliveryState::ALL
-            .into_iter()
-            .filter(|state| state.settled());
+        let settled = DeliveryState::ALL.into_iter().filter(|state| state.settled());
         let settled: Vec<&str> = settled.map(DeliveryState::as_str).collect();
         let close = |id: &DeliveryId| {
             let change = Change {
@@ -224,9 +222,7 @@ impl Deliveries for Mongo {
         let missing = match filter {
             DeliveryFilter::Tags(tags) => found.len() < tags.len(),
             DeliveryFilter::ProviderIds(ids) => {
-                let known = found
-                    .iter()
-                    .filter_map(|row| row.outcome.provider_id.as_ref());
+                let known = found.iter().filter_map(|row| row.outcome.provider_id.as_ref());
                 known.collect::<HashSet<_>>().len() < ids.len()
             }
             _ => false,
@@ -267,10 +263,9 @@ fn correcting(
         }
         Correction::Judge(_, decision, reason) => {
             let (set, unset) = match decision {
-                OperatorDecision::Sent => (
-                    doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},
-                    doc! {},
-                ),
+                OperatorDecision::Sent => {
+                    (doc! {"state": sent.as_str(), "settled": date(now), "reason": reason}, doc! {})
+                }
                 OperatorDecision::NotSent => (
                     doc! {"state": pending.as_str(), "slot": slot, "lease": lease(None), "reason": reason},
                     doc! {"settled": ""},

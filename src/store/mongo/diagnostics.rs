@@ -166,10 +166,7 @@ mod tests {
     #[test]
     fn a_hello_reply_may_omit_the_time() {
         let date = bson::DateTime::from_millis(5);
-        assert_eq!(
-            time(&doc! {"ok": 1, "localTime": date}),
-            DateTime::from_timestamp_millis(5)
-        );
+        assert_eq!(time(&doc! {"ok": 1, "localTime": date}), DateTime::from_timestamp_millis(5));
         assert_eq!(time(&doc! {"ok": 1}), None);
     }
 }

@@ -37,10 +37,7 @@ impl Suppressions for Mongo {
                 {"$in": ["$reason", lighter]},
                 {"$and": [{"$eq": ["$reason", news.reason.as_str()]}, {"$gt": ["$at", date(news.at)]}]},
             ]}]};
-            let record = Suppression {
-                lifted: None,
-                ..news.clone()
-            };
+            let record = Suppression { lifted: None, ..news.clone() };
             let record = doc! {"$mergeObjects": [literal(&record)?, {"lifted": "$lifted"}]};
             let graver = doc! {"$cond": [outweighs, record, "$$ROOT"]};
             let named = doc! {"_id": news.address.folded().reveal()};
@@ -68,8 +65,7 @@ impl Suppressions for Mongo {
         }
         let (folded, spellings) = (address.folded(), address.spellings());
         let bounces: Vec<Document> = spellings.iter().map(of_address).collect();
-        self.delete_matching(SOFT_BOUNCES, doc! {"$or": bounces})
-            .await?;
+        self.delete_matching(SOFT_BOUNCES, doc! {"$or": bounces}).await?;
         let others = spellings.iter().filter(|spelling| **spelling != folded);
         let others: Vec<&str> = others.map(Address::reveal).collect();
         let over = doc! {
@@ -95,8 +91,7 @@ impl Suppressions for Mongo {
         let mut over = of_address(&address);
         over.insert("at", doc! {"$lt": date(since)});
         self.delete_matching(SOFT_BOUNCES, over).await?;
-        self.count_matching(SOFT_BOUNCES, of_address(&address), None)
-            .await
+        self.count_matching(SOFT_BOUNCES, of_address(&address), None).await
     }
 
     async fn address_states(&self, addresses: &[Address]) -> Result<Vec<AddressState>> {

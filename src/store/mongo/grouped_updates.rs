@@ -133,8 +133,7 @@ pub(super) fn among(sorted: &[&str]) -> RawDocumentBuf {
 /// Returns the update operators that have any fields.
 pub(super) fn operators<const N: usize>(all: [(&str, Document); N]) -> Document {
     let used = all.into_iter().filter(|(_, fields)| !fields.is_empty());
-    used.map(|(operator, fields)| (operator.to_owned(), Bson::from(fields)))
-        .collect()
+    used.map(|(operator, fields)| (operator.to_owned(), Bson::from(fields))).collect()
 }
 
 /// Returns the update as a pipeline, because only pipeline stages can look up values.

@@ -82,10 +82,9 @@ impl Journal for Mongo {
             match self.whole_fanout(raw).await {
                 Ok(fanout) => claimed.fanouts.push(fanout),
                 Err(error) if error.is_outage() => return Err(error),
-                Err(error) => claimed.bad.push(BadFanout {
-                    id: shown_id(raw),
-                    reason: error.to_string(),
-                }),
+                Err(error) => {
+                    claimed.bad.push(BadFanout { id: shown_id(raw), reason: error.to_string() })
+                }
             }
         }
         Ok(claimed)
@@ -173,8 +172,7 @@ impl Mongo {
     pub(super) async fn forget_actor(&self, user: &UserId) -> Result<()> {
         let theirs = doc! {"details.actor.id": user.as_str()};
         let words = doc! {"details.actor": "", "details.text": "", "details.data": ""};
-        self.update_matching(FANOUTS, theirs, doc! {"$unset": words})
-            .await?;
+        self.update_matching(FANOUTS, theirs, doc! {"$unset": words}).await?;
         self.notify(ChangeNotice::All).await;
         Ok(())
     }
@@ -248,8 +246,7 @@ impl Mongo {
 
 /// Returns `None` for an unreadable record, so that it does not hide all others.
 fn if_readable<T>(read: Result<T>) -> Option<T> {
-    read.inspect_err(|error| tracing::warn!(%error, "a fan-out is passed over"))
-        .ok()
+    read.inspect_err(|error| tracing::warn!(%error, "a fan-out is passed over")).ok()
 }
 
 fn counts_of(counts: Counts) -> Document {

@@ -127,9 +127,7 @@ impl Mongo {
         };
         let mut settings = ClientOptions::parse(url).await.map_err(refused)?;
         settings.app_name.get_or_insert("tidings".into());
-        settings
-            .server_selection_timeout
-            .get_or_insert(options.selection);
+        settings.server_selection_timeout.get_or_insert(options.selection);
         settings.max_pool_size.get_or_insert(POOL);
         settings.selection_criteria = None; // the primary
         let mut durable = WriteConcern::majority();
@@ -175,9 +173,9 @@ impl Mongo {
         self.patiently(&doing, || async {
             let reply = db.run_command(command.clone()).await;
             match reply.map_err(patience::Failure::from) {
-                Err(patience::Failure {
-                    code: Some(code), ..
-                }) if expected.contains(&code) => Ok(Err(code)),
+                Err(patience::Failure { code: Some(code), .. }) if expected.contains(&code) => {
+                    Ok(Err(code))
+                }
                 reply => reply.map(Ok),
             }
         })

@@ -128,10 +128,7 @@ impl Notes for Mongo {
                 let change = Update::new(current, doc! {"$set": {"text": text}});
                 self.write(Verb::Update, NOTES, [change]).await?
             }
-            (Some(_), None) => {
-                self.write(Verb::Delete, NOTES, [delete_one(current)])
-                    .await?
-            }
+            (Some(_), None) => self.write(Verb::Delete, NOTES, [delete_one(current)]).await?,
         };
         Ok(swapped.complete()? == 1)
     }
@@ -173,9 +170,7 @@ impl Mongo {
 
     async fn create_notices(&self) -> Result<()> {
         let listed = self.find_collections(doc! {"name": CHANGE_NOTICES}).await?;
-        let options = listed
-            .first()
-            .and_then(|of| of.get_document("options").ok());
+        let options = listed.first().and_then(|of| of.get_document("options").ok());
         let is_capped = options.is_some_and(|of| of.get_bool("capped").unwrap_or_default());
         let size = BYTES as i64;
         if listed.is_empty() {
@@ -199,18 +194,14 @@ impl Mongo {
         let (about, keys) = notice.kept();
         let one_node = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
         let notices = self.collection(CHANGE_NOTICES);
-        let insert = notices
-            .insert_one(doc! {"k": about, "u": bytes(keys)})
-            .write_concern(one_node);
+        let insert =
+            notices.insert_one(doc! {"k": about, "u": bytes(keys)}).write_concern(one_node);
         let error = match tokio::time::timeout(MOMENT, insert.into_future()).await {
             Ok(Ok(_)) => return,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {MOMENT:?}"),
         };
-        tracing::warn!(
-            error,
-            "a change notice was not sent; other processes see the change later"
-        );
+        tracing::warn!(error, "a change notice was not sent; other processes see the change later");
     }
 }
 
@@ -219,9 +210,7 @@ impl ChangeNotices for Mongo {
     async fn change_notices(&self) -> Result<BoxStream<'static, Result<ChangeNotice>>> {
         let doing = "subscribing to change notices";
         self.prepare_notices().await;
-        let latest = CollectionOptions::builder()
-            .read_concern(ReadConcern::local())
-            .build();
+        let latest = CollectionOptions::builder().read_concern(ReadConcern::local()).build();
         let db = &self.0.db;
         let notices = db.collection_with_options::<RawDocumentBuf>(CHANGE_NOTICES, latest);
         // An ObjectId starts with its time in seconds.
@@ -244,9 +233,7 @@ impl ChangeNotices for Mongo {
             Ok(found.map(|found| (read(&found), (cursor, session))))
         };
         let notices = stream::try_unfold((cursor, session), next);
-        Ok(stream::once(async { Ok(ChangeNotice::All) })
-            .chain(notices)
-            .boxed())
+        Ok(stream::once(async { Ok(ChangeNotice::All) }).chain(notices).boxed())
     }
 }
 
@@ -259,8 +246,5 @@ fn read(notice: &RawDocument) -> ChangeNotice {
 }
 
 fn bytes(bytes: Vec<u8>) -> Bson {
-    Bson::Binary(bson::Binary {
-        subtype: BinarySubtype::Generic,
-        bytes,
-    })
+    Bson::Binary(bson::Binary { subtype: BinarySubtype::Generic, bytes })
 }

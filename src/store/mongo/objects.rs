@@ -67,8 +67,7 @@ impl Objects for Mongo {
             let latest = doc! {"$max": {"at": oid(*at)}};
             Update::upsert(doc! {"_id": retraction_id(t, o)}, latest)
         };
-        self.upsert(RETRACTIONS, retractions.iter().map(statement))
-            .await?;
+        self.upsert(RETRACTIONS, retractions.iter().map(statement)).await?;
         self.notify(about.clone()).await;
         Ok(())
     }
@@ -172,10 +171,7 @@ mod tests {
     }
 
     fn with_data(data: Value) -> Object {
-        Object {
-            data: data.into(),
-            ..Object::bare(ObjectKey::stored("Artwork:A:1"))
-        }
+        Object { data: data.into(), ..Object::bare(ObjectKey::stored("Artwork:A:1")) }
     }
 
     #[test]
@@ -190,23 +186,16 @@ mod tests {
             place: Some(Point::new(1.0, -2.0).unwrap()),
             ..with_data(json!({"a": [1, -1, 1.5, null, true, {"b.c": "d"}], "": {}}))
         };
-        for object in [
-            whole,
-            with_data(Value::Null),
-            with_data(json!("text")),
-            with_data(json!([])),
-        ] {
+        for object in
+            [whole, with_data(Value::Null), with_data(json!("text")), with_data(json!([]))]
+        {
             assert_eq!(object_of(&record_of(&object).unwrap()).unwrap(), object);
         }
     }
 
     #[test]
     fn data_that_bson_cannot_represent_round_trips() {
-        for data in [
-            json!({"$ref": "#/x"}),
-            json!([{"a\0b": 1}]),
-            json!({"n": u64::MAX}),
-        ] {
+        for data in [json!({"$ref": "#/x"}), json!([{"a\0b": 1}]), json!({"n": u64::MAX})] {
             let object = with_data(data);
             let record = record_of(&object).unwrap();
             assert!(record.get_str("data_json").is_ok(), "{record:?}");
@@ -219,10 +208,7 @@ mod tests {
         let record =
             doc! {"_id": "Show:1", "notifiable": "yes", "title": 5, "at": "soon", "place": []};
         let object = object_of(&raw(&record)).unwrap();
-        let withdrawn = Object {
-            notifiable: false,
-            ..Object::bare(ObjectKey::stored("Show:1"))
-        };
+        let withdrawn = Object { notifiable: false, ..Object::bare(ObjectKey::stored("Show:1")) };
         assert_eq!(object, withdrawn);
     }
 

@@ -33,11 +33,7 @@ impl Failure {
     }
 
     pub(super) fn silent(limit: Duration) -> Self {
-        Self {
-            code: None,
-            why: format!("no answer within {limit:?}"),
-            passing: true,
-        }
+        Self { code: None, why: format!("no answer within {limit:?}"), passing: true }
     }
 }
 
@@ -119,10 +115,7 @@ impl From<DriverError> for Failure {
                 ),
             },
         };
-        Self {
-            passing: failure.passing || is_labeled,
-            ..failure
-        }
+        Self { passing: failure.passing || is_labeled, ..failure }
     }
 }
 
@@ -282,10 +275,8 @@ mod tests {
 
     #[test]
     fn an_error_masks_addresses() {
-        let failure = Failure::answered(
-            16755,
-            "bad geo keys: { email: \"ada.lovelace@example.org\" }",
-        );
+        let failure =
+            Failure::answered(16755, "bad geo keys: { email: \"ada.lovelace@example.org\" }");
         assert!(!failure.why.contains("lovelace"), "{failure}");
         assert!(failure.why.contains("…@example.org"), "{failure}");
     }

@@ -188,8 +188,7 @@ impl<'a> Push<'a> {
     fn refused(&self, mut outcome: Outcome) -> Result<Vec<usize>> {
         outcome.refused.retain(|refused| {
             let defect = defect(&refused.failure);
-            self.bad()
-                .extend(defect.map(|defect| (refused.item, defect)));
+            self.bad().extend(defect.map(|defect| (refused.item, defect)));
             defect.is_none()
         });
         let refused = outcome.duplicates()?.into_iter();
@@ -237,9 +236,8 @@ impl<'a> Push<'a> {
         if let Some(found) = found.first() {
             let stack = StackDocument::read(found.as_bytes()).ok().flatten();
             let stack = stack.map(|stack| stack.stack(StackId::of(self.day)));
-            (entries, defect) = stack.map_or((entries, Some(Defect::Unreadable)), |stack| {
-                (stack.entries, stack.defect)
-            });
+            (entries, defect) = stack
+                .map_or((entries, Some(Defect::Unreadable)), |stack| (stack.entries, stack.defect));
         }
         if let Some(defect @ (Defect::NoList | Defect::Unreadable)) = defect {
             self.bad().insert(item, defect);
@@ -281,10 +279,7 @@ impl Statement {
             false => (cstr!("$push"), cap + count),
         };
         let fits = count <= cap;
-        Self {
-            fits,
-            ..Self::of(condition, operator, list, weight)
-        }
+        Self { fits, ..Self::of(condition, operator, list, weight) }
     }
 
     /// Appends to a stack of exactly this length. A missing stack has length 0.
@@ -301,14 +296,7 @@ impl Statement {
         let entries = RawArrayBuf::from_iter(list.iter().map(event_document));
         let mut update = rawdoc! {};
         update.append(operator, rawdoc! {"events": {"$each": entries.clone()}});
-        Self {
-            condition,
-            fits: true,
-            weight: weight as u64,
-            update,
-            entries,
-            count: list.len(),
-        }
+        Self { condition, fits: true, weight: weight as u64, update, entries, count: list.len() }
     }
 
     /// Returns the document that creates a user's stack, and its weight.
@@ -367,11 +355,7 @@ impl Plan {
         let fitting = missing.by_ref().take(room);
         let add = fitting.map(|(_, event)| event.clone()).collect();
         let capped = missing.map(|(index, _)| index).collect();
-        Self {
-            length,
-            add,
-            capped,
-        }
+        Self { length, add, capped }
     }
 }
 
@@ -401,9 +385,7 @@ mod tests {
 
     /// Returns the filter as MongoDB's shell shows it.
     fn condition(statement: &Statement) -> String {
-        bson::Document::try_from(&*statement.condition)
-            .unwrap()
-            .to_string()
+        bson::Document::try_from(&*statement.condition).unwrap().to_string()
     }
 
     #[test]

@@ -87,8 +87,7 @@ impl Mongo {
     ) -> Find<'_> {
         let ids: Vec<Bson> = ids.into_iter().map(Into::into).collect();
         let limit = if ids.is_empty() { 0 } else { usize::MAX };
-        self.find(collection, doc! {"_id": {"$in": ids}})
-            .limit(limit)
+        self.find(collection, doc! {"_id": {"$in": ids}}).limit(limit)
     }
 
     /// Returns the results of an aggregation on a collection, or on the database if none is given.
@@ -127,9 +126,7 @@ impl Mongo {
         pipeline.extend(most.map(|most| doc! {"$limit": most as i64}));
         pipeline.push(doc! {"$group": {"_id": Bson::Null, "n": {"$sum": 1_i64}}});
         let counted = self.aggregate(Some(collection), pipeline).await?;
-        let count = counted
-            .first()
-            .and_then(|counted| counted.get_i64("n").ok());
+        let count = counted.first().and_then(|counted| counted.get_i64("n").ok());
         Ok(count.unwrap_or_default() as u64)
     }
 
@@ -245,11 +242,7 @@ impl Find<'_> {
             if values.len() >= limit || found.len() < most {
                 if let Some(skipped) = found.iter().find(|raw| read(raw).is_none()) {
                     let (id, collection) = (shown_id(skipped), self.collection.name());
-                    tracing::warn!(
-                        id,
-                        collection,
-                        "documents with an unreadable id are skipped"
-                    );
+                    tracing::warn!(id, collection, "documents with an unreadable id are skipped");
                 }
                 values.truncate(limit);
                 return Ok(values);

@@ -65,12 +65,8 @@ impl Stacks for Mongo {
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
         let start = move || {
             let forms = [Form::ObjectId, Form::Text];
-            let stacks = window
-                .days()
-                .flat_map(move |day| forms.map(|form| StackId { day, form }));
-            stacks
-                .filter_map(|id| self.source(id, after.as_ref()))
-                .collect()
+            let stacks = window.days().flat_map(move |day| forms.map(|form| StackId { day, form }));
+            stacks.filter_map(|id| self.source(id, after.as_ref())).collect()
         };
         // Nothing is read before the stream is polled.
         let sources = stream::once(async move { Result::Ok(start()) });
@@ -108,9 +104,7 @@ impl Stacks for Mongo {
     async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
         let mut entries: Vec<NewEntry<'_>> = markers.iter().flat_map(new_entries).collect();
         entries.sort_by_key(|entry| entry.stack);
-        let days: Vec<_> = entries
-            .chunk_by(|a, b| a.stack.day == b.stack.day)
-            .collect();
+        let days: Vec<_> = entries.chunk_by(|a, b| a.stack.day == b.stack.day).collect();
         let mut bad = Vec::new();
         let mark = |day: usize| self.mark_day(days[day]);
         at_once(MARKED_AT_ONCE, 0..days.len(), mark, |part| bad.extend(part)).await?;
@@ -153,10 +147,7 @@ impl Mongo {
         let (mut groups, mut left) = (HashMap::<&[u8], Vec<usize>>::new(), Vec::new());
         for (index, entry) in entries.iter().enumerate() {
             match entry.stack.form {
-                Form::Text => groups
-                    .entry(entry.document.as_bytes())
-                    .or_default()
-                    .push(index),
+                Form::Text => groups.entry(entry.document.as_bytes()).or_default().push(index),
                 Form::ObjectId => left.push(index),
             }
         }
@@ -265,9 +256,7 @@ impl Mongo {
         }
         let requested: HashSet<&UserId> = people.iter().collect();
         let read = found.iter().filter_map(|one| stack_of(one, |_| Some(day)));
-        Ok(Some(
-            read.filter(|(user, _)| requested.contains(user)).collect(),
-        ))
+        Ok(Some(read.filter(|(user, _)| requested.contains(user)).collect()))
     }
 
     /// Updates the stacks of these sorted users with one statement for each `size` of them. Such a

@@ -124,10 +124,7 @@ impl Mongo {
         let mut chunks = self.all_of(former.to_owned());
         while let Some(documents) = chunks.try_next().await? {
             let inserted = self.write(Verb::Insert, name, &documents).await?;
-            let refused = inserted
-                .duplicates()?
-                .into_iter()
-                .map(|refused| refused.item);
+            let refused = inserted.duplicates()?.into_iter().map(|refused| refused.item);
             // A receipt or a notice with the same id says the same.
             let refused: HashSet<usize> = refused.filter(|_| name == ACCUMULATORS).collect();
             let ids = refused.iter().filter_map(|item| id_of(&documents[*item]));
@@ -158,10 +155,7 @@ impl Mongo {
     }
 
     async fn store_version(&self) -> Result<()> {
-        let current = StoredSchema {
-            version: VERSION,
-            least: FOR,
-        };
+        let current = StoredSchema { version: VERSION, least: FOR };
         let current = serde_json::to_string(&current).unwrap_or_default();
         let read = self.note(NOTE).await?;
         // A faster process wrote the same schema, or a newer one.
@@ -174,9 +168,7 @@ impl Mongo {
         let listed = self.find_collections(doc! {}).await?;
         let kept = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
         let is_ours = |name: &str| kept.contains(&name) || Day::of_collection(name).is_some();
-        let mut names = listed
-            .iter()
-            .filter_map(|listed| listed.get_str("name").ok());
+        let mut names = listed.iter().filter_map(|listed| listed.get_str("name").ok());
         Ok(!names.any(is_ours))
     }
 
@@ -281,11 +273,7 @@ const INDEXES: &[Index] = &[
     // Finds records that share an address.
     (USERS, "email", AnyCase),
     // Finds users whose digest is due in an hour, in `_id` order, and lists the time zones.
-    (
-        USERS,
-        "tz digest.hour digest.cadence digest.weekday _id",
-        Plain,
-    ),
+    (USERS, "tz digest.hour digest.cadence digest.weekday _id", Plain),
     (FOLLOWS, "_id.u _id.k", Plain),
     (FANOUTS, "key", Unique),
     // Includes the day, so that the index alone answers which days are busy.
@@ -333,9 +321,7 @@ fn spec(&(_, fields, kind): &Index) -> Document {
     };
     spec.insert("key", keys);
     let shape = shape(&spec).into_iter();
-    let name: String = shape
-        .map(|(field, order)| format!("_{field}_{order}"))
-        .collect();
+    let name: String = shape.map(|(field, order)| format!("_{field}_{order}")).collect();
     spec.insert("name", format!("tidings{name}"));
     spec
 }
@@ -359,6 +345,5 @@ fn shape(index: &Document) -> Vec<(&str, String)> {
         other => other.to_string(),
     };
     let keys = index.get_document("key").into_iter().flatten();
-    keys.map(|(field, value)| (field.as_str(), of(value)))
-        .collect()
+    keys.map(|(field, value)| (field.as_str(), of(value))).collect()
 }

@@ -68,8 +68,7 @@ impl Directory for Mongo {
         let user = doc! {"_id": id.as_str()};
         // Checked first: a deletion that is repeated after a lost reply finds nothing.
         let existed = !self.find(USERS, user.clone()).ids().await?.is_empty();
-        self.delete_matching(FOLLOWS, doc! {"_id.u": id.as_str()})
-            .await?;
+        self.delete_matching(FOLLOWS, doc! {"_id.u": id.as_str()}).await?;
         self.delete_matching(INBOXES, user.clone()).await?;
         self.delete_matching(USERS, user).await?;
         self.notify(ChangeNotice::people([id.as_str()])).await;
@@ -154,10 +153,7 @@ impl Directory for Mongo {
             let found = found.raw().await?;
             stored.extend(found.iter().filter_map(|raw| follow_of(raw)));
         }
-        Ok(follows
-            .iter()
-            .map(|follow| stored.contains(follow))
-            .collect())
+        Ok(follows.iter().map(|follow| stored.contains(follow)).collect())
     }
 
     async fn follows(

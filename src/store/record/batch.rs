@@ -167,11 +167,7 @@ impl AccumulatorRecord {
         // A free accumulator gets a lease that ended in 1970, so one index range finds all free
         // ones.
         let nobodys = LeaseRecord::until(DateTime::UNIX_EPOCH);
-        Self {
-            stamp: Some(Oid(revision)),
-            lease: record.lease.or(Some(nobodys)),
-            ..record
-        }
+        Self { stamp: Some(Oid(revision)), lease: record.lease.or(Some(nobodys)), ..record }
     }
 
     /// Returns the record for columns, with this revision.

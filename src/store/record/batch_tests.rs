@@ -17,11 +17,7 @@ fn oid(byte: u8) -> bson::oid::ObjectId {
 
 fn batch(led: Vec<Id>) -> Batch {
     let at = |millis| DateTime::from_timestamp_millis(millis).unwrap();
-    let item = Item {
-        i: id(1),
-        t: EventType::stored("T"),
-        o: ObjectId::stored("$o.1"),
-    };
+    let item = Item { i: id(1), t: EventType::stored("T"), o: ObjectId::stored("$o.1") };
     Batch {
         id: id(9),
         user: UserId::stored("$ne"),
@@ -32,10 +28,7 @@ fn batch(led: Vec<Id>) -> Batch {
         closes_at: at(3),
         deferred: true,
         led,
-        contents: Contents {
-            count: 7,
-            items: vec![item.clone()],
-        },
+        contents: Contents { count: 7, items: vec![item.clone()] },
         policy: "p".into(),
         joined: vec![id(1), id(2)],
         removed: vec![item],
@@ -60,22 +53,13 @@ fn a_batch_round_trips() {
 
 fn whole() -> Accumulator {
     let [one, two] = leads();
-    let of = AccumulatorId {
-        user: one.user.clone(),
-        key: one.key.clone(),
-    };
+    let of = AccumulatorId { user: one.user.clone(), key: one.key.clone() };
     Accumulator {
         open: Some(one),
         ended: vec![two],
-        memories: vec![Memory {
-            at: DateTime::UNIX_EPOCH,
-            joined: vec![id(5)],
-        }],
+        memories: vec![Memory { at: DateTime::UNIX_EPOCH, joined: vec![id(5)] }],
         queue_position: Some(DateTime::UNIX_EPOCH),
-        lease: Some(Lease {
-            owner: "me".into(),
-            until: DateTime::UNIX_EPOCH,
-        }),
+        lease: Some(Lease { owner: "me".into(), until: DateTime::UNIX_EPOCH }),
         revision: Some(id(4)),
         ..Accumulator::new(of)
     }
@@ -95,10 +79,7 @@ fn read(document: &Document) -> crate::store::Result<Accumulator> {
 
 #[test]
 fn an_accumulator_round_trips() {
-    let empty = Accumulator {
-        revision: Some(id(4)),
-        ..Accumulator::new(whole().id)
-    };
+    let empty = Accumulator { revision: Some(id(4)), ..Accumulator::new(whole().id) };
     for accumulator in [whole(), empty] {
         assert_eq!(read(&document_of(&accumulator)).unwrap(), accumulator);
         let json = serde_json::to_value(AccumulatorRecord::row(&accumulator, id(4))).unwrap();
@@ -155,9 +136,7 @@ fn the_stored_form_of_an_accumulator_is_unchanged() {
     let open = document.remove("open").unwrap();
     let ended = document.get_array("ended").unwrap();
     let ended = ended.iter().map(|batch| batch.as_document().unwrap());
-    let ended: Vec<_> = ended
-        .map(|batch| batch.get_object_id("id").unwrap())
-        .collect();
+    let ended: Vec<_> = ended.map(|batch| batch.get_object_id("id").unwrap()).collect();
     assert_eq!(ended, [oid(9)]);
     document.remove("ended");
     let expected = doc! {
@@ -179,20 +158,14 @@ fn the_stored_form_of_an_accumulator_is_unchanged() {
     }
     assert_eq!(open.len(), expected.len());
 
-    let free = Accumulator {
-        lease: None,
-        ..whole()
-    };
+    let free = Accumulator { lease: None, ..whole() };
     let lease = document_of(&free).remove("lease");
     assert_eq!(lease, Some(Bson::from(doc! {"until": date(0)})));
 
     let hex = |byte: u8| id(byte).to_string();
     let mut json = serde_json::to_value(AccumulatorRecord::row(&whole(), id(4))).unwrap();
     let fields = json.as_object_mut().unwrap();
-    let batches = (
-        fields.remove("open").unwrap(),
-        fields.remove("ended").unwrap(),
-    );
+    let batches = (fields.remove("open").unwrap(), fields.remove("ended").unwrap());
     let expected = json!({
         "_id": {"u": "$ne", "k": "type:T"}, "stamp": hex(4), "due": 3, "turn": 0,
         "lease": {"owner": "me", "until": 0}, "memories": [{"at": 0, "joined": hex(5)}],
@@ -216,10 +189,8 @@ fn lists_of_older_versions_are_readable() {
     json["memories"] = json!([[0, [hex(5)]]]);
     let open = json["open"].as_object_mut().unwrap();
     let contents = ["count", "items", "joined"].map(|name| (name, open.remove(name).unwrap()));
-    let mut contents: serde_json::Map<_, _> = contents
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect();
+    let mut contents: serde_json::Map<_, _> =
+        contents.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
     contents["items"] = json!([[hex(1), "T", "$o.1"]]);
     open.insert("contents".to_owned(), contents.into());
     for place in ["/open/contents/joined", "/ended/0/led"] {
@@ -234,10 +205,7 @@ fn lists_of_older_versions_are_readable() {
 
 #[test]
 fn truncated_and_malformed_ids_are_rejected() {
-    for (joined, why) in [
-        ("5353a4001c74b0d6d99ef4", "cut off"),
-        ("no digits!", "Invalid"),
-    ] {
+    for (joined, why) in [("5353a4001c74b0d6d99ef4", "cut off"), ("no digits!", "Invalid")] {
         let read = serde_json::from_value::<MemoryRecord>(json!([0, joined]));
         let error = read.err().unwrap().to_string();
         assert!(error.contains(why), "{error}");

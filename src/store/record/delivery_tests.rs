@@ -18,20 +18,8 @@ fn row() -> Delivery {
     let id = DeliveryId::digest(&user, Cadence::Daily, &period);
     let occasion = Occasion::Digest(Cadence::Daily, period);
     Delivery {
-        watermarks: vec![
-            (
-                StackId {
-                    day,
-                    form: Form::ObjectId,
-                },
-                3,
-            ),
-            (StackId::of(day), u32::MAX),
-        ],
-        lease: Some(Lease {
-            owner: "me".into(),
-            until: created,
-        }),
+        watermarks: vec![(StackId { day, form: Form::ObjectId }, 3), (StackId::of(day), u32::MAX)],
+        lease: Some(Lease { owner: "me".into(), until: created }),
         ..Delivery::new(id, user, occasion, Id::from_bytes([1; 12]), created)
     }
 }
@@ -53,29 +41,17 @@ fn a_delivery_round_trips() {
             settled: Some(row().created),
             provider_id: Some("<1@example.org>".into()),
             reason: Some("time-out".into()),
-            feedback: Some(Feedback {
-                news: ReportKind::Bounced,
-                at: row().created,
-            }),
+            feedback: Some(Feedback { news: ReportKind::Bounced, at: row().created }),
         },
         ..row()
     };
     let mut waiting = row();
     waiting.lease = None;
     waiting.attempts.not_before = Some(row().created);
-    let closed = Delivery {
-        open: false,
-        lease: None,
-        ..settled.clone()
-    };
-    let free = Delivery {
-        lease: None,
-        ..row()
-    };
-    let of_batch = Delivery {
-        occasion: Occasion::Batch(Id::from_bytes([7; 12]), row().created),
-        ..row()
-    };
+    let closed = Delivery { open: false, lease: None, ..settled.clone() };
+    let free = Delivery { lease: None, ..row() };
+    let of_batch =
+        Delivery { occasion: Occasion::Batch(Id::from_bytes([7; 12]), row().created), ..row() };
     for row in [row(), free, waiting, settled, closed, of_batch] {
         let document = write_bson("testing", &DeliveryRecord::document(&row)).unwrap();
         assert_eq!(read_bson::<DeliveryRecord>(&document).unwrap(), row);
@@ -88,10 +64,7 @@ fn a_delivery_round_trips() {
 #[test]
 fn only_an_open_delivery_occupies_its_slot() {
     assert_eq!(record_of(&row()).get_str("slot").unwrap(), "digest:a.b");
-    let closed = Delivery {
-        open: false,
-        ..row()
-    };
+    let closed = Delivery { open: false, ..row() };
     let record = record_of(&closed);
     assert!(!record.contains_key("slot") && !record.contains_key("lease"));
 }
@@ -99,10 +72,7 @@ fn only_an_open_delivery_occupies_its_slot() {
 #[test]
 fn the_stored_form_of_a_delivery_is_unchanged() {
     let mut settled = row();
-    settled.outcome.feedback = Some(Feedback {
-        news: ReportKind::Bounced,
-        at: row().created,
-    });
+    settled.outcome.feedback = Some(Feedback { news: ReportKind::Bounced, at: row().created });
     let document = record_of(&settled);
     let date = bson::DateTime::from_millis(1_398_124_800_000);
     let expected = bson::doc! {
@@ -126,11 +96,7 @@ fn an_unreadable_field_is_reported_with_its_delivery() {
     let broken = [
         ("state", bson::Bson::from("lost"), "state of delivery"),
         ("created", bson::Bson::from("today"), "created of delivery"),
-        (
-            "lease",
-            bson::doc! {"until": 5}.into(),
-            "lease.until of delivery",
-        ),
+        ("lease", bson::doc! {"until": 5}.into(), "lease.until of delivery"),
         ("period", bson::Bson::Null, "delivery"),
     ];
     for (field, value, named) in broken {
@@ -139,9 +105,6 @@ fn an_unreadable_field_is_reported_with_its_delivery() {
         let raw = bson::RawDocumentBuf::try_from(&document).unwrap();
         let error = read_bson::<DeliveryRecord>(&raw).unwrap_err().to_string();
         let expected = format!("{named} digest:a.b:daily:2014-04-22 in the store cannot be read");
-        assert!(
-            error.starts_with(&expected) && error.contains(field),
-            "{error}"
-        );
+        assert!(error.starts_with(&expected) && error.contains(field), "{error}");
     }
 }

@@ -103,10 +103,7 @@ impl FanoutRecord {
         let audience = match &fanout.audience.to {
             Selector::Users(users) => AudienceRecord::Users(As::from_value(users)),
             Selector::FollowersOf(keys) => AudienceRecord::FollowersOf(As::from_value(keys)),
-            Selector::Near { point, km } => AudienceRecord::Near {
-                point: Place(*point),
-                km: *km,
-            },
+            Selector::Near { point, km } => AudienceRecord::Near { point: Place(*point), km: *km },
         };
         Self {
             audience: Some(audience),

@@ -19,9 +19,7 @@ fn a_fan_out_round_trips() {
     let at = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
     let user = UserId::stored("$alice");
     let audiences = [
-        Audience::users([user.clone(), UserId::stored("b")])
-            .unwrap()
-            .except([user.clone()]),
+        Audience::users([user.clone(), UserId::stored("b")]).unwrap().except([user.clone()]),
         Audience::followers_of([FollowKey::stored("artist:558")]).unwrap(),
         Audience::near(Point::new(13.4, 52.5).unwrap(), 0.5).unwrap(),
     ];
@@ -33,23 +31,12 @@ fn a_fan_out_round_trips() {
         let document = write_bson("testing", &FanoutRecord::whole(&new)).unwrap();
         let document = Document::try_from(document).unwrap();
         assert!(!document.contains_key("batch_key"));
-        let new = Fanout {
-            batch_key: "$a.b".parse().ok(),
-            ..new
-        };
+        let new = Fanout { batch_key: "$a.b".parse().ok(), ..new };
         assert_eq!(round_trip(&new), new);
-        let counts = Counts {
-            people: 3,
-            pushed: u64::from(u32::MAX) + 1,
-            capped: 1,
-        };
+        let counts = Counts { people: 3, pushed: u64::from(u32::MAX) + 1, capped: 1 };
         let owner = "me".to_owned();
         let leased_fanout = Fanout {
-            progress: Progress {
-                cursor: Some(user.clone()),
-                counts,
-                done: true,
-            },
+            progress: Progress { cursor: Some(user.clone()), counts, done: true },
             state: FanoutState::Done,
             lease: Some(Lease { owner, until: at }),
             ..new
@@ -63,28 +50,11 @@ fn leased_fanout(audience: Audience) -> Fanout {
     let at = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
     let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];
     let key = Some("k1".to_owned());
-    let new = Fanout::new(
-        Id::at(at, [1; 8]),
-        key,
-        EventType::stored("T"),
-        objects,
-        audience,
-    );
-    let counts = Counts {
-        people: 3,
-        pushed: 2,
-        capped: 1,
-    };
+    let new = Fanout::new(Id::at(at, [1; 8]), key, EventType::stored("T"), objects, audience);
+    let counts = Counts { people: 3, pushed: 2, capped: 1 };
     Fanout {
-        progress: Progress {
-            cursor: Some(UserId::stored("b")),
-            counts,
-            done: false,
-        },
-        lease: Some(Lease {
-            owner: "me".into(),
-            until: at,
-        }),
+        progress: Progress { cursor: Some(UserId::stored("b")), counts, done: false },
+        lease: Some(Lease { owner: "me".into(), until: at }),
         batch_key: "$a.b".parse().ok(),
         ..new.unwrap()
     }
@@ -94,10 +64,7 @@ fn leased_fanout(audience: Audience) -> Fanout {
 fn the_stored_form_of_a_fan_out_is_unchanged() {
     let near = Audience::near(Point::new(13.4, 52.5).unwrap(), 0.5).unwrap();
     let said = Details {
-        actor: Some(Actor {
-            name: Some("Ben".into()),
-            ..Actor::bare(UserId::stored("ben"))
-        }),
+        actor: Some(Actor { name: Some("Ben".into()), ..Actor::bare(UserId::stored("ben")) }),
         text: Some("so".into()),
         data: json!({"$a": 1}).into(),
         ..Details::default()
@@ -152,10 +119,7 @@ fn users_beyond_the_limit_are_omitted_once_the_fan_out_is_done() {
         Selector::Users(ids.collect())
     };
     let read = |length, state| {
-        let fanout = Fanout {
-            state,
-            ..leased_fanout(users(length).into())
-        };
+        let fanout = Fanout { state, ..leased_fanout(users(length).into()) };
         let line = serde_json::to_value(FanoutRecord::whole(&fanout)).unwrap();
         let record: FanoutRecord = serde_json::from_value(line).unwrap();
         record.value().unwrap().audience.named().len()
@@ -176,17 +140,9 @@ fn an_invalid_field_is_reported_by_name() {
         read_bson::<FanoutRecord>(&raw).unwrap_err().to_string()
     };
     document.insert("batch_key", "");
-    assert!(
-        error(&document).contains("batch_key: batch key"),
-        "{}",
-        error(&document)
-    );
+    assert!(error(&document).contains("batch_key: batch key"), "{}", error(&document));
 
     document.insert("batch_key", "k");
     document.insert("lease", doc! {"owner": "me"});
-    assert!(
-        error(&document).ends_with("lease: until is missing"),
-        "{}",
-        error(&document)
-    );
+    assert!(error(&document).ends_with("lease: until is missing"), "{}", error(&document));
 }

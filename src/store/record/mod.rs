@@ -150,9 +150,7 @@ fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 
 /// Converts a record to its value. In errors, `what` names the record.
 fn value_of<R: Record>(record: R, what: impl Fn() -> String) -> Result<R::Value> {
-    record
-        .value()
-        .map_err(|why| Error::corrupt(what(), cut(why)))
+    record.value().map_err(|why| Error::corrupt(what(), cut(why)))
 }
 
 /// Deserializes a document.
@@ -190,10 +188,8 @@ pub(super) fn shown_id(raw: &RawDocument) -> String {
         // Ids of soft bounces hold an address.
         Some(RawBsonRef::Document(parts)) => {
             let parts = parts.iter().map_while(|part| Some(part.ok()?.1));
-            let parts = parts.map(|part| {
-                part.as_str()
-                    .map_or_else(|| format!("{part:?}"), shown_text)
-            });
+            let parts =
+                parts.map(|part| part.as_str().map_or_else(|| format!("{part:?}"), shown_text));
             parts.collect::<Vec<_>>().join(" ")
         }
         Some(other) => format!("{other:?}"),

@@ -89,10 +89,7 @@ record! {
 impl SuppressionRecord {
     /// Returns a record that keeps the spelling of the address, instead of its folded form.
     pub(in crate::store) fn exactly(suppression: &Suppression) -> Self {
-        Self {
-            address: suppression.address.reveal().to_owned(),
-            ..Self::from_value(suppression)
-        }
+        Self { address: suppression.address.reveal().to_owned(), ..Self::from_value(suppression) }
     }
 }
 
@@ -168,9 +165,7 @@ impl<'de> Deserialize<'de> for Bits {
             return typed(from, bytes).map(Self);
         }
         let text = String::deserialize(from)?;
-        hex::decode(text)
-            .map(Self)
-            .map_err(serde::de::Error::custom)
+        hex::decode(text).map(Self).map_err(serde::de::Error::custom)
     }
 }
 
@@ -209,17 +204,11 @@ mod tests {
         let document = write_bson("testing", &InboxRecord::from_value(&inbox)).unwrap();
         let json = serde_json::to_value(InboxRecord::from_value(&inbox)).unwrap();
 
-        let bytes = |byte: u8| bson::Binary {
-            subtype: BinarySubtype::Generic,
-            bytes: vec![byte],
-        };
+        let bytes = |byte: u8| bson::Binary { subtype: BinarySubtype::Generic, bytes: vec![byte] };
         let days = doc! {"20140421o": {"seen": bytes(7), "read": bytes(2)}};
         let whole = doc! {"_id": "ada", "changed": bson::DateTime::from_millis(0), "days": days};
         assert_eq!(bson::Document::try_from(&*document).unwrap(), whole);
-        assert_eq!(
-            json["days"]["20140421o"],
-            serde_json::json!({"seen": "07", "read": "02"})
-        );
+        assert_eq!(json["days"]["20140421o"], serde_json::json!({"seen": "07", "read": "02"}));
         assert_eq!(read_bson::<InboxRecord>(&document).unwrap(), inbox);
         let row: InboxRecord = serde_json::from_value(json).unwrap();
         assert_eq!(row.into_value().unwrap(), inbox);

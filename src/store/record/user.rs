@@ -302,19 +302,12 @@ impl StoredFields {
                 Err(why) => broken.push((field, why)),
             }
         }
-        Some(Self {
-            fields: fields.into(),
-            broken,
-            extended: true,
-        })
+        Some(Self { fields: fields.into(), broken, extended: true })
     }
 
     /// Returns the user. Returns `None` if defaults do not help, as with an unreadable id.
     fn read(mut self) -> Option<User> {
-        let report = |field, why| UnreadableField {
-            field,
-            why: cut(why),
-        };
+        let report = |field, why| UnreadableField { field, why: cut(why) };
         let mut unreadable = Vec::new();
         for (field, why) in std::mem::take(&mut self.broken) {
             if let Some(value) = self.restrictive(&field) {

@@ -18,11 +18,8 @@ fn whole() -> User {
         window: (route == Route::Batch).then(|| TimeDelta::minutes(90)),
         ..TypePreference::new(route, time)
     };
-    let mute = |until, title: Option<&str>| Mute {
-        at: time,
-        until,
-        title: title.map(Title::stored),
-    };
+    let mute =
+        |until, title: Option<&str>| Mute { at: time, until, title: title.map(Title::stored) };
     User {
         email: Some(Address::new("ada@example.org").unwrap()),
         name: Some("Ada".into()),
@@ -37,12 +34,7 @@ fn whole() -> User {
             since: Some(time),
         },
         types: Route::ALL
-            .map(|route| {
-                (
-                    EventType::stored(format!("$a.{route:?}")),
-                    preference(route),
-                )
-            })
+            .map(|route| (EventType::stored(format!("$a.{route:?}")), preference(route)))
             .into(),
         mutes: Mutes::stored([
             (Subject::stored("$a.b"), mute(Some(time), Some("Budget"))),
@@ -117,10 +109,7 @@ fn the_stored_form_of_a_user_is_unchanged() {
         window: Some(TimeDelta::minutes(90)),
         ..TypePreference::new(Route::Batch, whole().suppressed.unwrap())
     };
-    let user = User {
-        types: BTreeMap::from([(EventType::stored("$a.b"), chosen)]),
-        ..whole()
-    };
+    let user = User { types: BTreeMap::from([(EventType::stored("$a.b"), chosen)]), ..whole() };
     let record = UserRecord::from_value(&user);
     let document = Document::try_from(write_bson("testing", &record).unwrap()).unwrap();
     let choice = doc! {"t": "$a.b", "route": "batch", "since": time, "window": "90m"};
@@ -158,14 +147,8 @@ fn an_error_about_a_misplaced_value_truncates_it() {
     let secret = format!("{}@example.org", "x".repeat(100));
     let broken = doc! {"_id": "a", "digest": {"cadence": &secret}};
     let error = user_of(&broken).unwrap_err().to_string();
-    assert!(
-        error.starts_with("digest.cadence of user a in the store"),
-        "{error}"
-    );
-    assert!(
-        error.ends_with('…') && !error.contains("example.org"),
-        "{error}"
-    );
+    assert!(error.starts_with("digest.cadence of user a in the store"), "{error}");
+    assert!(error.ends_with('…') && !error.contains("example.org"), "{error}");
 }
 
 #[test]
@@ -192,16 +175,9 @@ fn unreadable_fields_get_defaults_and_all_are_reported() {
         "tz",
     ];
     assert_eq!(fields, expected);
-    assert_eq!(
-        (user.digest.hour, user.digest.cadence, user.tz),
-        (Some(7), None, None)
-    );
+    assert_eq!((user.digest.hour, user.digest.cadence, user.tz), (Some(7), None, None));
     assert!(user.confirmed && user.email.is_some() && user.types.len() == 1);
-    assert_eq!(
-        user.suppressed,
-        Some(DateTime::UNIX_EPOCH),
-        "it still stops email"
-    );
+    assert_eq!(user.suppressed, Some(DateTime::UNIX_EPOCH), "it still stops email");
 }
 
 #[test]

@@ -228,10 +228,7 @@ pub(in crate::store) struct LeaseRecord {
 impl LeaseRecord {
     /// Returns a lease without an owner.
     pub(in crate::store) fn until(time: DateTime<Utc>) -> Self {
-        Self {
-            owner: None,
-            until: Some(Time(time)),
-        }
+        Self { owner: None, until: Some(Time(time)) }
     }
 }
 
@@ -270,10 +267,7 @@ impl<T, A: As<T>> As<Vec<T>> for Vec<A> {
 
 impl As<Lease> for LeaseRecord {
     fn from_value(lease: &Lease) -> Self {
-        Self {
-            owner: Some(lease.owner.clone()),
-            ..Self::until(lease.until)
-        }
+        Self { owner: Some(lease.owner.clone()), ..Self::until(lease.until) }
     }
 
     fn into_value(self) -> Result<Lease, String> {

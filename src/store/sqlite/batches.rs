@@ -23,10 +23,8 @@ pub(super) const ACCUMULATORS: Table = Table {
         ended:json memories:json",
 };
 
-pub(super) const BATCHES: Table = Table {
-    name: "batches",
-    columns: "id=_id user key state settled gathered:rest",
-};
+pub(super) const BATCHES: Table =
+    Table { name: "batches", columns: "id=_id user key state settled gathered:rest" };
 
 #[async_trait]
 impl Batches for Sqlite {
@@ -117,14 +115,12 @@ impl Batches for Sqlite {
     }
 
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        self.read_each(ids, |transaction, id| filed(transaction, *id))
-            .await
+        self.read_each(ids, |transaction, id| filed(transaction, *id)).await
     }
 
     async fn find_batches(&self, filter: &BatchFilter, limit: usize) -> Result<Vec<Batch>> {
         let filter = filter.clone();
-        self.read(move |transaction| find(transaction, &filter, limit))
-            .await
+        self.read(move |transaction| find(transaction, &filter, limit)).await
     }
 }
 

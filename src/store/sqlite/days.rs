@@ -419,10 +419,7 @@ mod tests {
                 r#"{"_id":"ada","events":[],"seen":{"$numberInt":"1"},"a":null}"#,
                 "it has more than events: seen, a",
             ),
-            (
-                r#"{"_id":{"$numberInt":"5"},"events":[]}"#,
-                "its _id is 5, not text or ObjectId",
-            ),
+            (r#"{"_id":{"$numberInt":"5"},"events":[]}"#, "its _id is 5, not text or ObjectId"),
             (r#"{"_id":"ada"}"#, "ada has no array of events"),
             (r#"{"_id":"ada","events":{}}"#, "ada has no array of events"),
             (r#"{"events":[]}"#, "it has no _id"),

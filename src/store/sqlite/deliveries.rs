@@ -157,15 +157,11 @@ impl Deliveries for Sqlite {
         now: DateTime<Utc>,
         corrections: &[Correction],
     ) -> Result<Vec<Corrected>> {
-        self.change_each(corrections, move |transaction, one| {
-            correct(transaction, now, one)
-        })
-        .await
+        self.change_each(corrections, move |transaction, one| correct(transaction, now, one)).await
     }
 
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-        self.read_each(ids, |transaction, id| find(transaction, id.as_str()))
-            .await
+        self.read_each(ids, |transaction, id| find(transaction, id.as_str())).await
     }
 
     async fn find_deliveries(
@@ -191,14 +187,12 @@ impl Deliveries for Sqlite {
                 "slot IN (SELECT value FROM json_each(?1)) AND open",
                 users.iter().map(digest_slot).collect(),
             ),
-            DeliveryFilter::Tags(tags) => (
-                "tag IN (SELECT value FROM json_each(?1))",
-                tags.iter().map(Tag::as_str).collect(),
-            ),
-            DeliveryFilter::ProviderIds(ids) => (
-                "provider_id IN (SELECT value FROM json_each(?1))",
-                json!(ids),
-            ),
+            DeliveryFilter::Tags(tags) => {
+                ("tag IN (SELECT value FROM json_each(?1))", tags.iter().map(Tag::as_str).collect())
+            }
+            DeliveryFilter::ProviderIds(ids) => {
+                ("provider_id IN (SELECT value FROM json_each(?1))", json!(ids))
+            }
         };
         let (values, limit) = (values.to_string(), limit as i64);
         let newest = format!("{which} ORDER BY created DESC, id DESC LIMIT ?2");

@@ -25,10 +25,7 @@ impl Diagnostics for Sqlite {
                 time: None,
                 age: Duration::ZERO,
                 // Opening the file has already upgraded it.
-                schema: Ok(Schema {
-                    version: super::SCHEMA,
-                    known: super::SCHEMA,
-                }),
+                schema: Ok(Schema { version: super::SCHEMA, known: super::SCHEMA }),
                 missing_indexes: Ok(schema::missing_indexes(transaction)?),
             })
         })
@@ -36,13 +33,11 @@ impl Diagnostics for Sqlite {
     }
 
     async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
-        self.read(move |transaction| outstanding(transaction, now, most))
-            .await
+        self.read(move |transaction| outstanding(transaction, now, most)).await
     }
 
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
-        self.read_each(what, |transaction, what| count(transaction, *what))
-            .await
+        self.read_each(what, |transaction, what| count(transaction, *what)).await
     }
 }
 
@@ -82,10 +77,7 @@ fn outstanding(
     let pile = |of: &str, since: &str| -> Result<Pile> {
         let sql = format!("SELECT min({since}) FROM {of}");
         let first: Option<i64> = transaction.query_row(&sql, [], |row| row.get(0))?;
-        Ok(Pile {
-            count: at_most(of)?,
-            since: first.and_then(DateTime::from_timestamp_millis),
-        })
+        Ok(Pile { count: at_most(of)?, since: first.and_then(DateTime::from_timestamp_millis) })
     };
     let rows = |state: DeliveryState| {
         let of = format!("deliveries WHERE state = '{}'", state.as_str());

@@ -77,11 +77,7 @@ pub(super) fn our_id(line: &str) -> Option<Id> {
     const ID: &str = "\"i\":{\"$oid\":\"";
     let end = line.strip_suffix("\"}}")?;
     let (start, hex) = end.split_at_checked(end.len().checked_sub(24)?)?;
-    if start.ends_with(ID) {
-        Id::from_hex(hex)
-    } else {
-        None
-    }
+    if start.ends_with(ID) { Id::from_hex(hex) } else { None }
 }
 
 #[cfg(test)]

@@ -7,11 +7,7 @@ use crate::store::entry::{event_document, flushed_document};
 const HEX: &str = "5334647b139b2165160000d8";
 
 fn event(t: &str, o: &str, i: Option<Id>) -> Event {
-    Event {
-        t: EventType::stored(t),
-        o: ObjectId::stored(o),
-        i,
-    }
+    Event { t: EventType::stored(t), o: ObjectId::stored(o), i }
 }
 
 fn event_line(event: &Event) -> String {
@@ -36,13 +32,7 @@ fn a_count_beyond_signed_32_bits_is_written_as_a_long() {
     assert!(marker_line(id, 7).ends_with("\"n\":{\"$numberInt\":\"7\"}}\n"));
     assert!(marker_line(id, u32::MAX).ends_with("\"n\":{\"$numberLong\":\"4294967295\"}}\n"));
     for n in [0, 7, u32::MAX] {
-        assert_eq!(
-            read(&marker_line(id, n)),
-            [Entry::Marker(Marker {
-                id: Some(id),
-                n: Some(n)
-            })]
-        );
+        assert_eq!(read(&marker_line(id, n)), [Entry::Marker(Marker { id: Some(id), n: Some(n) })]);
     }
 }
 
@@ -52,34 +42,16 @@ fn lines_of_other_writers_mean_the_same_as_on_mongodb() {
     let marker = |id, n| Entry::Marker(Marker { id, n });
     for (line, expected) in [
         (r#"{"o":"b","t":"T"}"#, Entry::Event(event("T", "b", None))),
-        (
-            r#"{"t":"T","o":"b","x":null}"#,
-            Entry::Event(event("T", "b", None)),
-        ),
-        (
-            r#"{"t":"T","o":"b","i":"no id"}"#,
-            Entry::Event(event("T", "b", None)),
-        ),
+        (r#"{"t":"T","o":"b","x":null}"#, Entry::Event(event("T", "b", None))),
+        (r#"{"t":"T","o":"b","i":"no id"}"#, Entry::Event(event("T", "b", None))),
         (
             r#"{"t":"T","o":{"$oid":"5334647b139b2165160000d8"}}"#,
             Entry::Event(event("T", HEX, None)),
         ),
-        (
-            r#"{"flushed":{"$oid":"5334647b139b2165160000d8"}}"#,
-            marker(id, None),
-        ),
-        (
-            r#"{"flushed":true,"n":{"$numberLong":"-3"}}"#,
-            marker(None, Some(0)),
-        ),
-        (
-            r#"{"flushed":null,"n":{"$numberDouble":"2.9"}}"#,
-            marker(None, Some(2)),
-        ),
-        (
-            r#"{"flushed":null,"n":{"$numberDouble":"NaN"}}"#,
-            marker(None, Some(0)),
-        ),
+        (r#"{"flushed":{"$oid":"5334647b139b2165160000d8"}}"#, marker(id, None)),
+        (r#"{"flushed":true,"n":{"$numberLong":"-3"}}"#, marker(None, Some(0))),
+        (r#"{"flushed":null,"n":{"$numberDouble":"2.9"}}"#, marker(None, Some(2))),
+        (r#"{"flushed":null,"n":{"$numberDouble":"NaN"}}"#, marker(None, Some(0))),
         (r#"{"flushed":null,"n":"5"}"#, marker(None, None)),
         (r#"{"t":"T"}"#, Entry::Other),
         (r#"{"t":{"$numberInt":"1"},"o":"b"}"#, Entry::Other),

@@ -24,10 +24,7 @@ pub(super) const FANOUTS: Table = Table {
         pushed=counts.pushed capped=counts.capped owner=lease.owner until=lease.until",
 };
 
-const DETAILS: Table = Table {
-    name: "details",
-    columns: "fanout details:rest",
-};
+const DETAILS: Table = Table { name: "details", columns: "fanout details:rest" };
 
 /// Fan-outs with their audiences and details, if these exist.
 pub(super) const WITH_PARTS: &str = "fanouts LEFT JOIN audiences ON audiences.fanout = id
@@ -97,8 +94,7 @@ impl Journal for Sqlite {
     }
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
-        self.read(move |transaction| find(transaction, "id", &id.to_string()))
-            .await
+        self.read(move |transaction| find(transaction, "id", &id.to_string())).await
     }
 
     async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
@@ -132,10 +128,7 @@ impl Journal for Sqlite {
                            WHERE state = 'pending' ORDER BY at, id LIMIT ?1) GROUP BY day";
             // An unreadable day or id must not hide the others. It becomes an empty text.
             transaction.all(sql, [limit], |row| {
-                Ok((
-                    row.get(0).unwrap_or_default(),
-                    row.get(1).unwrap_or_default(),
-                ))
+                Ok((row.get(0).unwrap_or_default(), row.get(1).unwrap_or_default()))
             })
         });
         let found: Vec<(String, String)> = found.await?;
@@ -162,10 +155,8 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<Accepted> {
 pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Result<()> {
     FANOUTS.replace(transaction, &FanoutRecord::from_value(fanout))?;
     let id = fanout.id.to_string();
-    for sql in [
-        "DELETE FROM audiences WHERE fanout = ?1",
-        "DELETE FROM details WHERE fanout = ?1",
-    ] {
+    for sql in ["DELETE FROM audiences WHERE fanout = ?1", "DELETE FROM details WHERE fanout = ?1"]
+    {
         transaction.run(sql, [&id])?;
     }
     write_apart(transaction, fanout)

@@ -75,9 +75,7 @@ impl Notes for Sqlite {
         };
         self.read(move |transaction| {
             let sql = format!("SELECT name, text FROM notes WHERE {condition} ORDER BY name");
-            transaction.all(&sql, params_from_iter(values), |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
+            transaction.all(&sql, params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .await
     }
@@ -92,10 +90,8 @@ impl Notes for Sqlite {
                 return Ok(false);
             }
             let changed = match text {
-                Some(text) => transaction.run(
-                    "INSERT OR REPLACE INTO notes (name, text) VALUES (?1, ?2)",
-                    [name, text],
-                ),
+                Some(text) => transaction
+                    .run("INSERT OR REPLACE INTO notes (name, text) VALUES (?1, ?2)", [name, text]),
                 None => transaction.run("DELETE FROM notes WHERE name = ?1", [name]),
             };
             Ok(changed? == 1)
@@ -158,7 +154,5 @@ pub(super) fn notify(transaction: &Transaction<'_>, notice: &ChangeNotice) -> Re
     let sql = "INSERT INTO change_notices (about, keys) VALUES (?1, ?2)";
     transaction.run(sql, (about, keys))?;
     let oldest = transaction.last_insert_rowid() - KEPT;
-    transaction
-        .run("DELETE FROM change_notices WHERE id <= ?1", [oldest])
-        .map(drop)
+    transaction.run("DELETE FROM change_notices WHERE id <= ?1", [oldest]).map(drop)
 }

@@ -83,10 +83,8 @@ impl Objects for Sqlite {
 }
 
 pub(super) fn put_object(transaction: &Transaction<'_>, object: &Object) -> Result<()> {
-    let mut fields = fields(&ObjectRecord::from_value(&Object {
-        data: Json::default(),
-        ..object.clone()
-    }))?;
+    let mut fields =
+        fields(&ObjectRecord::from_value(&Object { data: Json::default(), ..object.clone() }))?;
     // The text of the JSON keeps the order of its fields.
     if !object.data.is_null() {
         fields.insert("data".to_owned(), object.data.text().into());

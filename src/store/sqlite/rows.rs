@@ -69,8 +69,7 @@ impl Table {
         transaction: &Transaction<'_>,
         record: &impl Serialize,
     ) -> Result<()> {
-        self.insert(transaction, "INSERT OR REPLACE", record, "")
-            .map(drop)
+        self.insert(transaction, "INSERT OR REPLACE", record, "").map(drop)
     }
 
     /// Inserts a row, unless it conflicts with an existing one. Returns whether it was inserted.
@@ -118,11 +117,7 @@ impl Table {
                 }
             }
         }
-        Ok(StoredFields {
-            fields: fields.into(),
-            broken,
-            extended: false,
-        })
+        Ok(StoredFields { fields: fields.into(), broken, extended: false })
     }
 
     /// Reads the record of a row. `rest` holds the fields that are not in columns.
@@ -158,10 +153,7 @@ pub(super) fn fields(record: &impl Serialize) -> Result<Fields> {
     let error = |cause| Error::database("writing a row", cause);
     match serde_json::to_value(record).map_err(error)? {
         Value::Object(fields) => Ok(fields),
-        other => Err(Error::database(
-            "writing a row",
-            format!("{other} has no fields"),
-        )),
+        other => Err(Error::database("writing a row", format!("{other} has no fields"))),
     }
 }
 

@@ -173,10 +173,7 @@ pub(super) fn of(connection: &mut Connection, path: &Path) -> Result<Schema> {
         State::Old(version) => version,
         State::Empty | State::Current => VERSION,
     };
-    Ok(Schema {
-        version: version.unsigned_abs(),
-        known: VERSION.unsigned_abs(),
-    })
+    Ok(Schema { version: version.unsigned_abs(), known: VERSION.unsigned_abs() })
 }
 
 /// The state of a file.
@@ -245,16 +242,9 @@ mod tests {
         let path = folder.path().join("new.db");
         for _ in 0..2 {
             let connection = open(&path).unwrap();
-            let text = |sql| {
-                connection
-                    .query_row(sql, [], |row| row.get::<_, String>(0))
-                    .unwrap()
-            };
+            let text = |sql| connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
             assert_eq!(text("PRAGMA journal_mode"), "wal");
-            assert_eq!(
-                text("SELECT CAST(page_size AS TEXT) FROM pragma_page_size"),
-                "32768"
-            );
+            assert_eq!(text("SELECT CAST(page_size AS TEXT) FROM pragma_page_size"), "32768");
         }
     }
 
@@ -263,10 +253,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, copy) = (folder.path().join("new.db"), folder.path().join("copy.db"));
         let into = copy.to_str().unwrap();
-        open(&path)
-            .unwrap()
-            .execute("VACUUM INTO ?1", [into])
-            .unwrap();
+        open(&path).unwrap().execute("VACUUM INTO ?1", [into]).unwrap();
         let mode = |connection: Connection| {
             let mode =
                 connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
@@ -281,10 +268,7 @@ mod tests {
     fn a_file_of_a_newer_version_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("newer.db");
-        open(&path)
-            .unwrap()
-            .pragma_update(None, "user_version", VERSION + 1)
-            .unwrap();
+        open(&path).unwrap().pragma_update(None, "user_version", VERSION + 1).unwrap();
 
         let error = refusal(&path);
 
@@ -303,9 +287,8 @@ mod tests {
                    FROM sqlite_schema t, pragma_table_info(t.name) c
                    WHERE t.type = 'table' AND t.name NOT LIKE 'notifications%' ORDER BY t.name, c.name";
         let mut query = connection.prepare(sql).unwrap();
-        let rows = query.query_map([], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        });
+        let rows =
+            query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
         rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
     }
 
@@ -351,18 +334,12 @@ mod tests {
     #[test]
     fn a_file_of_another_program_is_rejected_and_not_changed() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, text) = (
-            folder.path().join("other.db"),
-            folder.path().join("notes.txt"),
-        );
+        let (path, text) = (folder.path().join("other.db"), folder.path().join("notes.txt"));
         let other = Connection::open(&path).unwrap();
         other.execute_batch("CREATE TABLE theirs (x)").unwrap();
         drop(other);
-        std::fs::write(
-            &text,
-            "a shopping list, long enough to be no header of a database at all",
-        )
-        .unwrap();
+        std::fs::write(&text, "a shopping list, long enough to be no header of a database at all")
+            .unwrap();
         let before = std::fs::read(&path).unwrap();
 
         assert!(refusal(&path).ends_with("is a database of another program"));

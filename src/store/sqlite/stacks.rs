@@ -71,8 +71,7 @@ impl Stacks for Sqlite {
 
     async fn windows(&self, window: Window, users: &[UserId]) -> Result<Vec<PersonStacks>> {
         let users = users.to_vec();
-        self.read(move |transaction| each(transaction, &window, users))
-            .await
+        self.read(move |transaction| each(transaction, &window, users)).await
     }
 
     /// Always returns an empty list, because a row can always take another line.
@@ -83,8 +82,7 @@ impl Stacks for Sqlite {
         lines.sort_by(|a, b| (a.day, &a.row).cmp(&(b.day, &b.row)));
         for part in lines.chunks(AT_ONCE) {
             let part = part.to_vec();
-            self.write(move |transaction| write_markers(transaction, &part))
-                .await?;
+            self.write(move |transaction| write_markers(transaction, &part)).await?;
         }
         Ok(Vec::new())
     }
@@ -140,9 +138,7 @@ fn push(
     days::create_day(transaction, day)?;
     for (place, (user, list)) in people.iter().enumerate() {
         let (id, list) = (RowId::Text(user.clone()), &lists[*list]);
-        let stored = find_row(transaction, day, &id, |n, lines| {
-            (n, list.missing_in(lines))
-        })?;
+        let stored = find_row(transaction, day, &id, |n, lines| (n, list.missing_in(lines)))?;
         let (n, mut missing) = stored.unwrap_or_else(|| (0, list.missing_in("")));
         let over = missing.split_off(missing.len().min(cap.saturating_sub(n)));
         if !missing.is_empty() {
@@ -189,9 +185,7 @@ fn users_after(
             }
         }
     }
-    let next = users
-        .into_iter()
-        .filter(|user| after.is_none_or(|after| user > after));
+    let next = users.into_iter().filter(|user| after.is_none_or(|after| user > after));
     Ok(next.take(limit).collect())
 }
 
@@ -201,13 +195,8 @@ fn each(
     window: &Window,
     people: Vec<UserId>,
 ) -> Result<Vec<PersonStacks>> {
-    let mut found: Vec<_> = people
-        .into_iter()
-        .map(|user| PersonStacks {
-            user,
-            stacks: Vec::new(),
-        })
-        .collect();
+    let mut found: Vec<_> =
+        people.into_iter().map(|user| PersonStacks { user, stacks: Vec::new() }).collect();
     for day in days::days_in(transaction, window)? {
         for person in &mut found {
             for form in [Form::ObjectId, Form::Text] {

@@ -12,10 +12,8 @@ use crate::store::record::values::As;
 use crate::store::types::graver;
 use crate::store::{AddressState, Result, Suppressions};
 
-pub(super) const SUPPRESSIONS: Table = Table {
-    name: "suppressions",
-    columns: "address=_id reason at source detail lifted",
-};
+pub(super) const SUPPRESSIONS: Table =
+    Table { name: "suppressions", columns: "address=_id reason at source detail lifted" };
 
 /// Selects the rows that suppress an address now, as [`Suppression::is_lifted`] does.
 pub(super) const NOT_LIFTED: &str = "(lifted IS NULL OR at > lifted)";
@@ -33,8 +31,7 @@ impl Suppressions for Sqlite {
         expired: DateTime<Utc>,
     ) -> Result<bool> {
         let address = address.clone();
-        self.write(move |transaction| lift(transaction, &address, at, expired))
-            .await
+        self.write(move |transaction| lift(transaction, &address, at, expired)).await
     }
 
     async fn note_soft_bounce(
@@ -87,10 +84,7 @@ impl Suppressions for Sqlite {
 
 fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Result<()> {
     let stored = find_as(transaction, &news.address.folded())?;
-    if stored
-        .as_ref()
-        .is_some_and(|stored| !news.outweighs(stored))
-    {
+    if stored.as_ref().is_some_and(|stored| !news.outweighs(stored)) {
         return Ok(());
     }
     let record = SuppressionRecord::from_value(&Suppression {
@@ -120,10 +114,8 @@ fn lift(
     let Some(stored) = stored else {
         return Ok(false);
     };
-    let lifted = SuppressionRecord::from_value(&Suppression {
-        lifted: Some(at.max(stored.at)),
-        ..stored
-    });
+    let lifted =
+        SuppressionRecord::from_value(&Suppression { lifted: Some(at.max(stored.at)), ..stored });
     SUPPRESSIONS.replace(transaction, &lifted)?;
     Ok(true)
 }

@@ -26,9 +26,7 @@ fn today() -> Day {
 }
 
 fn people(count: usize) -> Vec<UserId> {
-    (0..count)
-        .map(|n| UserId::stored(format!("p{n:05}")))
-        .collect()
+    (0..count).map(|n| UserId::stored(format!("p{n:05}"))).collect()
 }
 
 fn events(count: usize) -> Vec<Event> {
@@ -53,14 +51,8 @@ async fn open(folder: &Path) -> Sqlite {
 
 /// Returns the number of entries that each user has today.
 async fn counts(store: &Sqlite, people: &[UserId]) -> Vec<usize> {
-    let found = store
-        .windows(Window::ending(today(), 0), people)
-        .await
-        .unwrap();
-    found
-        .iter()
-        .map(|person| person.stacks.iter().map(|stack| stack.entries.len()).sum())
-        .collect()
+    let found = store.windows(Window::ending(today(), 0), people).await.unwrap();
+    found.iter().map(|person| person.stacks.iter().map(|stack| stack.entries.len()).sum()).collect()
 }
 
 /// Runs SQL on the writer's connection.
@@ -73,32 +65,18 @@ async fn execute(store: &Sqlite, sql: &'static str) {
 async fn a_full_disk_changes_nothing_and_the_store_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let (store, people) = (open(folder.path()).await, people(2_000));
-    store
-        .push(today(), 1_000, &pushes(&people[..1], events(1)))
-        .await
-        .unwrap();
+    store.push(today(), 1_000, &pushes(&people[..1], events(1))).await.unwrap();
 
     // SQLite's page limit causes the same error as a full disk.
     execute(&store, "PRAGMA max_page_count = 40").await;
-    let error = store
-        .push(today(), 1_000, &pushes(&people, events(50)))
-        .await
-        .unwrap_err();
+    let error = store.push(today(), 1_000, &pushes(&people, events(50))).await.unwrap_err();
     let after_failure = counts(&store, &people).await;
     execute(&store, "PRAGMA max_page_count = 4294967294").await;
-    store
-        .push(today(), 1_000, &pushes(&people, events(50)))
-        .await
-        .unwrap();
+    store.push(today(), 1_000, &pushes(&people, events(50))).await.unwrap();
 
     assert!(error.is_disk_full(), "{error:?}");
     assert_eq!((after_failure[0], after_failure[1..].iter().sum()), (1, 0));
-    assert!(
-        counts(&store, &people)
-            .await
-            .iter()
-            .all(|count| *count == 50)
-    );
+    assert!(counts(&store, &people).await.iter().all(|count| *count == 50));
 }
 
 #[tokio::test]
@@ -108,23 +86,15 @@ async fn an_abandoned_push_is_applied_entirely_or_not_at_all() {
     {
         let list = pushes(&people, events(3));
         let mut abandoned = pin!(store.push(today(), 1_000, &list));
-        let first = abandoned
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
+        let first = abandoned.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(first, Poll::Pending), "it runs elsewhere");
     }
 
     // The next write runs after the abandoned one.
-    store
-        .push(today(), 1_000, &pushes(&people[..1], events(1)))
-        .await
-        .unwrap();
+    store.push(today(), 1_000, &pushes(&people[..1], events(1))).await.unwrap();
 
     let counts = counts(&store, &people).await;
-    assert!(
-        counts[1..].iter().all(|count| *count == counts[1]),
-        "{counts:?}"
-    );
+    assert!(counts[1..].iter().all(|count| *count == counts[1]), "{counts:?}");
 }
 
 #[tokio::test]
@@ -133,34 +103,22 @@ async fn an_unreadable_field_is_reported_without_secrets() {
     let store = open(folder.path()).await;
     let ada = UserId::stored("ada");
     for (tampering, complaint) in [
-        (
-            "UPDATE users SET tz = 'Mars/Phobos'",
-            "tz of user ada in the store cannot be read",
-        ),
+        ("UPDATE users SET tz = 'Mars/Phobos'", "tz of user ada in the store cannot be read"),
         (
             "UPDATE users SET cadence = 'hourly'",
             "digest.cadence of user ada in the store cannot be read",
         ),
-        (
-            "UPDATE users SET types = '{'",
-            "types of user ada in the store cannot be read",
-        ),
+        ("UPDATE users SET types = '{'", "types of user ada in the store cannot be read"),
         (
             "UPDATE users SET types = '{\"T\": [\"batch\", 0, \"soon\"]}'",
             "types.T[2] of user ada in the store cannot be read: window \"soon\" is not",
         ),
-        (
-            "UPDATE users SET email = 'secret'",
-            "email of user ada in the store cannot be read",
-        ),
+        ("UPDATE users SET email = 'secret'", "email of user ada in the store cannot be read"),
         (
             "UPDATE users SET suppressed = 9223372036854775807",
             "suppressed of user ada in the store",
         ),
-        (
-            "UPDATE users SET lng = 181, lat = 0",
-            "loc of user ada in the store cannot be read",
-        ),
+        ("UPDATE users SET lng = 181, lat = 0", "loc of user ada in the store cannot be read"),
         (
             "UPDATE users SET confirmed = 'maybe'",
             "confirmed of user ada in the store cannot be read",
@@ -211,17 +169,11 @@ async fn a_preference_without_a_column_is_stored_with_the_others() {
     execute(&store, quiet).await;
     let users = store.users(std::slice::from_ref(&ada.id)).await.unwrap();
 
-    assert_eq!(
-        (empty, stored.as_deref()),
-        (None, Some(r#"{"font":"large"}"#))
-    );
+    assert_eq!((empty, stored.as_deref()), (None, Some(r#"{"font":"large"}"#)));
     let [Some(user)] = &users[..] else {
         panic!("{users:?}");
     };
-    assert!(
-        user.quiet.is_some() && user.unreadable.is_empty(),
-        "{user:?}"
-    );
+    assert!(user.quiet.is_some() && user.unreadable.is_empty(), "{user:?}");
 }
 
 #[tokio::test]
@@ -231,14 +183,7 @@ async fn a_fan_out_without_its_audience_is_neither_new_nor_a_duplicate() {
     let fanout = |id: u8, key: &str| {
         let to = Audience::users(people(1)).unwrap();
         let (kind, objects) = (EventType::stored("T"), vec![ObjectId::stored("1")]);
-        Fanout::new(
-            Id::from_bytes([id; 12]),
-            Some(key.into()),
-            kind,
-            objects,
-            to,
-        )
-        .unwrap()
+        Fanout::new(Id::from_bytes([id; 12]), Some(key.into()), kind, objects, to).unwrap()
     };
     store.accept(&[fanout(1, "one")]).await.unwrap();
     execute(&store, "DELETE FROM audiences").await;
@@ -255,26 +200,14 @@ async fn a_fan_out_without_its_audience_is_neither_new_nor_a_duplicate() {
 async fn an_entry_that_is_not_json_keeps_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let (store, ada) = (open(folder.path()).await, people(1));
-    store
-        .push(today(), 1_000, &pushes(&ada, events(1)))
-        .await
-        .unwrap();
-    execute(
-        &store,
-        "UPDATE notifications_20140422 SET n = 2, events = '{]' || char(10) || events",
-    )
-    .await;
+    store.push(today(), 1_000, &pushes(&ada, events(1))).await.unwrap();
+    execute(&store, "UPDATE notifications_20140422 SET n = 2, events = '{]' || char(10) || events")
+        .await;
 
-    let found = store
-        .windows(Window::ending(today(), 0), &ada)
-        .await
-        .unwrap();
+    let found = store.windows(Window::ending(today(), 0), &ada).await.unwrap();
 
     let entries = &found[0].stacks[0].entries;
-    assert_eq!(
-        entries[..],
-        [Entry::Other, Entry::Event(events(1).remove(0))]
-    );
+    assert_eq!(entries[..], [Entry::Other, Entry::Event(events(1).remove(0))]);
 }
 
 #[tokio::test]
@@ -303,15 +236,11 @@ async fn a_scan_continues_after_rows_without_a_valid_id() {
 async fn several_processes_can_open_a_new_file_at_once() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
-        let opening: Vec<_> = (0..8)
-            .map(|_| tokio::spawn(Sqlite::open(folder.path().join("new.db"))))
-            .collect();
+        let opening: Vec<_> =
+            (0..8).map(|_| tokio::spawn(Sqlite::open(folder.path().join("new.db")))).collect();
         for store in opening {
             let store = store.await.unwrap().unwrap();
-            store
-                .put_users(&[User::new(people(1).remove(0))])
-                .await
-                .unwrap();
+            store.put_users(&[User::new(people(1).remove(0))]).await.unwrap();
         }
     }
 }
@@ -323,10 +252,7 @@ async fn a_file_that_cannot_be_opened_is_reported_by_name() {
 
     let error = Sqlite::open(&nowhere).await.unwrap_err();
 
-    assert!(
-        error.to_string().contains(&nowhere.display().to_string()),
-        "{error}"
-    );
+    assert!(error.to_string().contains(&nowhere.display().to_string()), "{error}");
 }
 
 #[tokio::test]

@@ -61,9 +61,7 @@ pub(super) fn page(
     let sql = format!("SELECT * FROM {rows} {condition} ORDER BY {names}");
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(after))?;
-    fill_page(&mut rows, &key, |page, row| {
-        page.push(&read_record(kind, row)?)
-    })
+    fill_page(&mut rows, &key, |page, row| page.push(&read_record(kind, row)?))
 }
 
 /// Adds rows to a page, and returns the key of the last one. `None` after the last row.

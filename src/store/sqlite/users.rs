@@ -31,10 +31,8 @@ pub(super) const USERS: Table = Table {
         types:json mutes:json quiet:json suppressed unsubscribed start rev preferences:rest",
 };
 
-pub(super) const INBOXES: Table = Table {
-    name: "inboxes",
-    columns: "user=_id stamp changed days:json",
-};
+pub(super) const INBOXES: Table =
+    Table { name: "inboxes", columns: "user=_id stamp changed days:json" };
 
 #[async_trait]
 impl Directory for Sqlite {
@@ -384,9 +382,7 @@ fn find_near(
     let next = |list: &mut Rows<'_>| -> Result<Option<String>> {
         while let Some(row) = list.next()? {
             let (lng, lat): (Option<f64>, Option<f64>) = (row.get("lng")?, row.get("lat")?);
-            let place = lng
-                .zip(lat)
-                .and_then(|(lng, lat)| Point::new(lng, lat).ok());
+            let place = lng.zip(lat).and_then(|(lng, lat)| Point::new(lng, lat).ok());
             if place.is_some_and(|place| center.distance_km(place) <= km)
                 && let Some(id) = text(row)?
             {

@@ -65,10 +65,7 @@ async fn ask(api: &Api, method: &str, path: &str, bearer: &str) -> Answer {
         false => head_of(request).await,
     };
     let response = format!("{} {:?}", answer.body, answer.headers);
-    assert!(
-        !response.contains(bearer),
-        "{method} {path} repeats {bearer}"
-    );
+    assert!(!response.contains(bearer), "{method} {path} repeats {bearer}");
     answer
 }
 
@@ -80,11 +77,7 @@ async fn head_of(request: reqwest::RequestBuilder) -> Answer {
         200 => json!(null),
         _ => response.json().await.unwrap(),
     };
-    Answer {
-        status,
-        headers,
-        body,
-    }
+    Answer { status, headers, body }
 }
 
 /// Returns every route that needs a key or token.
@@ -103,10 +96,7 @@ fn filled(path: &str) -> String {
 fn bad_tokens(api: &Api) -> Vec<(&'static str, String)> {
     let now = api.town.clock.now();
     let other = |audience: &str, id: &str, secret: &str| {
-        let key = TokenKey {
-            id: id.into(),
-            material: Material::Hs256(Secret::new(secret)),
-        };
+        let key = TokenKey { id: id.into(), material: Material::Hs256(Secret::new(secret)) };
         let tokens = Tokens::new(audience, vec![key]);
         let token = tokens.make(&user("ada"), now, TimeDelta::hours(1)).unwrap();
         token.unwrap().expose().to_owned()
@@ -121,20 +111,11 @@ fn bad_tokens(api: &Api) -> Vec<(&'static str, String)> {
         ("of the future", token_of(api, "ada", 2)),
         ("of another audience", other("others", "one", SECRET)),
         ("of another key", other("tidings", "two", SECRET)),
-        (
-            "of another secret",
-            other("tidings", "one", "another-secret-of-these-tests-alone"),
-        ),
+        ("of another secret", other("tidings", "one", "another-secret-of-these-tests-alone")),
         ("of no algorithm", format!("{none}.{}.", parts[1])),
-        (
-            "of no algorithm, signed",
-            format!("{none}.{}.{}", parts[1], parts[2]),
-        ),
+        ("of no algorithm, signed", format!("{none}.{}.{}", parts[1], parts[2])),
         ("without a signature", format!("{}.{}.", parts[0], parts[1])),
-        (
-            "with other claims",
-            format!("{}.{bens_claims}.{}", parts[0], parts[2]),
-        ),
+        ("with other claims", format!("{}.{bens_claims}.{}", parts[0], parts[2])),
     ]
 }
 
@@ -148,10 +129,7 @@ async fn every_route_opens_only_to_the_callers_in_the_route_table(fresh: Fresh) 
     }
     let (ada, ben, bad) = (token(&api, "ada"), token(&api, "ben"), bad_tokens(&api));
     // The keys are read once, and not again before the clock advances.
-    assert_eq!(
-        ask(&api, "get", "/v1/nothing", &keys[0].1).await.status,
-        404
-    );
+    assert_eq!(ask(&api, "get", "/v1/nothing", &keys[0].1).await.status, 404);
     assert_eq!(counting.calls(), 1);
     let with_head = |route: &api::Route| match route.method {
         "get" => vec!["get", "head"],
@@ -187,21 +165,13 @@ async fn every_route_opens_only_to_the_callers_in_the_route_table(fresh: Fresh) 
             }
         }
     }
-    assert_eq!(
-        counting.calls(),
-        1,
-        "the store was asked for who may not ask"
-    );
+    assert_eq!(counting.calls(), 1, "the store was asked for who may not ask");
 
     for route in guarded_routes() {
         let path = filled(route.path);
         let needed = route.scope.unwrap();
         if route.own {
-            assert!(
-                route.path.starts_with("/v1/users/{id}/"),
-                "whose is {}?",
-                route.path
-            );
+            assert!(route.path.starts_with("/v1/users/{id}/"), "whose is {}?", route.path);
         }
         for method in with_head(route) {
             // One of the routes deletes ada, which invalidates her earlier tokens.
@@ -244,10 +214,7 @@ async fn a_token_is_compared_with_the_decoded_user_id_in_the_path(fresh: Fresh) 
     let chosen = api.anonymous("PUT", "/v1/users/ada/preferences");
     let chosen = chosen.bearer_auth(&ada);
     let chosen = answer(chosen.json(&json!({"digest": {"cadence": "daily"}}))).await;
-    assert_eq!(
-        (chosen.status, &chosen.body["digest"]["cadence"]),
-        (200, &json!("daily"))
-    );
+    assert_eq!((chosen.status, &chosen.body["digest"]["cadence"]), (200, &json!("daily")));
     api.stop().await;
 }
 
@@ -282,17 +249,9 @@ async fn a_new_or_revoked_key_takes_effect_within_seconds(fresh: Fresh) {
 
     assert_eq!((at_once, soon, revoked, other), (401, 200, 401, 200));
     let duplicate = keys.create(&"late".parse().unwrap(), Scope::Admin).await;
-    assert!(
-        duplicate
-            .unwrap_err()
-            .to_string()
-            .contains("\"late\" is taken")
-    );
+    assert!(duplicate.unwrap_err().to_string().contains("\"late\" is taken"));
     let listed: Vec<_> = keys.list().await.unwrap();
-    let listed: Vec<_> = listed
-        .iter()
-        .map(|key| (key.name.as_str(), key.scope))
-        .collect();
+    let listed: Vec<_> = listed.iter().map(|key| (key.name.as_str(), key.scope)).collect();
     assert_eq!(listed, [("late", Scope::Read)]);
     api.stop().await;
 }
@@ -300,10 +259,7 @@ async fn a_new_or_revoked_key_takes_effect_within_seconds(fresh: Fresh) {
 async fn cached_keys_work_while_the_store_is_unavailable(fresh: Fresh) {
     let town = town(&fresh, "").await;
     let keys = town.process().keys();
-    let key = keys
-        .create(&"app".parse().unwrap(), Scope::Read)
-        .await
-        .unwrap();
+    let key = keys.create(&"app".parse().unwrap(), Scope::Read).await.unwrap();
     let key = key.expose();
     // The first read of the keys succeeds; every later call fails.
     let down = FailingStore::new(town.store.clone(), 1, Fault::Refused, Then::StaysDown);

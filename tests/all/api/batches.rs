@@ -80,10 +80,7 @@ async fn a_batch_shows_its_items_and_its_delivery(fresh: Fresh) {
     let outcome =
         |batch: &Value| ["state", "settled_at", "delivery"].map(|field| batch[field].clone());
     let delivery = json!({"id": format!("batch:{}", id(&open)), "state": "sent", "reason": null});
-    assert_eq!(
-        outcome(&closed),
-        [json!("closed"), json!("2014-04-19T10:05:00Z"), delivery]
-    );
+    assert_eq!(outcome(&closed), [json!("closed"), json!("2014-04-19T10:05:00Z"), delivery]);
     assert_eq!(closed["items"], open["items"]);
     api.stop().await;
 }
@@ -95,11 +92,7 @@ async fn batches_are_filtered_by_user_key_and_state_and_paged(fresh: Fresh) {
     post_event(&api, "a3", &["ada"], Some("type:ArtworkPublished")).await;
     let whose = |batches: &[Value]| {
         let owners = |one: &Value| {
-            format!(
-                "{} {}",
-                one["user"].as_str().unwrap(),
-                one["key"].as_str().unwrap()
-            )
+            format!("{} {}", one["user"].as_str().unwrap(), one["key"].as_str().unwrap())
         };
         let mut owners: Vec<String> = batches.iter().map(owners).collect();
         owners.sort();
@@ -108,49 +101,28 @@ async fn batches_are_filtered_by_user_key_and_state_and_paged(fresh: Fresh) {
 
     assert_eq!(list_batches(&api, "?user=ada").await.len(), 3);
     let of_type = list_batches(&api, "?key=type:ArtworkPublished").await;
-    assert_eq!(
-        whose(&of_type),
-        ["ada type:ArtworkPublished", "ben type:ArtworkPublished"]
-    );
+    assert_eq!(whose(&of_type), ["ada type:ArtworkPublished", "ben type:ArtworkPublished"]);
     let of_key = list_batches(&api, "?key=key%3Aacme+%26+sons%2F0&user=cem").await;
     assert_eq!(whose(&of_key), ["cem key:acme & sons/0"]);
-    assert_eq!(
-        list_batches(&api, "?key=key:acme").await.len(),
-        0,
-        "it is no prefix"
-    );
+    assert_eq!(list_batches(&api, "?key=key:acme").await.len(), 0, "it is no prefix");
     assert_eq!(list_batches(&api, "?user=nobody").await.len(), 0);
-    let canceled = api
-        .post(&format!("/v1/batches/{}/cancel", id(&of_key[0])), json!({}))
-        .await;
+    let canceled = api.post(&format!("/v1/batches/{}/cancel", id(&of_key[0])), json!({})).await;
     assert_eq!(canceled.status, 200, "{}", canceled.body);
-    assert_eq!(
-        whose(&list_batches(&api, "?state=canceled").await),
-        ["cem key:acme & sons/0"]
-    );
+    assert_eq!(whose(&list_batches(&api, "?state=canceled").await), ["cem key:acme & sons/0"]);
     assert_eq!(list_batches(&api, "?state=open").await.len(), 4);
 
     let (mut paged, mut path) = (Vec::new(), "/v1/batches?limit=2".to_owned());
     loop {
         let page = api.get(&path).await;
         assert_eq!(page.status, 200, "{path}: {}", page.body);
-        paged.extend(
-            page.body["batches"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|one| id(one).to_owned()),
-        );
+        paged.extend(page.body["batches"].as_array().unwrap().iter().map(|one| id(one).to_owned()));
         let Some(next) = page.body["next"].as_str() else {
             break;
         };
         path = format!("/v1/batches?limit=2&before={next}");
     }
-    let all: Vec<String> = list_batches(&api, "")
-        .await
-        .iter()
-        .map(|one| id(one).to_owned())
-        .collect();
+    let all: Vec<String> =
+        list_batches(&api, "").await.iter().map(|one| id(one).to_owned()).collect();
     assert_eq!((paged.len(), &paged), (5, &all));
     assert!(all.is_sorted_by(|newer, older| newer > older), "{all:?}");
     api.stop().await;
@@ -160,9 +132,7 @@ async fn an_open_batch_can_be_closed_or_canceled_but_an_ended_one_conflicts(fres
     let api = serve_batches(&fresh, "").await;
     post_event(&api, "a1", &["ada", "ben"], None).await;
     let of = async |person: &str| {
-        let batch = list_batches(&api, &format!("?user={person}"))
-            .await
-            .remove(0);
+        let batch = list_batches(&api, &format!("?user={person}")).await.remove(0);
         format!("/v1/batches/{}", id(&batch))
     };
     let (ada, ben) = (of("ada").await, of("ben").await);
@@ -177,42 +147,21 @@ async fn an_open_batch_can_be_closed_or_canceled_but_an_ended_one_conflicts(fres
         api.post(&format!("{ben}/close"), json!({})).await,
     ];
 
-    assert_eq!(
-        (closed.status, &closed.body["state"]),
-        (200, &json!("closing"))
-    );
+    assert_eq!((closed.status, &closed.body["state"]), (200, &json!("closing")));
     assert_eq!(closed.body["closes_at"], "2014-04-19T10:00:00Z");
-    assert_eq!(
-        (canceled.status, &canceled.body["state"]),
-        (200, &json!("canceled"))
-    );
+    assert_eq!((canceled.status, &canceled.body["state"]), (200, &json!("canceled")));
     assert_eq!(canceled.body["settled_at"], "2014-04-19T10:00:00Z");
     let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
     let (ada, ben) = (name(&ada), name(&ben));
     let why = format!("batch {ada} is closing: its email may be on its way");
     assert_eq!(refusal(&twice), (409, "batch_ended", why.as_str()));
-    assert_eq!(
-        refusal(&late[0]),
-        (
-            409,
-            "batch_ended",
-            format!("batch {ada} is closed").as_str()
-        )
-    );
+    assert_eq!(refusal(&late[0]), (409, "batch_ended", format!("batch {ada} is closed").as_str()));
     assert_eq!(
         refusal(&late[1]),
-        (
-            409,
-            "batch_ended",
-            format!("batch {ben} is canceled").as_str()
-        )
+        (409, "batch_ended", format!("batch {ben} is canceled").as_str())
     );
-    let recipients: Vec<String> = api
-        .town
-        .emails()
-        .iter()
-        .map(|email| email.to.reveal().to_owned())
-        .collect();
+    let recipients: Vec<String> =
+        api.town.emails().iter().map(|email| email.to.reveal().to_owned()).collect();
     assert_eq!(recipients, ["ada@example.org"]);
     api.stop().await;
 }
@@ -249,24 +198,11 @@ async fn retracted_events_leave_open_batches_and_feeds(fresh: Fresh) {
             ]})
         )
     );
-    assert_eq!(
-        again.body,
-        json!({"taken": 0, "omitted": 0, "objects": ["a3"]})
-    );
-    let summary = |one: &Value| {
-        (
-            one["user"].clone(),
-            one["state"].clone(),
-            one["count"].clone(),
-        )
-    };
+    assert_eq!(again.body, json!({"taken": 0, "omitted": 0, "objects": ["a3"]}));
+    let summary = |one: &Value| (one["user"].clone(), one["state"].clone(), one["count"].clone());
     let mut batches: Vec<_> = list_batches(&api, "").await.iter().map(summary).collect();
     batches.sort_by_key(|(user, ..)| user.to_string());
-    let expected = [
-        ("ada", "open", 2),
-        ("ben", "canceled", 0),
-        ("cem", "canceled", 0),
-    ];
+    let expected = [("ada", "open", 2), ("ben", "canceled", 0), ("cem", "canceled", 0)];
     assert_eq!(
         batches,
         expected.map(|(user, state, count)| (json!(user), json!(state), json!(count)))
@@ -288,14 +224,8 @@ async fn a_lead_is_shown_apart_from_the_items_after_it(fresh: Fresh) {
     let rest = api.get(&format!("/v1/batches/{}", id(&open))).await.body;
     let lead = list_batches(&api, "?state=closed").await.remove(0);
 
-    assert_eq!(
-        (&open["count"], &open["lead_sent"]),
-        (&json!(0), &json!(true))
-    );
-    assert_eq!(
-        (&rest["count"], &rest["lead_sent"]),
-        (&json!(1), &json!(true))
-    );
+    assert_eq!((&open["count"], &open["lead_sent"]), (&json!(0), &json!(true)));
+    assert_eq!((&rest["count"], &rest["lead_sent"]), (&json!(1), &json!(true)));
     assert_eq!(
         (&lead["items"][0]["object"], &lead["delivery"]["state"]),
         (&json!("a1"), &json!("sent"))
@@ -316,21 +246,11 @@ async fn a_batch_closed_before_its_lead_was_sent_emails_both(fresh: Fresh) {
     api.town.send_due().await;
 
     assert_eq!(api.town.emails().len(), 3);
-    let summary = |one: &Value| {
-        (
-            one["user"].clone(),
-            one["state"].clone(),
-            one["count"].clone(),
-        )
-    };
+    let summary = |one: &Value| (one["user"].clone(), one["state"].clone(), one["count"].clone());
     let mut ended: Vec<_> = list_batches(&api, "").await.iter().map(summary).collect();
     ended.sort_by_key(|ended| format!("{ended:?}"));
-    let expected = [
-        ("ada", "closed", 1),
-        ("ada", "closed", 1),
-        ("ben", "canceled", 0),
-        ("ben", "closed", 1),
-    ];
+    let expected =
+        [("ada", "closed", 1), ("ada", "closed", 1), ("ben", "canceled", 0), ("ben", "closed", 1)];
     assert_eq!(
         ended,
         expected.map(|(user, state, count)| (json!(user), json!(state), json!(count)))
@@ -342,15 +262,9 @@ async fn invalid_batch_requests_are_rejected_with_advice(fresh: Fresh) {
     let api = serve_batches(&fresh, "").await;
     for (query, why) in [
         ("user=", "user id \"\" is empty"),
-        (
-            "key=Comment",
-            "batch key \"Comment\" does not begin with type: or key:",
-        ),
+        ("key=Comment", "batch key \"Comment\" does not begin with type: or key:"),
         ("key=key:", "batch key \"\" is empty"),
-        (
-            "state=done",
-            "batch state \"done\" is not open, closing, closed or canceled",
-        ),
+        ("state=done", "batch state \"done\" is not open, closing, closed or canceled"),
         (
             "state[$ne]=open",
             "parameter \"state[$ne]\" is not known; there are user, key, state, limit, before",
@@ -385,11 +299,7 @@ async fn invalid_batch_requests_are_rejected_with_advice(fresh: Fresh) {
         ("PUT", "/v1/events", "POST, DELETE"),
     ] {
         let refused = super::answer(api.ask(method, path)).await;
-        assert_eq!(
-            (refused.status, refused.header("Allow")),
-            (405, allow),
-            "{method} {path}"
-        );
+        assert_eq!((refused.status, refused.header("Allow")), (405, allow), "{method} {path}");
     }
     api.stop().await;
 }

@@ -36,9 +36,7 @@ async fn a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected(fresh: Fr
     let event = |kind: &str, brand: &str| json!({"type": kind, "objects": ["o1"], "to": ["eve"], "brand": brand});
     let accepted = api.post("/v1/events", event("Comment", "umbra")).await;
     let unconfigured = api.post("/v1/events", event("Comment", "gone")).await;
-    let digest = api
-        .post("/v1/events", event("ArtworkPublished", "umbra"))
-        .await;
+    let digest = api.post("/v1/events", event("ArtworkPublished", "umbra")).await;
     let choice = json!({"types": {"Comment": {"route": "digest"}}});
     let choice = api.put("/v1/users/eve/preferences", choice).await;
 
@@ -55,10 +53,7 @@ async fn a_brand_can_be_set_and_cleared_and_an_unknown_one_is_rejected(fresh: Fr
     for (answer, why) in [
         (unknown, "the brands are acme, umbra"),
         (odd, "lower-case letters, digits, - and _"),
-        (
-            unconfigured,
-            "brand \"gone\" is not configured; the brands are acme, umbra",
-        ),
+        (unconfigured, "brand \"gone\" is not configured; the brands are acme, umbra"),
         (digest, "set types.ArtworkPublished.branded = true"),
         (choice, "has events of several brands"),
     ] {
@@ -77,11 +72,7 @@ async fn a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes(fresh: Fresh
         let personal = maker.personal(&user("ada"), None, Some(&Stop::Digest), None, saturday());
         personal.unsubscribe.unwrap()
     };
-    let (acme, gone, none) = (
-        path(Some("acme")).await,
-        path(Some("gone")).await,
-        path(None).await,
-    );
+    let (acme, gone, none) = (path(Some("acme")).await, path(Some("gone")).await, path(None).await);
 
     let page = api.browse(&acme).await.html;
     let preferences = api.browse(&format!("{acme}/preferences")).await.html;
@@ -99,9 +90,6 @@ async fn a_brand_link_opens_the_pages_of_its_brand_and_unsubscribes(fresh: Fresh
     assert_eq!(never.digest.cadence, Some(tidings::domain::Cadence::Never));
     for other in [gone, none] {
         let html = api.browse(&other).await.html;
-        assert!(
-            html.contains("Kiosk") && !html.contains("Acmeish"),
-            "{html}"
-        );
+        assert!(html.contains("Kiosk") && !html.contains("Acmeish"), "{html}");
     }
 }

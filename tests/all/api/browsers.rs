@@ -72,13 +72,8 @@ async fn only_configured_origins_may_call_the_api(fresh: Fresh) {
         let vary = response.header("vary").to_lowercase();
         assert!(vary.contains("origin"), "{vary}");
     }
-    let response = api
-        .ask("GET", feed)
-        .header("Origin", "https://evil.example");
-    assert_eq!(
-        answer(response).await.header("access-control-allow-origin"),
-        ""
-    );
+    let response = api.ask("GET", feed).header("Origin", "https://evil.example");
+    assert_eq!(answer(response).await.header("access-control-allow-origin"), "");
     for path in ["/healthz", "/openapi.json"] {
         let open = api.anonymous("GET", path).header("Origin", APP);
         assert_eq!(answer(open).await.header("access-control-allow-origin"), "");
@@ -91,10 +86,7 @@ async fn a_star_allows_any_origin(fresh: Fresh) {
 
     let (status, headers) = send(preflight(&api, APP, "/v1/users/ada/feed")).await;
 
-    assert_eq!(
-        (status, headers["access-control-allow-origin"].as_bytes()),
-        (200, &b"*"[..])
-    );
+    assert_eq!((status, headers["access-control-allow-origin"].as_bytes()), (200, &b"*"[..]));
     assert!(!headers.contains_key("access-control-allow-credentials"));
     api.stop().await;
 }
@@ -167,10 +159,7 @@ async fn only_the_user_over_the_rate_limit_gets_a_429(fresh: Fresh) {
     let other = answer(api.anonymous("GET", "/v1/users/ben/feed").bearer_auth(&ben)).await;
 
     assert!(count >= 5, "{count}");
-    assert_eq!(
-        (refused.code(), refused.header("Retry-After")),
-        ("too_many_requests", "1")
-    );
+    assert_eq!((refused.code(), refused.header("Retry-After")), ("too_many_requests", "1"));
     assert_eq!(refused.header("Content-Type"), "application/problem+json");
     // A second token of the same user shares the limit of the first.
     assert!(again < 5, "{again}");
@@ -181,13 +170,7 @@ async fn only_the_user_over_the_rate_limit_gets_a_429(fresh: Fresh) {
 }
 
 async fn a_rate_limited_key_does_not_limit_other_callers(fresh: Fresh) {
-    let api = Api::of(
-        town(
-            &fresh,
-            "server.rate_limit_key = 1\nserver.rate_limit_token = 0",
-        )
-        .await,
-    );
+    let api = Api::of(town(&fresh, "server.rate_limit_key = 1\nserver.rate_limit_token = 0").await);
     let app = key(&api, "app", Scope::Read).await;
 
     let _ = too_many(&api, &app).await;

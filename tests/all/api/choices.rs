@@ -46,10 +46,7 @@ async fn an_unconfigured_type_is_never_offered(fresh: Fresh) {
     assert_eq!((posted.status, patched.status, saved), (202, 200, 200));
     assert!(!page.contains("Loan"), "{page}");
     assert_eq!(preferences["types"]["Loan"], serde_json::Value::Null);
-    assert_eq!(
-        preferences["types"]["ArtworkPublished"]["heading"],
-        "New works"
-    );
+    assert_eq!(preferences["types"]["ArtworkPublished"]["heading"], "New works");
     assert_eq!(
         preferences["digest"],
         serde_json::json!({"cadence": "weekly", "weekday": "mon", "hour": 9})

@@ -17,9 +17,7 @@ async fn without_a_demo_none_of_its_routes_is_there(fresh: Fresh) {
     assert!(routes.len() > 8);
 
     for route in routes {
-        let request = api
-            .ask(route.method, route.path)
-            .json(&serde_json::json!({}));
+        let request = api.ask(route.method, route.path).json(&serde_json::json!({}));
         let request = request.header("Origin", format!("http://{}", api.addr));
         let answer = request.send().await.unwrap();
 
@@ -33,9 +31,7 @@ async fn without_a_demo_none_of_its_routes_is_there(fresh: Fresh) {
 async fn without_a_demo_any_name_is_answered(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
-    let request = api
-        .anonymous("GET", "/healthz")
-        .header("Host", "news.example.org");
+    let request = api.anonymous("GET", "/healthz").header("Host", "news.example.org");
 
     assert_eq!(request.send().await.unwrap().status(), 200);
     api.stop().await;

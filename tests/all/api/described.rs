@@ -79,9 +79,7 @@ fn differences(place: &str, value: &Value) -> Vec<String> {
         Arc::new(jsonschema::draft202012::new(&schema).unwrap())
     });
     let errors = validator.iter_errors(value);
-    errors
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect()
+    errors.map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
 /// Returns the described path that matches a request path.
@@ -171,12 +169,9 @@ fn a_field_that_is_renamed_removed_or_added_is_a_difference() {
 
     assert!(described(feed, &page) && described(one_batch, &batch));
 
-    for (holder, name) in [
-        ("", "cursor"),
-        ("", "unread"),
-        ("/items/0", "at"),
-        ("/items/0/object", "by"),
-    ] {
+    for (holder, name) in
+        [("", "cursor"), ("", "unread"), ("/items/0", "at"), ("/items/0/object", "by")]
+    {
         let without = with(&page, holder, name, None);
         let renamed = with(&without, holder, "other", Some(Value::Null));
         let beside = with(&page, holder, "other", Some(Value::Null));

@@ -24,12 +24,8 @@ fn described() -> Value {
 fn routes() -> BTreeSet<(String, String)> {
     let tables = api::V1.iter().chain(api::METRICS).chain(api::OPEN);
     let tables = tables.chain(pages::PAGES);
-    let routes = tables
-        .flat_map(|table| table.routes)
-        .map(|route| (route.method, route.path));
-    routes
-        .map(|(method, path)| (method.to_owned(), path.to_owned()))
-        .collect()
+    let routes = tables.flat_map(|table| table.routes).map(|route| (route.method, route.path));
+    routes.map(|(method, path)| (method.to_owned(), path.to_owned())).collect()
 }
 
 async fn the_description_is_served_without_a_key(fresh: Fresh) {
@@ -37,10 +33,7 @@ async fn the_description_is_served_without_a_key(fresh: Fresh) {
 
     let served = answer(api.anonymous("GET", "/openapi.json")).await;
 
-    assert_eq!(
-        (served.status, served.header("Content-Type")),
-        (200, "application/json")
-    );
+    assert_eq!((served.status, served.header("Content-Type")), (200, "application/json"));
     assert_eq!(served.body, described());
     api.stop().await;
 }
@@ -105,9 +98,7 @@ fn every_name_in_a_path_is_described() {
     let description = described();
 
     for (path, methods) in description["paths"].as_object().unwrap() {
-        let named = path
-            .split('/')
-            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let named = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let empty = Vec::new();
         let parameters = methods["parameters"].as_array().unwrap_or(&empty);
         let described = parameters.iter().map(|parameter| {
@@ -117,11 +108,7 @@ fn every_name_in_a_path_is_described() {
             };
             parameter["name"].as_str().unwrap()
         });
-        assert_eq!(
-            named.collect::<Vec<_>>(),
-            described.collect::<Vec<_>>(),
-            "{path}"
-        );
+        assert_eq!(named.collect::<Vec<_>>(), described.collect::<Vec<_>>(), "{path}");
     }
 }
 
@@ -189,12 +176,8 @@ fn every_schema_with_properties_has_a_name_for_generators() {
 fn every_code_is_described_and_documented_with_its_status() {
     let description = described();
     let problem = &description["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
-    let described: Vec<&str> = problem
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|c| c.as_str().unwrap())
-        .collect();
+    let described: Vec<&str> =
+        problem.as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
 
     assert_eq!(described, codes);
@@ -208,9 +191,7 @@ fn every_code_is_described_and_documented_with_its_status() {
 fn every_route_is_documented_with_an_example() {
     for (method, path) in routes() {
         let heading = format!("`{} {path}", method.to_uppercase());
-        let section = DOCS
-            .split("\n### ")
-            .find(|section| section.starts_with(&heading));
+        let section = DOCS.split("\n### ").find(|section| section.starts_with(&heading));
         let section = section.unwrap_or_else(|| panic!("docs/api.md has no section {heading}`"));
         assert!(section.contains("    curl "), "{heading}` has no example");
     }
@@ -227,10 +208,7 @@ fn every_provider_is_named_wherever_providers_are_listed() {
     for provider in PROVIDERS {
         let (name, title, option) = (provider.name, provider.title, provider.hook_key.options().0);
         assert!(DOCS.contains(&format!("`{name}`")), "{name}");
-        for row in [
-            format!("| `{name}` | `key`"),
-            format!("| {title} | `{option}`"),
-        ] {
+        for row in [format!("| `{name}` | `key`"), format!("| {title} | `{option}`")] {
             assert!(GUIDE.contains(&row), "{row}");
         }
     }

@@ -37,11 +37,7 @@ impl Served {
         out.read_line(&mut first).unwrap();
         let addr = first.trim().rsplit_once("http://").unwrap().1.to_owned();
         std::thread::spawn(move || out.read_to_end(&mut Vec::new()));
-        Self {
-            child,
-            addr,
-            _folder: folder,
-        }
+        Self { child, addr, _folder: folder }
     }
 
     fn connect(&self) -> TcpStream {
@@ -98,10 +94,7 @@ fn a_response_before_the_end_of_the_body_closes_the_connection() {
     ] {
         let answer = read_to_close(served.send(&unfinished(line)));
 
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status}")),
-            "{line}: {answer}"
-        );
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{line}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{line}: {answer}");
     }
 }
@@ -111,12 +104,8 @@ fn health_is_served_during_four_hundred_unfinished_requests() {
     let served = Served::start(256);
     let mut dripping = Vec::new();
     for n in 0..400 {
-        let line = [
-            "POST /v1/events",
-            "GET /healthz",
-            "POST /hooks/mailgun",
-            "POST /u/token",
-        ][n % 4];
+        let line =
+            ["POST /v1/events", "GET /healthz", "POST /hooks/mailgun", "POST /u/token"][n % 4];
         dripping.push(served.send(&unfinished(line)));
     }
 
@@ -156,20 +145,9 @@ fn malformed_requests_are_not_logged_as_errors() {
         stream.write_all(text.as_bytes()).unwrap();
         read_to_close(stream);
     }
-    assert!(
-        Command::new("kill")
-            .arg(child.id().to_string())
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     let mut log = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut log)
-        .unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     child.wait().unwrap();
     assert!(!log.contains("ERROR"), "{log}");
 }

@@ -53,11 +53,7 @@ async fn sent_at(api: &Api, at: DateTime<Utc>) -> Vec<Message> {
 }
 
 async fn feed_by(api: &Api, token: &str) -> Answer {
-    answer(
-        api.anonymous("GET", "/v1/users/ada/feed")
-            .bearer_auth(token),
-    )
-    .await
+    answer(api.anonymous("GET", "/v1/users/ada/feed").bearer_auth(token)).await
 }
 
 /// Leaves ada with pending events, a batch's delivery, an open batch, a read item, and an event
@@ -72,10 +68,7 @@ async fn create_history(api: &Api) {
     api.fan_out().await;
     let feed = api.get("/v1/users/ada/feed").await;
     let marks = json!({"mark": "read", "to": feed.body["cursor"]});
-    assert_eq!(
-        api.post("/v1/users/ada/feed/marks", marks).await.status,
-        200
-    );
+    assert_eq!(api.post("/v1/users/ada/feed/marks", marks).await.status, 200);
     post_event(api, "ArtworkPublished", "a3").await;
     post_event(api, "Comment", "a4").await;
 }
@@ -94,10 +87,7 @@ fn feed_state(feed: &Answer) -> (Vec<&str>, &Value, &Value) {
 
 async fn a_new_user_gets_no_data_of_the_deleted_user_with_their_id(fresh: Fresh) {
     let api = served(&fresh).await;
-    let (old_token, old_link) = (
-        token(&api, "ada"),
-        path(&api, "ada", api.town.clock.now()).await,
-    );
+    let (old_token, old_link) = (token(&api, "ada"), path(&api, "ada", api.town.clock.now()).await);
     create_history(&api).await;
     assert_eq!(feed_by(&api, &old_token).await.status, 200);
     api.town.clock.advance(TimeDelta::minutes(1));
@@ -109,9 +99,7 @@ async fn a_new_user_gets_no_data_of_the_deleted_user_with_their_id(fresh: Fresh)
     let emails = sent_at(&api, monday(0)).await;
 
     assert_eq!(feed_state(&after_deletion).0, [""; 0]);
-    let to_new = emails
-        .iter()
-        .filter(|email| email.to.reveal() == "new@example.org");
+    let to_new = emails.iter().filter(|email| email.to.reveal() == "new@example.org");
     assert_eq!(to_new.count(), 0);
     let feed = api.get("/v1/users/ada/feed").await;
     assert_eq!(feed_state(&feed), (vec![], &json!(0), &json!(0)));
@@ -119,10 +107,7 @@ async fn a_new_user_gets_no_data_of_the_deleted_user_with_their_id(fresh: Fresh)
     assert!(explained.events.is_empty() && explained.deliveries.is_empty());
     assert_eq!(feed_by(&api, &old_token).await.status, 401);
     assert_eq!(api.browse(&old_link).await.status, 404);
-    assert_eq!(
-        api.browse(&format!("{old_link}/preferences")).await.status,
-        404
-    );
+    assert_eq!(api.browse(&format!("{old_link}/preferences")).await.status, 404);
     assert_eq!(api.submit(&old_link, CLICK).await.status, 200);
     let record = api.get("/v1/users/ada").await;
     assert_eq!(record.body["unsubscribed"], false);
@@ -132,10 +117,7 @@ async fn a_new_user_gets_no_data_of_the_deleted_user_with_their_id(fresh: Fresh)
 
 async fn an_id_can_be_reused_within_the_second_of_its_deletion(fresh: Fresh) {
     let api = served(&fresh).await;
-    let (old_token, old_link) = (
-        token(&api, "ada"),
-        path(&api, "ada", api.town.clock.now()).await,
-    );
+    let (old_token, old_link) = (token(&api, "ada"), path(&api, "ada", api.town.clock.now()).await);
     create_history(&api).await;
 
     assert_eq!(api.delete("/v1/users/ada").await.status, 204);
@@ -147,24 +129,15 @@ async fn an_id_can_be_reused_within_the_second_of_its_deletion(fresh: Fresh) {
     let emails = sent_at(&api, monday(0)).await;
 
     assert_eq!(feed_state(&feed), (vec!["a6", "a5"], &json!(2), &json!(2)));
-    let to_new = emails
-        .iter()
-        .filter(|email| email.to.reveal() == "new@example.org");
+    let to_new = emails.iter().filter(|email| email.to.reveal() == "new@example.org");
     let texts: Vec<String> = to_new.map(|email| email.filled().text).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
     for old in ["a1", "a2", "a3", "a4"] {
-        assert!(
-            !texts
-                .iter()
-                .any(|text| text.contains(&format!("Work {old}."))),
-            "{texts:?}"
-        );
+        assert!(!texts.iter().any(|text| text.contains(&format!("Work {old}."))), "{texts:?}");
     }
     assert_eq!(feed_by(&api, &old_token).await.status, 401);
     assert_eq!(api.browse(&old_link).await.status, 404);
-    let new_link = emails
-        .iter()
-        .find_map(|email| email.personal.as_ref()?.unsubscribe.clone());
+    let new_link = emails.iter().find_map(|email| email.personal.as_ref()?.unsubscribe.clone());
     let new_link = new_link.unwrap();
     let (_, new_token) = new_link.split_once("/u/").unwrap();
     assert_eq!(api.browse(&format!("/u/{new_token}")).await.status, 200);
@@ -199,13 +172,8 @@ async fn batches_and_deliveries_of_a_deleted_user_are_canceled(fresh: Fresh) {
 
     assert_eq!(api.delete("/v1/users/ada").await.status, 204);
 
-    let states: Vec<_> = api
-        .town
-        .deliveries_of("ada")
-        .await
-        .iter()
-        .map(|row| row.state.as_str())
-        .collect();
+    let states: Vec<_> =
+        api.town.deliveries_of("ada").await.iter().map(|row| row.state.as_str()).collect();
     assert_eq!(states, ["canceled"]);
     let batches = api.get("/v1/batches?user=ada").await;
     let states = batches.body["batches"].as_array().unwrap().iter();
@@ -226,11 +194,7 @@ async fn a_batch_whose_email_is_being_sent_is_not_canceled(fresh: Fresh) {
     let until = now + TimeDelta::minutes(5);
     let leaves = async move {
         let rows = inner.take("worker", now, until, 10).await;
-        let handover = Handover {
-            id: rows[0].id.clone(),
-            call: "call".into(),
-            items: 1,
-        };
+        let handover = Handover { id: rows[0].id.clone(), call: "call".into(), items: 1 };
         let noted = inner.sending("worker", now, until, &[handover]).await;
         assert_eq!(noted, [true]);
     };
@@ -253,10 +217,7 @@ async fn assert_erased(api: &Api) {
     let follows = store.follows(&user("ada"), None, 10).await.unwrap();
     let inboxes = store.inboxes(&[user("ada")]).await.unwrap();
     let batches = api.get("/v1/batches?user=ada&state=open").await;
-    assert!(
-        follows.is_empty() && inboxes == [None],
-        "{follows:?} {inboxes:?}"
-    );
+    assert!(follows.is_empty() && inboxes == [None], "{follows:?} {inboxes:?}");
     assert_eq!(batches.body["batches"], json!([]));
     let batches = api.get("/v1/batches?user=ada&state=closing").await;
     assert_eq!(batches.body["batches"], json!([]));
@@ -351,10 +312,7 @@ async fn a_deleted_user_can_still_unsubscribe_their_address(fresh: Fresh) {
 
     let read = api.browse(&link).await;
     let before = suppressed().await;
-    let clicks = [
-        api.submit(&link, CLICK).await,
-        api.submit(&link, CLICK).await,
-    ];
+    let clicks = [api.submit(&link, CLICK).await, api.submit(&link, CLICK).await];
 
     assert_eq!((read.status, before), (404, json!([])));
     assert_eq!(clicks.map(|click| click.status), [200, 200]);

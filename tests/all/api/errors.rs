@@ -23,41 +23,17 @@ const BODIES: &[(&str, &str, &str)] = &[
     ("POST", "/v1/events", "{"),
     ("POST", "/v1/events", "null"),
     ("POST", "/v1/events", "{\"type\": \"Loan\"}"),
-    (
-        "POST",
-        "/v1/events",
-        "{\"type\": {\"$ne\": \"\"}, \"objects\": [\"o1\"], \"to\": [\"ada\"]}",
-    ),
-    (
-        "POST",
-        "/v1/events",
-        "{\"type\": \"Loan\", \"objects\": {\"$gt\": \"\"}, \"to\": [\"ada\"]}",
-    ),
-    (
-        "POST",
-        "/v1/events",
-        "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"to\": {\"$ne\": \"\"}}",
-    ),
+    ("POST", "/v1/events", "{\"type\": {\"$ne\": \"\"}, \"objects\": [\"o1\"], \"to\": [\"ada\"]}"),
+    ("POST", "/v1/events", "{\"type\": \"Loan\", \"objects\": {\"$gt\": \"\"}, \"to\": [\"ada\"]}"),
+    ("POST", "/v1/events", "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"to\": {\"$ne\": \"\"}}"),
     (
         "POST",
         "/v1/events",
         "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"to\": [{\"$ne\": \"\"}]}",
     ),
-    (
-        "POST",
-        "/v1/events",
-        "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"to\": []}",
-    ),
-    (
-        "POST",
-        "/v1/events",
-        "{\"type\": \"Loan\", \"objects\": [\"o1\"]}",
-    ),
-    (
-        "POST",
-        "/v1/events",
-        "{\"type\": \"Loan\", \"objects\": [\"\"], \"to\": [\"ada\"]}",
-    ),
+    ("POST", "/v1/events", "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"to\": []}"),
+    ("POST", "/v1/events", "{\"type\": \"Loan\", \"objects\": [\"o1\"]}"),
+    ("POST", "/v1/events", "{\"type\": \"Loan\", \"objects\": [\"\"], \"to\": [\"ada\"]}"),
     (
         "POST",
         "/v1/events",
@@ -79,93 +55,33 @@ const BODIES: &[(&str, &str, &str)] = &[
         "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"to\": [\"ada\"], \"at\": \"yesterday\"}",
     ),
     ("POST", "/v1/events", "{\"events\": [], \"to\": []}"),
-    (
-        "POST",
-        "/v1/events",
-        "[{\"type\": \"Loan\",\n  \"objects\": [\"o1\"] \"to\": [\"ada\"]}]",
-    ),
-    (
-        "POST",
-        "/v1/events",
-        "[[\"Loan\", [\"o1\"], [\"ada\"], [], null, [], null, null]]",
-    ),
+    ("POST", "/v1/events", "[{\"type\": \"Loan\",\n  \"objects\": [\"o1\"] \"to\": [\"ada\"]}]"),
+    ("POST", "/v1/events", "[[\"Loan\", [\"o1\"], [\"ada\"], [], null, [], null, null]]"),
     ("PUT", "/v1/users/eve", "[]"),
-    (
-        "PUT",
-        "/v1/users/eve",
-        "[\"eve\", null, null, true, null, null, null, null, null, null]",
-    ),
-    (
-        "PUT",
-        "/v1/users/eve",
-        "{\"email\": \"eve at example.org\"}",
-    ),
+    ("PUT", "/v1/users/eve", "[\"eve\", null, null, true, null, null, null, null, null, null]"),
+    ("PUT", "/v1/users/eve", "{\"email\": \"eve at example.org\"}"),
     ("PUT", "/v1/users/eve", "{\"email\": {\"$ne\": null}}"),
     ("PUT", "/v1/users/eve", "{\"digest\": {\"hour\": 24}}"),
     ("PUT", "/v1/users/eve", "{\"tz\": \"Mars/Base\"}"),
     ("PUT", "/v1/users/eve", "{\"color\": \"red\"}"),
     ("PUT", "/v1/users/eve", "{} {}"),
-    (
-        "PUT",
-        "/v1/users/ada/preferences",
-        "{\"digest\": {\"cadence\": \"hourly\"}}",
-    ),
-    (
-        "PUT",
-        "/v1/users/ada/preferences",
-        "{\"digest\": {\"hour\": 99}}",
-    ),
+    ("PUT", "/v1/users/ada/preferences", "{\"digest\": {\"cadence\": \"hourly\"}}"),
+    ("PUT", "/v1/users/ada/preferences", "{\"digest\": {\"hour\": 99}}"),
     ("POST", "/v1/users", "{\"id\": \"eve\"}"),
     ("POST", "/v1/users", "[{\"id\": \"eve\"}, {\"id\": null}]"),
-    (
-        "POST",
-        "/v1/follows",
-        "[{\"user\": \"eve\", \"key\": {\"$ne\": \"\"}}]",
-    ),
+    ("POST", "/v1/follows", "[{\"user\": \"eve\", \"key\": {\"$ne\": \"\"}}]"),
     ("PUT", "/v1/objects/Artwork/1", "{\"notifiable\": \"no\"}"),
-    (
-        "PUT",
-        "/v1/objects/Artwork/1",
-        "{\"url\": \"javascript:alert(1)\"}",
-    ),
+    ("PUT", "/v1/objects/Artwork/1", "{\"url\": \"javascript:alert(1)\"}"),
     ("PUT", "/v1/objects/Artwork/1", "{\"id\": \"Artwork:2\"}"),
-    (
-        "POST",
-        "/v1/objects",
-        "{\"objects\": [{\"title\": \"no id\"}]}",
-    ),
+    ("POST", "/v1/objects", "{\"objects\": [{\"title\": \"no id\"}]}"),
     ("DELETE", "/v1/events", ""),
     ("DELETE", "/v1/events", "{\"type\": \"Loan\"}"),
-    (
-        "DELETE",
-        "/v1/events",
-        "{\"type\": \"Loan\", \"objects\": []}",
-    ),
-    (
-        "DELETE",
-        "/v1/events",
-        "{\"type\": \"Loan\", \"objects\": {\"$ne\": \"\"}}",
-    ),
-    (
-        "DELETE",
-        "/v1/events",
-        "{\"type\": {\"$ne\": \"\"}, \"objects\": [\"o1\"]}",
-    ),
-    (
-        "DELETE",
-        "/v1/events",
-        "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"user\": \"ada\"}",
-    ),
-    (
-        "DELETE",
-        "/v1/events",
-        "[{\"type\": \"Loan\", \"objects\": [\"o1\"]}]",
-    ),
-    (
-        "POST",
-        "/v1/batches/0123456789abcdef01234567/close",
-        "{\"at\": \"2014-04-19T10:00:00Z\"}",
-    ),
+    ("DELETE", "/v1/events", "{\"type\": \"Loan\", \"objects\": []}"),
+    ("DELETE", "/v1/events", "{\"type\": \"Loan\", \"objects\": {\"$ne\": \"\"}}"),
+    ("DELETE", "/v1/events", "{\"type\": {\"$ne\": \"\"}, \"objects\": [\"o1\"]}"),
+    ("DELETE", "/v1/events", "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"user\": \"ada\"}"),
+    ("DELETE", "/v1/events", "[{\"type\": \"Loan\", \"objects\": [\"o1\"]}]"),
+    ("POST", "/v1/batches/0123456789abcdef01234567/close", "{\"at\": \"2014-04-19T10:00:00Z\"}"),
     ("POST", "/v1/batches/0123456789abcdef01234567/cancel", "[]"),
 ];
 
@@ -180,23 +96,13 @@ async fn bad_input_gets_a_clear_error_and_never_reaches_the_store(fresh: Fresh) 
     let mut report = String::new();
 
     for (method, path, body) in BODIES {
-        let request = api
-            .ask(method, path)
-            .header("Content-Type", "application/json");
+        let request = api.ask(method, path).header("Content-Type", "application/json");
         let refused = answer(request.body(*body)).await;
 
-        assert_eq!(
-            refused.header("Content-Type"),
-            "application/problem+json",
-            "{body}"
-        );
+        assert_eq!(refused.header("Content-Type"), "application/problem+json", "{body}");
         refused.assert_problem(400, "invalid_body", &body);
         let (detail, place) = (&refused.body["detail"], &refused.body["location"]);
-        writeln!(
-            report,
-            "{method} {path} {body}\n    {detail}\n    at {place}"
-        )
-        .unwrap();
+        writeln!(report, "{method} {path} {body}\n    {detail}\n    at {place}").unwrap();
     }
 
     assert_eq!(counting.calls(), 0, "the store was requested");
@@ -261,22 +167,12 @@ async fn a_body_must_be_json_of_a_limited_size(fresh: Fresh) {
     let (api, counting) = counted(&fresh).await;
     let padded = |mib: usize| format!("{}{{}}", " ".repeat(mib << 20));
     let send = |method: &str, path: &str, kind: &str, body: String| {
-        let request = api
-            .ask(method, path)
-            .header("Content-Type", kind.to_owned());
+        let request = api.ask(method, path).header("Content-Type", kind.to_owned());
         answer(request.body(body))
     };
 
-    let form = send(
-        "PUT",
-        "/v1/users/eve",
-        "application/x-www-form-urlencoded",
-        "{}".into(),
-    )
-    .await;
-    let packed = api
-        .ask("PUT", "/v1/users/eve")
-        .header("Content-Encoding", "gzip");
+    let form = send("PUT", "/v1/users/eve", "application/x-www-form-urlencoded", "{}".into()).await;
+    let packed = api.ask("PUT", "/v1/users/eve").header("Content-Encoding", "gzip");
     let packed = answer(packed.body("{}")).await;
     let large = send("PUT", "/v1/users/eve", "application/json", padded(1)).await;
     let larger = send("POST", "/v1/users", "application/json", padded(16)).await;
@@ -289,10 +185,7 @@ async fn a_body_must_be_json_of_a_limited_size(fresh: Fresh) {
     }
     assert_eq!(counting.calls(), 0, "the store was requested");
     let json = "application/vnd.example+json; charset=utf-8";
-    assert_eq!(
-        send("PUT", "/v1/users/eve", json, "{}".into()).await.status,
-        204
-    );
+    assert_eq!(send("PUT", "/v1/users/eve", json, "{}".into()).await.status, 204);
     let bare = answer(api.ask("PUT", "/v1/users/eve").body("{}")).await;
     assert_eq!(bare.status, 204);
     let capitals = "Application/JSON; Charset=UTF-8";
@@ -307,17 +200,10 @@ async fn every_path_lists_its_allowed_methods(fresh: Fresh) {
     let wrong: Answer = api.post("/v1/users/ada", json!({})).await;
     let open = answer(api.anonymous("DELETE", "/healthz")).await;
 
-    assert_eq!(
-        (wrong.status, wrong.header("Allow")),
-        (405, "PUT, PATCH, GET, HEAD, DELETE")
-    );
+    assert_eq!((wrong.status, wrong.header("Allow")), (405, "PUT, PATCH, GET, HEAD, DELETE"));
     assert_eq!((open.status, open.header("Allow")), (405, "GET, HEAD"));
     let nothing = api.get("/v1/nothing").await;
-    let stranger = answer(
-        api.anonymous("GET", "/v1/users/ada")
-            .bearer_auth(KEY.repeat(2)),
-    )
-    .await;
+    let stranger = answer(api.anonymous("GET", "/v1/users/ada").bearer_auth(KEY.repeat(2))).await;
     let unknown = api.get("/v1/users/nobody").await;
     let report = [wrong, open, nothing, stranger, unknown].map(|problem| {
         let pretty = serde_json::to_string_pretty(&problem.body);

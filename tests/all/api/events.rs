@@ -34,10 +34,7 @@ async fn users_without_a_record_cause_a_warning(fresh: Fresh) {
 
     let one = api.post("/v1/events", event(json!(["ada", "zoe"]))).await;
     let many: Vec<String> = (0..7).map(|n| format!("u{n}")).collect();
-    let many = api.post(
-        "/v1/events",
-        json!([event(json!("ada")), event(json!(many))]),
-    );
+    let many = api.post("/v1/events", json!([event(json!("ada")), event(json!(many))]));
     let many = many.await;
 
     let warnings = |answer: &Value| answer["warnings"].to_string();
@@ -57,18 +54,12 @@ async fn strict_types_reject_unconfigured_types(fresh: Fresh) {
 
     let known = api.post("/v1/events", event("Loan")).await;
     let one = api.post("/v1/events", event("Laon")).await;
-    let list = api
-        .post("/v1/events", json!([event("Loan"), event("Laon")]))
-        .await;
+    let list = api.post("/v1/events", json!([event("Loan"), event("Laon")])).await;
 
     assert_eq!(known.status, 202);
     for (answer, place) in [(one, "type"), (list, "events[1].type")] {
         assert_eq!(
-            (
-                answer.status,
-                &answer.body["code"],
-                &answer.body["location"]
-            ),
+            (answer.status, &answer.body["code"], &answer.body["location"]),
             (422, &json!("unknown_type"), &json!(place))
         );
         let detail = answer.body["detail"].as_str().unwrap();
@@ -92,15 +83,9 @@ async fn an_accepted_event_reaches_the_feeds_of_its_audience(fresh: Fresh) {
 
     let receipt = api.post("/v1/events", loan()).await;
 
-    assert_eq!(
-        (receipt.status, &receipt.body["duplicate"]),
-        (202, &json!(false))
-    );
+    assert_eq!((receipt.status, &receipt.body["duplicate"]), (202, &json!(false)));
     let path = receipt.header("Location").to_owned();
-    assert_eq!(
-        path,
-        format!("/v1/events/{}", receipt.body["id"].as_str().unwrap())
-    );
+    assert_eq!(path, format!("/v1/events/{}", receipt.body["id"].as_str().unwrap()));
     let waiting = api.get(&path).await;
     assert_eq!(waiting.body["state"], "pending");
     api.fan_out().await;
@@ -132,10 +117,7 @@ async fn a_repeated_idempotency_key_returns_the_same_event(fresh: Fresh) {
 
     assert_eq!(first.body["duplicate"], false);
     for again in [bare, field] {
-        assert_eq!(
-            (again.status, &again.body["duplicate"]),
-            (202, &json!(true))
-        );
+        assert_eq!((again.status, &again.body["duplicate"]), (202, &json!(true)));
         assert_eq!(again.body["id"], first.body["id"]);
     }
     assert_eq!(backlog(&api).await, 1);
@@ -216,16 +198,7 @@ async fn any_text_is_a_batch_key_and_is_stored_unchanged(fresh: Fresh) {
         event
     };
     let longest = "x".repeat(256);
-    let keys = [
-        "0",
-        "false",
-        "null",
-        "a.b",
-        "$ne",
-        " ",
-        "type:Loan",
-        &longest,
-    ];
+    let keys = ["0", "false", "null", "a.b", "$ne", " ", "type:Loan", &longest];
     let events: Vec<Value> = keys.iter().map(|key| with(key, key)).collect();
 
     let many = api.post("/v1/events", json!(events)).await;
@@ -237,17 +210,11 @@ async fn any_text_is_a_batch_key_and_is_stored_unchanged(fresh: Fresh) {
     let without = api.post("/v1/events", without).await;
 
     let receipts = many.body["events"].as_array().unwrap().iter();
-    for (receipt, key) in receipts
-        .chain([&one.body])
-        .zip(keys.iter().chain(&["acme"]))
-    {
+    for (receipt, key) in receipts.chain([&one.body]).zip(keys.iter().chain(&["acme"])) {
         let path = format!("/v1/events/{}", receipt["id"].as_str().unwrap());
         assert_eq!(api.get(&path).await.body["batch_key"], json!(key));
     }
-    assert_eq!(
-        (again.status, &again.body["duplicate"]),
-        (202, &json!(true))
-    );
+    assert_eq!((again.status, &again.body["duplicate"]), (202, &json!(true)));
     for another in [other, without] {
         another.assert_problem(409, "idempotency_key_reused", &"");
     }
@@ -260,32 +227,14 @@ async fn invalid_batch_keys_are_rejected_with_advice(fresh: Fresh) {
     let long = "x".repeat(257);
 
     for (bad, reason) in [
-        (
-            json!(0),
-            "batch key 0 is not text; if it is meant, write \"0\"",
-        ),
-        (
-            json!(-1.5),
-            "batch key -1.5 is not text; if it is meant, write \"-1.5\"",
-        ),
-        (
-            json!(false),
-            "batch key false is not text; if it is meant, write \"false\"",
-        ),
-        (
-            Value::Null,
-            "batch key null is no key; leave it out for the type's own batch",
-        ),
-        (
-            json!(""),
-            "batch key \"\" is empty; leave it out for the type's own batch",
-        ),
+        (json!(0), "batch key 0 is not text; if it is meant, write \"0\""),
+        (json!(-1.5), "batch key -1.5 is not text; if it is meant, write \"-1.5\""),
+        (json!(false), "batch key false is not text; if it is meant, write \"false\""),
+        (Value::Null, "batch key null is no key; leave it out for the type's own batch"),
+        (json!(""), "batch key \"\" is empty; leave it out for the type's own batch"),
         (json!(long), "is longer than 256 bytes"),
         (json!("a\u{0}b"), "holds a control character"),
-        (
-            json!({"$ne": ""}),
-            "batch key is not text; expected a string",
-        ),
+        (json!({"$ne": ""}), "batch key is not text; expected a string"),
         (json!(["a"]), "batch key is not text; expected a string"),
     ] {
         let mut event = loan();
@@ -318,16 +267,10 @@ async fn one_bad_event_rejects_its_whole_list(fresh: Fresh) {
         json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "key": ""}),
         json!("Loan"),
     ] {
-        let refused = api
-            .post("/v1/events", json!({"events": [loan(), bad]}))
-            .await;
+        let refused = api.post("/v1/events", json!({"events": [loan(), bad]})).await;
 
         refused.assert_problem(400, "invalid_body", &bad);
-        assert!(
-            refused.body.to_string().contains("events[1]"),
-            "{}",
-            refused.body
-        );
+        assert!(refused.body.to_string().contains("events[1]"), "{}", refused.body);
     }
 
     assert_eq!(backlog(&api).await, 0);
@@ -397,19 +340,11 @@ async fn unknown_types_and_objects_cause_warnings(fresh: Fresh) {
     assert_eq!([known.status, misspelled.status, list.status], [202; 3]);
     assert_eq!(known.body["warnings"], Value::Null);
     assert!(
-        misspelled.body["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("\"Shwo\" is not configured")
+        misspelled.body["warnings"][0].as_str().unwrap().contains("\"Shwo\" is not configured")
     );
     let events = list.body["events"].as_array().unwrap();
     assert_eq!(events[0]["warnings"], Value::Null);
-    assert!(
-        events[1]["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("such as \"nowhere\"")
-    );
+    assert!(events[1]["warnings"][0].as_str().unwrap().contains("such as \"nowhere\""));
     api.stop().await;
 }
 
@@ -417,11 +352,7 @@ async fn concurrent_requests_each_get_their_own_receipt(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let posts = (0..60).map(|n| {
         // Every third object exists.
-        let object = if n % 3 == 0 {
-            "a1".to_owned()
-        } else {
-            format!("x{n}")
-        };
+        let object = if n % 3 == 0 { "a1".to_owned() } else { format!("x{n}") };
         let event = json!({"type": "ArtworkPublished", "objects": object, "to": ["ada"]});
         let api = &api;
         async move { (n, object, api.post("/v1/events", event).await) }

@@ -38,36 +38,12 @@ async fn an_undescribed_null_is_rejected_with_its_field_name(fresh: Fresh) {
         (events, event(json!({"near": null})), "near"),
         (events, event(json!({"except": null})), "except"),
         (events, event(json!({"batch_key": null})), "batch_key"),
-        (
-            marks,
-            json!({"mark": "read", "to": "c", "type": null}),
-            "type",
-        ),
-        (
-            marks,
-            json!({"mark": "read", "to": "c", "category": null}),
-            "category",
-        ),
-        (
-            marks,
-            json!({"mark": "read", "to": "c", "day": null}),
-            "day",
-        ),
-        (
-            marks,
-            json!({"mark": "read", "to": "c", "about": null}),
-            "about",
-        ),
-        (
-            marks,
-            json!({"mark": "read", "to": "c", "ids": null}),
-            "ids",
-        ),
-        (
-            marks,
-            json!({"mark": "read", "ids": ["20140419.0"], "to": null}),
-            "to",
-        ),
+        (marks, json!({"mark": "read", "to": "c", "type": null}), "type"),
+        (marks, json!({"mark": "read", "to": "c", "category": null}), "category"),
+        (marks, json!({"mark": "read", "to": "c", "day": null}), "day"),
+        (marks, json!({"mark": "read", "to": "c", "about": null}), "about"),
+        (marks, json!({"mark": "read", "to": "c", "ids": null}), "ids"),
+        (marks, json!({"mark": "read", "ids": ["20140419.0"], "to": null}), "to"),
     ] {
         let refused = api.post(path, body).await;
 
@@ -112,15 +88,12 @@ async fn list_limits_count_duplicates(fresh: Fresh) {
         assert_eq!(problem, (413, "limit_exceeded"), "{field}: {}", more.body);
     }
     let back = |count| {
-        api.ask("DELETE", "/v1/events")
-            .json(&json!({"type": "Loan", "objects": same(count)}))
+        api.ask("DELETE", "/v1/events").json(&json!({"type": "Loan", "objects": same(count)}))
     };
     let (most, more) = (answer(back(100)).await, answer(back(101)).await);
     assert_eq!(most.status, 200, "{}", most.body);
     assert_eq!((more.status, more.code()), (413, "limit_exceeded"));
-    let people = api
-        .post("/v1/events", event(json!({"to": same(100_001)})))
-        .await;
+    let people = api.post("/v1/events", event(json!({"to": same(100_001)}))).await;
     assert_eq!((people.status, people.code()), (413, "limit_exceeded"));
     api.stop().await;
 }
@@ -132,9 +105,7 @@ async fn the_actor_does_not_count_toward_the_limit_of_except(fresh: Fresh) {
 
     let most = api.post("/v1/events", except(10_000)).await;
     let more = api.post("/v1/events", except(10_001)).await;
-    let same = api
-        .post("/v1/events", event(json!({"except": vec!["eve"; 10_001]})))
-        .await;
+    let same = api.post("/v1/events", event(json!({"except": vec!["eve"; 10_001]}))).await;
 
     assert_eq!(most.status, 202, "{}", most.body);
     assert_eq!((more.status, more.code()), (413, "limit_exceeded"));
@@ -145,10 +116,7 @@ async fn the_actor_does_not_count_toward_the_limit_of_except(fresh: Fresh) {
 async fn an_empty_audience_list_is_rejected_beside_another_audience(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let keyed = json!({"type": "Loan", "objects": "a1", "followers_of": "artist:1", "to": []});
-    for (body, name) in [
-        (keyed, "to"),
-        (event(json!({"followers_of": []})), "followers_of"),
-    ] {
+    for (body, name) in [(keyed, "to"), (event(json!({"followers_of": []})), "followers_of")] {
         let refused = api.post("/v1/events", body).await;
 
         let problem = (refused.status, refused.code());
@@ -194,14 +162,7 @@ fn days_are_described_with_the_lengths_of_months() {
         let month = move |month| (0..=32).map(move |day| format!("{year:04}{month:02}{day:02}"));
         (0..=13).flat_map(month)
     });
-    let odd = texts([
-        "",
-        "2014042",
-        "201404222",
-        "2014042a",
-        " 20140422",
-        "20140422\n",
-    ]);
+    let odd = texts(["", "2014042", "201404222", "2014042a", " 20140422", "20140422\n"]);
 
     agree("Day", months.chain(odd), |text| text.parse::<Day>().is_ok());
 }
@@ -220,16 +181,7 @@ fn positions_and_cursors_are_described_as_they_are_parsed() {
         "20140422x.1",
         "20140422.-1",
     ]);
-    let mut cursors = texts([
-        "",
-        "c",
-        "c-",
-        "c--",
-        "d",
-        "c20140422.1-",
-        "c-20140422.1",
-        "cc",
-    ]);
+    let mut cursors = texts(["", "c", "c-", "c--", "d", "c20140422.1-", "c-20140422.1", "cc"]);
     for place in &places {
         cursors.extend([format!("c{place}"), format!("c20140421o.3-{place}")]);
     }
@@ -238,24 +190,17 @@ fn positions_and_cursors_are_described_as_they_are_parsed() {
     cursors.extend([long("20140422"), long("20140422.")].map(|text| text.replacen("-", ".1-", 1)));
     for longest in [3_999, 4_000, 4_001] {
         let mut text = format!("c20140422.1{}", "-20140422.1".repeat(361));
-        text.push_str(&format!(
-            "-20140422.{}",
-            "1".repeat(longest - text.len() - 10)
-        ));
+        text.push_str(&format!("-20140422.{}", "1".repeat(longest - text.len() - 10)));
         cursors.push(text);
     }
 
     agree("Place", places, |text| text.parse::<Position>().is_ok());
-    agree("CursorGiven", cursors, |text| {
-        text.parse::<Cursor>().is_ok()
-    });
+    agree("CursorGiven", cursors, |text| text.parse::<Cursor>().is_ok());
 }
 
 #[test]
 fn names_and_keys_are_described_as_they_are_parsed() {
-    let odd = [
-        "", " ", "a", "a b", " a", "a ", "a\u{a0}", "\u{85}", "a\nb", "a\u{7f}", "é", "a:b",
-    ];
+    let odd = ["", " ", "a", "a b", " a", "a ", "a\u{a0}", "\u{85}", "a\nb", "a\u{7f}", "é", "a:b"];
     let mut names = texts(odd);
     names.extend(["a".repeat(256), "a".repeat(257)]);
     let kept: Vec<String> = names
@@ -263,13 +208,10 @@ fn names_and_keys_are_described_as_they_are_parsed() {
         .flat_map(|name| ["type:", "key:", ""].map(|kind| format!("{kind}{name}")))
         .collect();
     let lines = names.iter().map(|name| name.chars().take(60).collect());
-    let lines: Vec<String> = lines
-        .chain(["a".repeat(61), format!("  {}  ", "a".repeat(60))])
-        .collect();
+    let lines: Vec<String> =
+        lines.chain(["a".repeat(61), format!("  {}  ", "a".repeat(60))]).collect();
 
-    agree("Model", names.clone(), |text| {
-        ModelName::new(text).is_ok() && !text.contains(':')
-    });
+    agree("Model", names.clone(), |text| ModelName::new(text).is_ok() && !text.contains(':'));
     agree("Name", names, |text| UserId::new(text).is_ok());
     agree("BatchKey", kept, |text| text.parse::<BatchKey>().is_ok());
     agree("Category", lines, |text| text.parse::<Category>().is_ok());
@@ -281,9 +223,7 @@ fn the_keys_of_events_are_described_as_they_are_parsed() {
     let keys = ["", " ", "0", "a\u{9f}", "a\u{a0}", "\n"];
 
     agree(place, texts(keys), |text| ChosenKey::new(text).is_ok());
-    agree("Event/properties/key", texts(keys), |text| {
-        ChosenKey::new(text).is_ok()
-    });
+    agree("Event/properties/key", texts(keys), |text| ChosenKey::new(text).is_ok());
 }
 
 #[test]

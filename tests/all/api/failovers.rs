@@ -42,9 +42,7 @@ async fn post_and_fan_out(api: &Api, worker: &App, n: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_accepted_during_a_failover_reach_the_streams_of_other_processes() {
     let finished = tokio::time::timeout(PATIENCE, stream_during_a_failover());
-    finished
-        .await
-        .expect("something that was accepted is never told");
+    finished.await.expect("something that was accepted is never told");
 }
 
 async fn stream_during_a_failover() {
@@ -85,10 +83,7 @@ async fn stream_during_a_failover() {
     assert!(unseen_counts.is_sorted(), "{unseen_counts:?}");
     let poll = other.ask("GET", page).header("If-None-Match", tag);
     let poll = super::answer(poll).await;
-    assert_eq!(
-        (poll.status, poll.body["unseen"].as_u64()),
-        (200, Some(EVENTS))
-    );
+    assert_eq!((poll.status, poll.body["unseen"].as_u64()), (200, Some(EVENTS)));
     other.stop().await;
     api.stop().await;
 }

@@ -140,8 +140,7 @@ async fn after_a_cursor_a_feed_returns_only_newer_items(fresh: Fresh) {
 
 async fn an_unchanged_page_is_a_304(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne"}))
-        .await;
+    api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne"})).await;
     post_events(&api, "Loan", &["Artwork:A1".into()]).await;
     let poll = |tags: String| {
         let request = api.ask("GET", "/v1/users/ada/feed");
@@ -150,17 +149,9 @@ async fn an_unchanged_page_is_a_304(fresh: Fresh) {
     let first = api.get("/v1/users/ada/feed").await;
     let tag = first.header("ETag").to_owned();
 
-    for tags in [
-        tag.clone(),
-        tag.replace("W/", ""),
-        format!("\"other\", {tag}"),
-        "*".into(),
-    ] {
+    for tags in [tag.clone(), tag.replace("W/", ""), format!("\"other\", {tag}"), "*".into()] {
         let unchanged = poll(tags).await;
-        assert_eq!(
-            (unchanged.status, &unchanged.body),
-            (304, &serde_json::Value::Null)
-        );
+        assert_eq!((unchanged.status, &unchanged.body), (304, &serde_json::Value::Null));
         assert_eq!(unchanged.header("ETag"), tag);
         let seconds: u32 = unchanged.header("X-Poll-Interval").parse().unwrap();
         assert!((27..=33).contains(&seconds), "{seconds}");
@@ -168,21 +159,14 @@ async fn an_unchanged_page_is_a_304(fresh: Fresh) {
     assert_eq!(first.header("Cache-Control"), "private, no-cache");
     assert_eq!(poll("garbled".into()).await.status, 200);
 
-    api.put(
-        "/v1/objects/Artwork/A1",
-        json!({"title": "Nocturne in Blue"}),
-    )
-    .await;
+    api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne in Blue"})).await;
     let renamed = poll(tag).await;
     post_events(&api, "Loan", &works(0..1)).await;
     let grown = poll(renamed.header("ETag").to_owned()).await;
     api.delete("/v1/objects/Artwork/A1").await;
     let withdrawn = poll(grown.header("ETag").to_owned()).await;
 
-    assert_eq!(
-        (renamed.status, grown.status, withdrawn.status),
-        (200, 200, 200)
-    );
+    assert_eq!((renamed.status, grown.status, withdrawn.status), (200, 200, 200));
     assert_eq!(objects(&withdrawn), ["o0"]);
     api.stop().await;
 }
@@ -196,10 +180,7 @@ async fn a_feed_can_be_filtered_by_type_and_days(fresh: Fresh) {
 
     assert_eq!(api.feed("/v1/users/ada/feed").await, ["o2", "o1", "o0"]);
     assert_eq!(api.feed("/v1/users/ada/feed?type=Loan").await, ["o2", "o0"]);
-    assert_eq!(
-        api.feed("/v1/users/ada/feed?type=Show+%26%20Tell%2B").await,
-        ["o1"]
-    );
+    assert_eq!(api.feed("/v1/users/ada/feed?type=Show+%26%20Tell%2B").await, ["o1"]);
     assert_eq!(api.feed("/v1/users/ada/feed?type=$ne").await, [""; 0]);
     api.stop().await;
 }
@@ -267,16 +248,8 @@ async fn a_long_page_is_compressed_if_the_client_accepts_gzip(fresh: Fresh) {
     let ([small_encoding, small_tag, small_vary], small) = fetch(page, "br;q=1, gzip;q=0.5").await;
     let ([short_encoding, ..], _) = fetch("/v1/users/ada/feed/count", "gzip").await;
 
-    assert_eq!(
-        [encoding.as_str(), &small_encoding, &short_encoding],
-        ["", "gzip", ""]
-    );
-    assert!(
-        small.len() * 3 < plain.len(),
-        "{} of {}",
-        small.len(),
-        plain.len()
-    );
+    assert_eq!([encoding.as_str(), &small_encoding, &short_encoding], ["", "gzip", ""]);
+    assert!(small.len() * 3 < plain.len(), "{} of {}", small.len(), plain.len());
     let mut read = Vec::new();
     GzDecoder::new(&small[..]).read_to_end(&mut read).unwrap();
     assert_eq!(read, plain);
@@ -339,11 +312,7 @@ async fn invalid_feed_parameters_are_rejected_by_name(fresh: Fresh) {
         let refused = api.get(&format!("/v1/users/ada/feed?{query}")).await;
 
         refused.assert_problem(400, "invalid_parameter", &query);
-        assert_eq!(
-            refused.body["location"],
-            format!("query parameter {name}"),
-            "{query}"
-        );
+        assert_eq!(refused.body["location"], format!("query parameter {name}"), "{query}");
     }
     for query in ["limit=%FF", "limit=%zz", "%E0%80=1"] {
         let refused = api.get(&format!("/v1/users/ada/feed?{query}")).await;
@@ -375,31 +344,18 @@ async fn with_a_language_items_have_a_heading_and_a_phrase(fresh: Fresh) {
     let grouped = api.get("/v1/users/ada/feed?lang=en&group=about").await.body;
 
     let all = |page: &serde_json::Value| {
-        page["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(words)
-            .collect::<Vec<_>>()
+        page["items"].as_array().unwrap().iter().map(words).collect::<Vec<_>>()
     };
     assert_eq!(all(&plain), [["-", "-", "-"]; 3]);
     let sentence = "{who} commented on {what}";
     assert_eq!(
         all(&english),
-        [
-            ["Loans", "-", "Budget"],
-            ["Comments", "-", "-"],
-            ["Comments", sentence, "Budget"]
-        ]
+        [["Loans", "-", "Budget"], ["Comments", "-", "-"], ["Comments", sentence, "Budget"]]
     );
     // The configured phrase is English, so another language does not use it.
     assert_eq!(
         all(&german),
-        [
-            ["Loans", "-", "Budget"],
-            ["Comments", "-", "-"],
-            ["Comments", "-", "Budget"]
-        ]
+        [["Loans", "-", "Budget"], ["Comments", "-", "-"], ["Comments", "-", "Budget"]]
     );
     assert_eq!(words(&grouped["groups"][0]["items"][0])[0], "Loans");
     api.stop().await;

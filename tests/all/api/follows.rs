@@ -36,8 +36,7 @@ async fn api(fresh: &Fresh) -> Api {
     let api = pages::api(fresh).await;
     for (artist, name) in [("1", "Ines Tavoro"), ("2", "Bo “B” Lind")] {
         let record = json!({"title": name, "url": format!("https://example.org/{artist}")});
-        api.put(&format!("/v1/objects/artist/{artist}"), record)
-            .await;
+        api.put(&format!("/v1/objects/artist/{artist}"), record).await;
     }
     api
 }
@@ -46,9 +45,7 @@ fn email_to(api: &Api, person: &str) -> Message {
     let emails = api.town.emails().into_iter();
     let address = format!("{person}@example.org");
     let mut theirs = emails.filter(|email| email.to.reveal() == address);
-    theirs
-        .next_back()
-        .unwrap_or_else(|| panic!("no email to {person}"))
+    theirs.next_back().unwrap_or_else(|| panic!("no email to {person}"))
 }
 
 /// Returns the path of the link that unfollows this key.
@@ -57,8 +54,7 @@ fn unfollow(email: &Message, key: &str) -> String {
     let links = text.lines().filter_map(|line| line.strip_prefix(PUBLIC));
     let mut links = links.filter(|link| link.ends_with(&format!("?unfollow={key}")));
     let link = links.next();
-    link.unwrap_or_else(|| panic!("no link to unfollow {key} in {text}"))
-        .to_owned()
+    link.unwrap_or_else(|| panic!("no link to unfollow {key} in {text}")).to_owned()
 }
 
 async fn follows(api: &Api, person: &str) -> Vec<String> {
@@ -104,10 +100,7 @@ async fn an_email_names_what_its_reader_follows_and_can_unfollow_it(fresh: Fresh
 async fn only_readers_who_follow_the_same_keys_share_an_email(fresh: Fresh) {
     let api = api(&fresh).await;
     let crowd = api.town.crowd(20).await;
-    let all: Vec<_> = crowd
-        .iter()
-        .map(|one| (key("artist:1"), user(one)))
-        .collect();
+    let all: Vec<_> = crowd.iter().map(|one| (key("artist:1"), user(one))).collect();
     api.town.store.follow(&all).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     // One follower unfollows after the fan-out, but before the email is built.
@@ -125,15 +118,10 @@ async fn only_readers_who_follow_the_same_keys_share_an_email(fresh: Fresh) {
         let all = emails.iter().map(|email| &*email.content);
         all.collect::<HashSet<_>>().len()
     };
-    let without_reason_to: Vec<&str> = without_reason
-        .iter()
-        .map(|email| email.to.reveal())
-        .collect();
+    let without_reason_to: Vec<&str> =
+        without_reason.iter().map(|email| email.to.reveal()).collect();
     assert_eq!(without_reason_to, [format!("{}@example.org", crowd[0])]);
-    assert_eq!(
-        (with_reason.len(), contents(&with_reason)),
-        (emails.len() - 1, 1)
-    );
+    assert_eq!((with_reason.len(), contents(&with_reason)), (emails.len() - 1, 1));
     api.stop().await;
 }
 
@@ -148,10 +136,7 @@ async fn of_several_keys_an_email_names_the_followed_one(fresh: Fresh) {
     let text = |email: Message| email.filled().text;
     let (ben, cem) = (email_to(&api, "ben"), email_to(&api, "cem"));
     let (ben, cem) = (text(ben), text(cem));
-    assert!(
-        ben.contains("Ines Tavoro") && !ben.contains("Lind"),
-        "{ben}"
-    );
+    assert!(ben.contains("Ines Tavoro") && !ben.contains("Lind"), "{ben}");
     assert!(cem.contains("Lind") && !cem.contains("Tavoro"), "{cem}");
     api.stop().await;
 }
@@ -201,9 +186,7 @@ async fn a_link_cannot_add_a_follow(fresh: Fresh) {
     let own = path(&api, "ada", saturday()).await;
     let before = follows(&api, "ada").await;
 
-    let page = api
-        .browse(&format!("{own}/preferences?unfollow=secret%3A1"))
-        .await;
+    let page = api.browse(&format!("{own}/preferences?unfollow=secret%3A1")).await;
 
     assert_eq!(page.status, 200);
     assert_contains!(page.html, "You do not follow this");
@@ -223,12 +206,7 @@ async fn a_preview_names_the_same_follows_as_the_email(fresh: Fresh) {
     }
     api.town.clock.advance(TimeDelta::minutes(1));
     api.town.happens(&["a1"], followers_of("artist:1")).await;
-    let drafts = api
-        .app
-        .of_person()
-        .drafts(&user("ada"), None)
-        .await
-        .unwrap();
+    let drafts = api.app.of_person().drafts(&user("ada"), None).await.unwrap();
     api.town.digests_at(monday(0)).await;
     let row = api.town.deliveries_of("ada").await.pop().unwrap();
     let story = api.app.compose().story(row).await.unwrap();
@@ -246,19 +224,13 @@ async fn an_email_names_three_follows_by_number_of_events(fresh: Fresh) {
     let api = api(&fresh).await;
     for artist in ["3", "4", "5"] {
         let record = json!({"title": format!("Artist {artist}")});
-        api.put(&format!("/v1/objects/artist/{artist}"), record)
-            .await;
+        api.put(&format!("/v1/objects/artist/{artist}"), record).await;
         let follow = [(key(&format!("artist:{artist}")), user("ada"))];
         api.town.store.follow(&follow).await;
     }
-    for (work, artist) in [
-        ("a1", "4"),
-        ("a2", "5"),
-        ("a3", "1"),
-        ("a4", "3"),
-        ("a5", "3"),
-        ("a6", "3"),
-    ] {
+    for (work, artist) in
+        [("a1", "4"), ("a2", "5"), ("a3", "1"), ("a4", "3"), ("a5", "3"), ("a6", "3")]
+    {
         let followers = followers_of(&format!("artist:{artist}"));
         api.town.happens(&[work], followers).await;
     }

@@ -35,9 +35,7 @@ async fn post_comments(api: &Api, person: &str, comments: &[(&str, &str)]) {
 }
 
 async fn groups(api: &Api, query: &str) -> Answer {
-    let page = api
-        .get(&format!("/v1/users/ada/feed?group=about{query}"))
-        .await;
+    let page = api.get(&format!("/v1/users/ada/feed?group=about{query}")).await;
     assert_eq!(page.status, 200, "{}", page.body);
     page
 }
@@ -52,9 +50,7 @@ fn summaries(page: &Answer) -> Vec<String> {
 
 fn ids(items: &Value) -> Vec<&str> {
     let items = items.as_array().unwrap().iter();
-    items
-        .map(|item| item["object"]["id"].as_str().unwrap())
-        .collect()
+    items.map(|item| item["object"]["id"].as_str().unwrap()).collect()
 }
 
 async fn a_group_has_one_day_one_type_and_one_subject(fresh: Fresh) {
@@ -81,35 +77,17 @@ async fn a_group_has_one_day_one_type_and_one_subject(fresh: Fresh) {
 
     assert_eq!(
         summaries(&page),
-        [
-            "thread:9 × 1",
-            "thread:9 × 4",
-            "thread:7 × 1",
-            "thread:7 × 1",
-            "thread:9 × 1"
-        ]
+        ["thread:9 × 1", "thread:9 × 4", "thread:7 × 1", "thread:7 × 1", "thread:9 × 1"]
     );
     let group = &page.body["groups"][1];
-    assert_eq!(
-        ids(&group["items"]),
-        ["Comment:c7", "Comment:c6", "Comment:c4"]
-    );
+    assert_eq!(ids(&group["items"]), ["Comment:c7", "Comment:c6", "Comment:c4"]);
     assert_eq!(group["items"][0]["text"], "word c7");
-    assert_eq!(
-        (&group["id"], &group["at"]),
-        (&group["items"][0]["id"], &group["items"][0]["at"])
-    );
+    assert_eq!((&group["id"], &group["at"]), (&group["items"][0]["id"], &group["items"][0]["at"]));
     assert_eq!((&group["unseen"], &group["unread"]), (&json!(4), &json!(4)));
     // The page counts items, not groups.
-    assert_eq!(
-        (&page.body["unseen"], &page.body["unread"]),
-        (&json!(8), &json!(8))
-    );
+    assert_eq!((&page.body["unseen"], &page.body["unread"]), (&json!(8), &json!(8)));
     let all = api.get(group["items_url"].as_str().unwrap()).await;
-    assert_eq!(
-        ids(&all.body["items"]),
-        ["Comment:c7", "Comment:c6", "Comment:c4", "Comment:c3"]
-    );
+    assert_eq!(ids(&all.body["items"]), ["Comment:c7", "Comment:c6", "Comment:c4", "Comment:c3"]);
     api.delete("/v1/objects/Comment/c6").await;
     assert_eq!(
         summaries(&groups(&api, "&type=Comment&day=20140420").await),
@@ -122,12 +100,7 @@ async fn pages_of_groups_repeat_no_group_while_events_arrive(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     for thread in ["t1", "t2", "t3", "t4", "t5"] {
         let comments = [format!("{thread}a"), format!("{thread}b")];
-        post_comments(
-            &api,
-            "ada",
-            &[(&comments[0], thread), (&comments[1], thread)],
-        )
-        .await;
+        post_comments(&api, "ada", &[(&comments[0], thread), (&comments[1], thread)]).await;
     }
     let first = groups(&api, "&limit=2").await;
     assert_eq!(summaries(&first), ["t5 × 2", "t4 × 2"]);
@@ -140,10 +113,7 @@ async fn pages_of_groups_repeat_no_group_while_events_arrive(fresh: Fresh) {
     assert_eq!(second.body["next"], Value::Null);
     assert_eq!(second.body["unread"], 13);
     // Groups with new events have moved to the first page.
-    assert_eq!(
-        summaries(&groups(&api, "&limit=3").await),
-        ["t6 × 1", "t1 × 3", "t3 × 3"]
-    );
+    assert_eq!(summaries(&groups(&api, "&limit=3").await), ["t6 × 1", "t1 × 3", "t3 × 3"]);
     api.stop().await;
 }
 
@@ -153,42 +123,26 @@ async fn items_url_opens_a_group_with_any_characters_in_its_names(fresh: Fresh) 
     post_comments(
         &api,
         person,
-        &[
-            ("x", "what & why+? 100% é"),
-            ("y", "what & why+? 100% é"),
-            ("z", "else"),
-        ],
+        &[("x", "what & why+? 100% é"), ("y", "what & why+? 100% é"), ("z", "else")],
     )
     .await;
 
-    let page = api
-        .get("/v1/users/a%20b%2Fc+d%3F&%25%C3%A9/feed?group=about&state=all")
-        .await;
+    let page = api.get("/v1/users/a%20b%2Fc+d%3F&%25%C3%A9/feed?group=about&state=all").await;
 
     let url = page.body["groups"][1]["items_url"].as_str().unwrap();
     assert!(url.ends_with("&state=all"), "{url}");
-    assert_eq!(
-        ids(&api.get(url).await.body["items"]),
-        ["Comment:y", "Comment:x"]
-    );
+    assert_eq!(ids(&api.get(url).await.body["items"]), ["Comment:y", "Comment:x"]);
     api.stop().await;
 }
 
 async fn a_state_filter_applies_to_the_items_of_groups(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    post_comments(
-        &api,
-        "ada",
-        &[("c1", "t"), ("c2", "t"), ("c3", "t"), ("c4", "u")],
-    )
-    .await;
+    post_comments(&api, "ada", &[("c1", "t"), ("c2", "t"), ("c3", "t"), ("c4", "u")]).await;
     let page = groups(&api, "").await;
     let id = |n: usize| page.body["groups"][1]["items"][n]["id"].clone();
     let marks = "/v1/users/ada/feed/marks";
-    api.post(marks, json!({"mark": "read", "ids": [id(0)]}))
-        .await;
-    api.post(marks, json!({"mark": "archive", "ids": [id(1)]}))
-        .await;
+    api.post(marks, json!({"mark": "read", "ids": [id(0)]})).await;
+    api.post(marks, json!({"mark": "archive", "ids": [id(1)]})).await;
 
     let current = groups(&api, "").await;
     let unread = groups(&api, "&state=unread").await;
@@ -206,22 +160,10 @@ async fn invalid_group_parameters_are_rejected(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
     for (query, named, why) in [
-        (
-            "group=by",
-            "group",
-            "is unknown; the feed is grouped by about only",
-        ),
-        (
-            "group=about&before=20140422.1~x",
-            "before",
-            "YYYYMMDD.INDEX",
-        ),
+        ("group=by", "group", "is unknown; the feed is grouped by about only"),
+        ("group=about&before=20140422.1~x", "before", "YYYYMMDD.INDEX"),
         ("before=20140422", "before", "YYYYMMDD.INDEX"),
-        (
-            "group=about&limit=0",
-            "limit",
-            "is not a number from 1 to 200",
-        ),
+        ("group=about&limit=0", "limit", "is not a number from 1 to 200"),
         ("day=yesterday", "day", "YYYYMMDD"),
     ] {
         let answer = api.get(&format!("/v1/users/ada/feed?{query}")).await;
@@ -254,22 +196,14 @@ async fn marking_a_group_covers_its_items_up_to_the_shown_cursor(fresh: Fresh) {
         marked.body["unread"].as_u64().unwrap()
     };
     let ids_in_state = async |state: &str| {
-        let page = api
-            .get(&format!("/v1/users/ada/feed?type=Comment&state={state}"))
-            .await;
-        let mut ids: Vec<String> = ids(&page.body["items"])
-            .into_iter()
-            .map(Into::into)
-            .collect();
+        let page = api.get(&format!("/v1/users/ada/feed?type=Comment&state={state}")).await;
+        let mut ids: Vec<String> = ids(&page.body["items"]).into_iter().map(Into::into).collect();
         ids.sort_unstable();
         ids.join(" ").replace("Comment:", "")
     };
     let group = page.body["groups"].as_array().unwrap().iter();
     let group = group.clone().find(|group| group["count"] == 2).unwrap();
-    assert_eq!(
-        (&group["type"], &group["about"]),
-        (&json!("Comment"), &json!("thread:9"))
-    );
+    assert_eq!((&group["type"], &group["about"]), (&json!("Comment"), &json!("thread:9")));
 
     assert_eq!(mark("read", group).await, 4);
     assert_eq!(ids_in_state("read").await, "c2 c4");
@@ -289,10 +223,7 @@ async fn marking_a_group_covers_its_items_up_to_the_shown_cursor(fresh: Fresh) {
     assert_eq!(ids_in_state("unread").await, "c5");
     for beside in [json!({"day": group["day"]}), json!({"about": "thread:9"})] {
         let mut marks = json!({"mark": "read", "ids": [group["id"]]});
-        marks
-            .as_object_mut()
-            .unwrap()
-            .extend(beside.as_object().unwrap().clone());
+        marks.as_object_mut().unwrap().extend(beside.as_object().unwrap().clone());
         let refused = api.post("/v1/users/ada/feed/marks", marks).await;
         assert_eq!(refused.status, 400, "{}", refused.body);
     }
@@ -303,11 +234,7 @@ async fn comments_on_one_page_form_one_group(fresh: Fresh) {
     let budget = "https://a.example/docs/1?tab=a b&c";
     let comments = [
         ("c1", "Ada", json!({"title": "Budget", "url": budget})),
-        (
-            "c2",
-            "Ben",
-            json!({"title": "Untitled", "url": "https://a.example/docs/2"}),
-        ),
+        ("c2", "Ben", json!({"title": "Untitled", "url": "https://a.example/docs/2"})),
         ("c3", "Cy", json!({"title": "Untitled"})),
         ("c4", "Ben", json!({"title": "Budget 2027", "url": budget})),
     ];
@@ -322,15 +249,8 @@ async fn comments_on_one_page_form_one_group(fresh: Fresh) {
 
     let page = groups(&api, "").await;
 
-    let expected = [
-        (budget, 2),
-        ("Untitled", 1),
-        ("https://a.example/docs/2", 1),
-    ];
-    assert_eq!(
-        summaries(&page),
-        expected.map(|(about, count)| format!("{about} × {count}"))
-    );
+    let expected = [(budget, 2), ("Untitled", 1), ("https://a.example/docs/2", 1)];
+    assert_eq!(summaries(&page), expected.map(|(about, count)| format!("{about} × {count}")));
     let group = &page.body["groups"][0];
     let all = api.get(group["items_url"].as_str().unwrap()).await;
     assert_eq!(ids(&all.body["items"]), ["Comment:c4", "Comment:c1"]);

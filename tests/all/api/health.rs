@@ -59,10 +59,7 @@ async fn without_its_store_requests_get_a_503_without_internals(fresh: Fresh) {
         assert_eq!((refused.status, refused.code()), (503, "store_unavailable"));
         assert_eq!(refused.header("Retry-After"), "1");
         let body = refused.body.to_string();
-        assert!(
-            !body.contains("calling") && !body.contains("the test wanted"),
-            "{body}"
-        );
+        assert!(!body.contains("calling") && !body.contains("the test wanted"), "{body}");
     }
 
     api.stop().await;

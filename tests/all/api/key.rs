@@ -93,9 +93,6 @@ async fn an_address_in_use_is_named_in_the_error(fresh: Fresh) {
 
     let refused = api::bind(town.process(), KEY).err().unwrap();
 
-    assert!(
-        format!("{refused:#}").contains(&api.addr.to_string()),
-        "{refused:#}"
-    );
+    assert!(format!("{refused:#}").contains(&api.addr.to_string()), "{refused:#}");
     api.stop().await;
 }

@@ -63,11 +63,7 @@ async fn a_type_hidden_from_feeds_is_only_emailed(fresh: Fresh) {
     let since = feed(&api, &since).await;
     let counted = api.get("/v1/users/ada/feed/count").await;
     let position = |n: usize| format!("20140419.{n}");
-    let hidden = mark(
-        &api,
-        json!({"mark": "read", "ids": [position(0), position(2)]}),
-    )
-    .await;
+    let hidden = mark(&api, json!({"mark": "read", "ids": [position(0), position(2)]})).await;
     let cursor = page.body["cursor"].clone();
     let read = mark(&api, json!({"mark": "read", "to": cursor})).await;
 
@@ -84,12 +80,7 @@ async fn a_type_hidden_from_feeds_is_only_emailed(fresh: Fresh) {
     // The marks did not affect the hidden items.
     let shown = CONFIG.replace("feed = false", "feed = true");
     let town = Town::on(fresh.handle(), tidings::email::Certainty::Never, &shown);
-    let later = town
-        .process()
-        .feeds()
-        .counts(&user("ada"), false)
-        .await
-        .unwrap();
+    let later = town.process().feeds().counts(&user("ada"), false).await.unwrap();
     assert_eq!((later.answer.unseen, later.answer.unread), (3, 3));
 
     let explained = api.app.explain().user(&user("ada"), None).await.unwrap();
@@ -103,13 +94,9 @@ async fn a_type_hidden_from_feeds_is_only_emailed(fresh: Fresh) {
 
 async fn feeds_and_marks_can_be_filtered_by_category(fresh: Fresh) {
     let api = api(&fresh).await;
-    for (name, work) in [
-        ("Loan", "a1"),
-        ("Reply", "a2"),
-        ("Show", "a3"),
-        ("Plain", "a4"),
-        ("Nobody", "a5"),
-    ] {
+    for (name, work) in
+        [("Loan", "a1"), ("Reply", "a2"), ("Show", "a3"), ("Plain", "a4"), ("Nobody", "a5")]
+    {
         post_event(&api, name, &[work]).await;
     }
 
@@ -175,9 +162,7 @@ async fn a_mandatory_type_ignores_stored_choices_and_rejects_new_ones(fresh: Fre
     let patched = api.ask("PATCH", "/v1/users/ada").json(&choice);
     let patched = patched.send().await.unwrap().status().as_u16();
     let after = api.get(preferences).await;
-    let cleared = api
-        .put(preferences, json!({"types": {"Notice": null}}))
-        .await;
+    let cleared = api.put(preferences, json!({"types": {"Notice": null}})).await;
     let unsubscribed = api
         .put(
             "/v1/users/ben",
@@ -191,22 +176,13 @@ async fn a_mandatory_type_ignores_stored_choices_and_rejects_new_ones(fresh: Fre
     let detail = refused.body["detail"].as_str().unwrap();
     let expected = "type \"Notice\" is mandatory (Security notices cannot be turned off), so there is no choice; leave it out";
     assert!(detail.contains(expected), "{detail}");
-    assert_eq!(
-        before.body["types"]["Loan"]["route"], "digest",
-        "taken whole or not"
-    );
+    assert_eq!(before.body["types"]["Loan"]["route"], "digest", "taken whole or not");
     assert_eq!(patched, 200);
     assert_eq!(after.body["types"]["Loan"]["route"], "never");
     let notice = &after.body["types"]["Notice"];
-    assert_eq!(
-        (&notice["route"], &notice["chosen"]),
-        (&json!("immediate"), &json!(false))
-    );
+    assert_eq!((&notice["route"], &notice["chosen"]), (&json!("immediate"), &json!(false)));
     assert_eq!((cleared.status, unsubscribed.status), (200, 204));
-    assert_eq!(
-        ben.body["unsubscribed"], true,
-        "to take a choice back is no wish for emails"
-    );
+    assert_eq!(ben.body["unsubscribed"], true, "to take a choice back is no wish for emails");
     api.stop().await;
 }
 
@@ -238,10 +214,7 @@ async fn the_page_locks_mandatory_types_and_rejects_choices_of_them(fresh: Fresh
     assert!(!page.contains("name=\"type.Notice\""), "{page}");
     assert!(page.contains("Security notices cannot be turned off"));
     assert!(page.contains("name=\"type.Loan\""));
-    let at = |text: &str| {
-        page.find(&format!("<legend dir=\"auto\">{text}</legend>"))
-            .unwrap()
-    };
+    let at = |text: &str| page.find(&format!("<legend dir=\"auto\">{text}</legend>")).unwrap();
     assert!(at("What") < at("Gallery") && at("Gallery") < at("Community"));
     assert_eq!(status, 400);
     assert!(refused.contains("cannot be turned off"), "{refused}");

@@ -22,13 +22,7 @@ async fn a_page_uses_the_language_of_the_users_record(fresh: Fresh) {
     let api = api(&fresh).await;
     let link = path(&api, "ada", saturday()).await;
     for (locale, tag, prompt, choices, done) in [
-        (
-            "de-CH",
-            r#"<html lang="de" dir="ltr">"#,
-            "Abmelden?",
-            "Wie oft",
-            "Sie sind abgemeldet",
-        ),
+        ("de-CH", r#"<html lang="de" dir="ltr">"#, "Abmelden?", "Wie oft", "Sie sind abgemeldet"),
         (
             "ar",
             r#"<html lang="ar" dir="rtl">"#,
@@ -50,16 +44,11 @@ async fn a_page_uses_the_language_of_the_users_record(fresh: Fresh) {
         api.town.change("ada", reset).await;
 
         let ask = browse_in(&api, &link, "fr").await.html;
-        let choose = browse_in(&api, &format!("{link}/preferences"), "fr")
-            .await
-            .html;
+        let choose = browse_in(&api, &format!("{link}/preferences"), "fr").await.html;
         let ended = api.submit(&link, CLICK).await.html;
 
         for (page, words) in [(ask, prompt), (choose, choices), (ended, done)] {
-            assert!(
-                page.contains(tag) && page.contains(words),
-                "{locale}: {page}"
-            );
+            assert!(page.contains(tag) && page.contains(words), "{locale}: {page}");
         }
     }
     api.stop().await;
@@ -69,9 +58,7 @@ async fn without_a_known_language_a_page_uses_the_browsers(fresh: Fresh) {
     let api = api(&fresh).await;
     let link = path(&api, "ada", saturday()).await;
 
-    let german = browse_in(&api, &link, "nl, de-DE;q=0.8, en;q=0.5")
-        .await
-        .html;
+    let german = browse_in(&api, &link, "nl, de-DE;q=0.8, en;q=0.5").await.html;
     let english = browse_in(&api, &link, "nl").await.html;
 
     assert!(german.contains("Abmelden?"), "{german}");

@@ -37,27 +37,11 @@ async fn an_event_outside_the_window_is_rejected_with_the_valid_range(fresh: Fre
     for refused in [&early, &late, &seconds, &listed] {
         let problem = (refused.status, refused.code());
         assert_eq!(problem, (422, "time_out_of_range"), "{}", refused.body);
-        assert!(
-            detail(refused).contains("2014-04-12T00:00:00"),
-            "{}",
-            detail(refused)
-        );
-        assert!(
-            detail(refused).contains("2014-04-19T10:05:00"),
-            "{}",
-            detail(refused)
-        );
+        assert!(detail(refused).contains("2014-04-12T00:00:00"), "{}", detail(refused));
+        assert!(detail(refused).contains("2014-04-19T10:05:00"), "{}", detail(refused));
     }
-    assert!(
-        detail(&early).contains("2014-04-11T23:59:59"),
-        "{}",
-        detail(&early)
-    );
-    assert!(
-        detail(&seconds).contains("milliseconds"),
-        "{}",
-        detail(&seconds)
-    );
+    assert!(detail(&early).contains("2014-04-11T23:59:59"), "{}", detail(&early));
+    assert!(detail(&seconds).contains("milliseconds"), "{}", detail(&seconds));
     assert_eq!(listed.body["location"], "events[1]");
     let backlog = api.town.store.backlog().await;
     assert_eq!(backlog.pending, 2);
@@ -78,10 +62,7 @@ async fn an_audience_may_have_a_hundred_thousand_long_ids(fresh: Fresh) {
     let again = api.post("/v1/events", event("to", named(100_000))).await;
     let fewer = api.post("/v1/events", event("to", named(99_999))).await;
     let except = api.post("/v1/events", event("except", named(20_000))).await;
-    let longer: Vec<String> = named(100_000)
-        .iter()
-        .map(|id| format!("{id}-longer"))
-        .collect();
+    let longer: Vec<String> = named(100_000).iter().map(|id| format!("{id}-longer")).collect();
     let longer = api.post("/v1/events", event("to", longer)).await;
     let many: Vec<u32> = (0..100_001).collect();
     let many = json!({"type": "Loan", "objects": ["o1"], "to": many});
@@ -97,14 +78,8 @@ async fn an_audience_may_have_a_hundred_thousand_long_ids(fresh: Fresh) {
     }
     let claimed = api.town.store;
     let now = crate::support::town::saturday();
-    let claimed = claimed
-        .claim_fanouts(&lease("one", now), now, 10.into())
-        .await
-        .unwrap()
-        .fanouts;
-    let audience = named(100_000)
-        .into_iter()
-        .map(|id| crate::support::user(&id));
+    let claimed = claimed.claim_fanouts(&lease("one", now), now, 10.into()).await.unwrap().fanouts;
+    let audience = named(100_000).into_iter().map(|id| crate::support::user(&id));
     let audience = tidings::domain::Audience::users(audience).unwrap();
     assert!(claimed.len() == 1 && claimed[0].audience == audience);
 }
@@ -148,9 +123,7 @@ async fn a_thousand_choices_are_stored_and_more_are_rejected(fresh: Fresh) {
     let thousand = api.put(path, prefer(types(0, 1_000))).await;
     let more = api.put(path, prefer(types(1_000, 1_001))).await;
     let other = api.put(path, prefer(types(0, 1))).await;
-    let name = api
-        .put("/v1/users/eve", json!({"name": "x".repeat(2_000)}))
-        .await;
+    let name = api.put("/v1/users/eve", json!({"name": "x".repeat(2_000)})).await;
 
     for refused in [&whole, &more, &name] {
         let problem = (refused.status, refused.code());
@@ -159,9 +132,7 @@ async fn a_thousand_choices_are_stored_and_more_are_rejected(fresh: Fresh) {
     assert!(detail(&more).contains("1000"), "{}", detail(&more));
     assert_eq!((thousand.status, other.status), (200, 200));
     assert_eq!(api.get("/v1/users/eve").await.status, 404);
-    let stopped = api
-        .post("/v1/users", json!([{"id": "ada", "unsubscribed": true}]))
-        .await;
+    let stopped = api.post("/v1/users", json!([{"id": "ada", "unsubscribed": true}])).await;
     assert_eq!(stopped.status, 200, "{}", stopped.body);
     api.stop().await;
 }

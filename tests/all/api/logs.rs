@@ -53,10 +53,8 @@ async fn a_log_shows_how_requests_end_and_names_no_user(fresh: Fresh) {
     let town = Town::found(&fresh, true, &config).await;
     let down = FailingStore::new(town.store.clone(), 6, Fault::Refused, Then::StaysDown);
     let api = Api::with_store(town, &(down as _));
-    let (user, feed) = (
-        format!("/v1/users/{PERSON}"),
-        format!("/v1/users/{PERSON}/feed?type={PERSON}"),
-    );
+    let (user, feed) =
+        (format!("/v1/users/{PERSON}"), format!("/v1/users/{PERSON}/feed?type={PERSON}"));
     let report = json!({"RecordType": "Bounce", "Type": "HardBounce", "ID": 1, "Email": PERSON, "Details": PERSON});
     let hook = |password: &str| {
         let request = api.anonymous("POST", "/hooks/postmark");
@@ -78,18 +76,10 @@ async fn a_log_shows_how_requests_end_and_names_no_user(fresh: Fresh) {
         api.put(&user, record.clone()).await.status,
         api.put(&user, json!({"email": [PERSON]})).await.status,
         api.get(&format!("{user}?{PERSON}=1")).await.status,
-        answer(
-            api.anonymous("GET", &user)
-                .bearer_auth(format!("{KEY}{PERSON}")),
-        )
-        .await
-        .status,
-        answer(
-            api.anonymous("GET", &user)
-                .bearer_auth(format!("{PERSON}.{PERSON}.x")),
-        )
-        .await
-        .status,
+        answer(api.anonymous("GET", &user).bearer_auth(format!("{KEY}{PERSON}"))).await.status,
+        answer(api.anonymous("GET", &user).bearer_auth(format!("{PERSON}.{PERSON}.x")))
+            .await
+            .status,
         api.get(&format!("/{PERSON}")).await.status,
         api.get(&feed).await.status,
         api.get(&feed).await.status,
@@ -104,15 +94,10 @@ async fn a_log_shows_how_requests_end_and_names_no_user(fresh: Fresh) {
 
     assert_eq!(
         statuses,
-        [
-            204, 400, 400, 401, 401, 404, 200, 503, 503, 401, 503, 503, 404, 503, 503
-        ]
+        [204, 400, 400, 401, 401, 404, 200, 503, 503, 401, 503, 503, 404, 503, 503]
     );
     let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert_contains!(
-        logged,
-        "route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\"",
-    );
+    assert_contains!(logged, "route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\"",);
     assert_contains!(logged, "calling windows: the test wanted it to fail");
     assert_contains!(logged, "status=400 code=\"invalid_body\"");
     assert_contains!(logged, "route=\"/u/{token}\" status=503");

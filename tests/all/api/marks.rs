@@ -56,9 +56,7 @@ fn ids(page: &Answer) -> BTreeMap<String, String> {
     let items = page.body["items"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let object = |item: &Value| item["object"]["id"].as_str().unwrap().to_owned();
-    items
-        .map(|item| (object(item), text(&item["id"])))
-        .collect()
+    items.map(|item| (object(item), text(&item["id"]))).collect()
 }
 
 fn states(page: &Answer) -> Vec<&str> {
@@ -79,21 +77,13 @@ async fn counts_fall_as_items_are_seen_read_and_archived(fresh: Fresh) {
     let after = feed(&api, "").await;
     let count = api.get("/v1/users/ada/feed/count").await;
 
-    let all = [
-        counts(&page),
-        counts(&seen),
-        counts(&read),
-        counts(&archived),
-    ];
+    let all = [counts(&page), counts(&seen), counts(&read), counts(&archived)];
     assert_eq!(all, [(3, 3), (0, 3), (0, 1), (0, 0)]);
     assert_eq!(
         (objects(&after), states(&after)),
         (vec!["o2".into(), "o1".into()], vec!["read"; 2])
     );
-    assert_eq!(
-        count.body,
-        json!({"unseen": 0, "unread": 0, "cursor": page.body["cursor"]})
-    );
+    assert_eq!(count.body, json!({"unseen": 0, "unread": 0, "cursor": page.body["cursor"]}));
     assert_ne!(after.header("ETag"), tag);
     let of = |state: &'static str| {
         let api = &api;
@@ -162,9 +152,7 @@ async fn concurrent_marks_are_all_stored(fresh: Fresh) {
     post_event(&api, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let id = ids(&feed(&api, "").await);
 
-    let marks = id
-        .values()
-        .map(|id| mark(&api, json!({"mark": "read", "ids": [id]})));
+    let marks = id.values().map(|id| mark(&api, json!({"mark": "read", "ids": [id]})));
     let answers = futures::future::join_all(marks).await;
 
     assert!(answers.iter().all(|answer| answer.status == 200));
@@ -189,17 +177,12 @@ async fn events_before_feed_since_are_seen(fresh: Fresh) {
 
 async fn counts_match_a_model_of_sets(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    let (mut posted, mut seen, mut read, mut archived) = (
-        BTreeSet::new(),
-        BTreeSet::new(),
-        BTreeSet::new(),
-        BTreeSet::new(),
-    );
+    let (mut posted, mut seen, mut read, mut archived) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut random = 7_u64;
     let mut next = |below: u64| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % below
     };
     for step in 0..60 {
@@ -215,14 +198,8 @@ async fn counts_match_a_model_of_sets(fresh: Fresh) {
         let name = names[next(names.len() as u64) as usize].clone();
         let done = ["seen", "read", "unread", "archive", "restore"][next(5) as usize];
         let (which, affected) = match next(4) {
-            0 => (
-                json!({"mark": done, "to": page.body["cursor"]}),
-                posted.clone(),
-            ),
-            _ => (
-                json!({"mark": done, "ids": [id[&name]]}),
-                BTreeSet::from([name]),
-            ),
+            0 => (json!({"mark": done, "to": page.body["cursor"]}), posted.clone()),
+            _ => (json!({"mark": done, "ids": [id[&name]]}), BTreeSet::from([name])),
         };
         let answer = mark(&api, which).await;
         for name in affected {
@@ -237,9 +214,8 @@ async fn counts_match_a_model_of_sets(fresh: Fresh) {
                 seen.insert(name);
             }
         }
-        let unread = posted
-            .iter()
-            .filter(|name| !read.contains(*name) && !archived.contains(*name));
+        let unread =
+            posted.iter().filter(|name| !read.contains(*name) && !archived.contains(*name));
         let unseen = unread.clone().filter(|name| !seen.contains(*name));
         let expected = (unseen.count() as u64, unread.count() as u64);
         assert_eq!(counts(&answer), expected, "after {done}, step {step}");
@@ -256,18 +232,12 @@ async fn invalid_marks_are_rejected_and_change_nothing(fresh: Fresh) {
     for (marks, what) in [
         (json!({"mark": "opened", "to": cursor}), "opened"),
         (json!({"mark": "read"}), "names no items: give to"),
-        (
-            json!({"mark": "read", "to": cursor, "ids": ["20140422.0"]}),
-            "has both to and ids",
-        ),
+        (json!({"mark": "read", "to": cursor, "ids": ["20140422.0"]}), "has both to and ids"),
         (json!({"mark": "read", "ids": []}), "ids \"[]\" names none"),
         (json!({"mark": "read", "ids": many}), "1001"),
         (json!({"mark": "read", "ids": ["first"]}), "first"),
         (json!({"mark": "read", "to": "c1x"}), "c1x"),
-        (
-            json!({"mark": "read", "ids": ["20140422.0"], "type": "Loan"}),
-            "type",
-        ),
+        (json!({"mark": "read", "ids": ["20140422.0"], "type": "Loan"}), "type"),
         (json!({"mark": "read", "to": cursor, "until": 7}), "until"),
         (json!(["read", cursor]), "object"),
     ] {

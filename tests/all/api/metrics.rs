@@ -69,10 +69,7 @@ async fn a_scrape_reports_requests_and_pending_work(fresh: Fresh) {
     has(&text, made);
     assert_eq!(sum(&text, "tidings_feed_answers_total", ""), 3);
     let accepts = "verb=\"accept\"";
-    assert_eq!(
-        sum(&text, "tidings_store_call_duration_seconds_count", accepts),
-        2
-    );
+    assert_eq!(sum(&text, "tidings_store_call_duration_seconds_count", accepts), 2);
     api.fan_out().await;
     api.town.clock.advance(TimeDelta::seconds(6));
     let text = scrape(&api).await;
@@ -134,20 +131,14 @@ async fn while_the_store_is_down_a_scrape_reports_the_last_values(fresh: Fresh) 
 
 async fn a_scrape_answers_within_seconds_if_the_store_hangs(fresh: Fresh) {
     let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
-    let silent = FailingStore::waiting(
-        town.store.clone(),
-        Box::new(|_| Box::pin(std::future::pending())),
-    );
+    let silent =
+        FailingStore::waiting(town.store.clone(), Box::new(|_| Box::pin(std::future::pending())));
     let api = Api::with_store(town, &(silent as _));
     let began = Instant::now();
 
     let texts = futures::future::join_all((0..5).map(|_| scrape(&api))).await;
 
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     for text in texts {
         has(&text, "tidings_store_up 0");
         assert!(!text.contains("\ntidings_fanouts_pending"), "{text}");

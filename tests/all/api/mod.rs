@@ -159,8 +159,7 @@ impl Api {
 
     fn anonymous(&self, method: &str, path: &str) -> RequestBuilder {
         let method: Method = method.to_uppercase().parse().unwrap();
-        self.client
-            .request(method, format!("http://{}{path}", self.addr))
+        self.client.request(method, format!("http://{}{path}", self.addr))
     }
 
     async fn get(&self, path: &str) -> Answer {
@@ -206,9 +205,7 @@ impl Api {
 /// Returns the ids of the objects on a page.
 fn objects(page: &Answer) -> Vec<String> {
     let items = page.body["items"].as_array().unwrap().iter();
-    items
-        .map(|item| item["object"]["id"].as_str().unwrap().to_owned())
-        .collect()
+    items.map(|item| item["object"]["id"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn answer(request: RequestBuilder) -> Answer {
@@ -222,11 +219,7 @@ async fn answer(request: RequestBuilder) -> Answer {
         "" => Value::Null,
         text => serde_json::from_str(text).unwrap(),
     };
-    let answer = Answer {
-        status,
-        headers,
-        body,
-    };
+    let answer = Answer { status, headers, body };
     described::check(&method, &path, &answer);
     answer
 }

@@ -83,10 +83,7 @@ async fn a_subject_is_muted_listed_and_unmuted(fresh: Fresh) {
         ])
     );
     let left = list_mutes(&api).await;
-    assert_eq!(
-        (left.as_array().unwrap().len(), &left[0]["subject"]),
-        (1, &json!("artist:7"))
-    );
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["subject"]), (1, &json!("artist:7")));
     api.stop().await;
 }
 
@@ -105,10 +102,9 @@ async fn invalid_mutes_are_rejected(fresh: Fresh) {
         let refused = api.put(&path, body.clone()).await;
         assert_eq!(refused.status, status, "{path} {body}: {}", refused.body);
     }
-    for (method, path) in [
-        ("GET", "/v1/users/nobody/mutes"),
-        ("DELETE", "/v1/users/nobody/mutes/a"),
-    ] {
+    for (method, path) in
+        [("GET", "/v1/users/nobody/mutes"), ("DELETE", "/v1/users/nobody/mutes/a")]
+    {
         let unknown = super::answer(api.ask(method, path)).await;
         assert_eq!((unknown.status, unknown.code()), (404, "unknown_user"));
     }
@@ -133,19 +129,13 @@ async fn the_link_of_an_email_about_one_subject_mutes_only_that(fresh: Fresh) {
     let again = api.submit(&link, CLICK).await;
 
     assert_eq!((done.status, again.status), (200, 200));
-    for fragment in [
-        "<h1>Muted</h1>",
-        "<bdi>Budget &lt;2014&gt;</bdi>",
-        "Comments",
-        ">Unmute</button>",
-    ] {
+    for fragment in
+        ["<h1>Muted</h1>", "<bdi>Budget &lt;2014&gt;</bdi>", "Comments", ">Unmute</button>"]
+    {
         assert!(done.html.contains(fragment), "{fragment}: {}", done.html);
     }
     assert!(after.types.is_empty() && after.unsubscribed.is_none());
-    assert!(
-        text.contains("Work a4.") && !text.contains("Work a3."),
-        "{text}"
-    );
+    assert!(text.contains("Work a4.") && !text.contains("Work a3."), "{text}");
     assert_eq!(api.ada().await, after, "again, it changes nothing");
     assert!(again.html.contains(">Unmute</button>"), "{}", again.html);
     assert_eq!(list_mutes(&api).await[0]["title"], "Budget <2014>");
@@ -158,10 +148,7 @@ async fn the_link_of_an_email_about_one_subject_mutes_only_that(fresh: Fresh) {
     api.batches().await;
     assert!(back.html.contains("Saved."), "{}", back.html);
     let text = api.last().filled().text;
-    assert!(
-        text.contains("Work a5.") && !text.contains("Work a3."),
-        "{text}"
-    );
+    assert!(text.contains("Work a5.") && !text.contains("Work a3."), "{text}");
     assert_eq!(list_mutes(&api).await, json!([]));
     api.stop().await;
 }
@@ -180,9 +167,7 @@ async fn following_the_link_changes_nothing(fresh: Fresh) {
         }
     }
     let empty = api.submit(&link, "").await;
-    let both = api
-        .submit(&format!("{link}/preferences"), "unmute=a1&cadence=daily")
-        .await;
+    let both = api.submit(&format!("{link}/preferences"), "unmute=a1&cadence=daily").await;
 
     assert_eq!((empty.status, both.status), (400, 400));
     assert_eq!(api.ada().await, before);
@@ -217,22 +202,14 @@ async fn the_preferences_page_lists_mutes_and_removes_them(fresh: Fresh) {
     assert!(!api.browse(&path).await.html.contains("Muted"));
     let until = api.town.clock.now() + TimeDelta::days(7);
     api.put(&format!("{MUTES}/a1"), json!({})).await;
-    api.put(
-        &format!("{MUTES}/artist:7"),
-        json!({"title": "Ines Tavoro", "until": until}),
-    )
-    .await;
+    api.put(&format!("{MUTES}/artist:7"), json!({"title": "Ines Tavoro", "until": until})).await;
     api.put(&format!("{MUTES}/b"), json!({})).await;
     api.delete(&format!("{MUTES}/b")).await;
 
     let shown = api.browse(&path).await.html;
     let unmuted = api.submit(&path, "unmute=a1").await;
 
-    for fragment in [
-        "<bdi>Work a1.</bdi>",
-        "<bdi>Ines Tavoro</bdi>",
-        "26 April 2014",
-    ] {
+    for fragment in ["<bdi>Work a1.</bdi>", "<bdi>Ines Tavoro</bdi>", "26 April 2014"] {
         assert!(shown.contains(fragment), "{fragment}: {shown}");
     }
     assert_eq!(shown.matches(">Unmute</button>").count(), 2);
@@ -300,10 +277,7 @@ async fn quiet_hours_can_be_set_by_the_api_and_on_the_page(fresh: Fresh) {
     assert_eq!((put.status, &put.body["quiet"]), (200, &night));
     assert_eq!(stored.body["quiet"], night);
     assert_eq!(api.get("/v1/users/ada").await.body["quiet"], night);
-    for field in [
-        "name=\"quiet-from\" value=\"22:00\"",
-        "name=\"quiet-to\" value=\"07:30\"",
-    ] {
+    for field in ["name=\"quiet-from\" value=\"22:00\"", "name=\"quiet-to\" value=\"07:30\""] {
         assert!(page.contains(field), "{field}: {page}");
     }
     for wrong in [
@@ -316,11 +290,7 @@ async fn quiet_hours_can_be_set_by_the_api_and_on_the_page(fresh: Fresh) {
         let refused = api.put(preferences, json!({"quiet": wrong})).await;
         assert_eq!(refused.status, 400, "{wrong}: {}", refused.body);
     }
-    for wrong in [
-        "quiet-from=22:00",
-        "quiet-from=22:00&quiet-to=",
-        "quiet-from=x&quiet-to=07:00",
-    ] {
+    for wrong in ["quiet-from=22:00", "quiet-from=22:00&quiet-to=", "quiet-from=x&quiet-to=07:00"] {
         assert_eq!(api.submit(&path, wrong).await.status, 400, "{wrong}");
     }
     for half in ["quiet-from=22:00&quiet-to=", "quiet-from=&quiet-to=07:00"] {

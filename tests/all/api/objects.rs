@@ -28,9 +28,7 @@ async fn an_object_is_returned_as_it_was_stored(fresh: Fresh) {
 
     let put = api.put("/v1/objects/Artwork/A%2F1:2", work.clone()).await;
     let shown = api.get("/v1/objects/Artwork/A%2F1:2").await;
-    let back = api
-        .put("/v1/objects/Artwork/A%2F1:2", shown.body.clone())
-        .await;
+    let back = api.put("/v1/objects/Artwork/A%2F1:2", shown.body.clone()).await;
 
     assert_eq!((put.status, back.status), (204, 204));
     work["id"] = json!("Artwork:A/1:2");
@@ -43,8 +41,7 @@ async fn an_object_is_returned_as_it_was_stored(fresh: Fresh) {
 
 async fn a_withdrawn_object_leaves_every_feed_at_once(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne"}))
-        .await;
+    api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne"})).await;
     let event = json!({"type": "Loan", "objects": ["Artwork:A1", "o2"], "to": ["ada"]});
     api.post("/v1/events", event).await;
     api.fan_out().await;
@@ -55,10 +52,7 @@ async fn a_withdrawn_object_leaves_every_feed_at_once(fresh: Fresh) {
     assert_eq!(gone.status, 204);
     assert_eq!(api.feed("/v1/users/ada/feed").await, ["o2"]);
     let record = api.get("/v1/objects/Artwork/A1").await.body;
-    assert_eq!(
-        (&record["notifiable"], &record["title"]),
-        (&json!(false), &Value::Null)
-    );
+    assert_eq!((&record["notifiable"], &record["title"]), (&json!(false), &Value::Null));
     api.stop().await;
 }
 
@@ -85,15 +79,9 @@ async fn the_last_of_duplicate_objects_in_a_list_is_stored(fresh: Fresh) {
 
     let accepted = api.post("/v1/objects", json!({"objects": objects})).await;
 
-    assert_eq!(
-        (accepted.status, accepted.body),
-        (200, json!({"taken": 1_000}))
-    );
+    assert_eq!((accepted.status, accepted.body), (200, json!({"taken": 1_000})));
     assert_eq!(api.get("/v1/objects/Artwork/0").await.body["title"], "W999");
-    assert_eq!(
-        api.get("/v1/objects/Artwork/998").await.body["title"],
-        "W998"
-    );
+    assert_eq!(api.get("/v1/objects/Artwork/998").await.body["title"], "W998");
     api.stop().await;
 }
 
@@ -112,21 +100,11 @@ async fn objects_in_the_applications_own_collection_are_read_only(fresh: Fresh) 
 
     let put = api.put("/v1/objects/Show/1", json!({"title": "T"})).await;
     let gone = api.delete("/v1/objects/Show/1").await;
-    let listed = api
-        .post(
-            "/v1/objects",
-            json!([{"id": "Artwork:1"}, {"id": "Show:1"}]),
-        )
-        .await;
+    let listed = api.post("/v1/objects", json!([{"id": "Artwork:1"}, {"id": "Show:1"}])).await;
 
     for refused in [put, gone, listed] {
         assert_eq!((refused.status, refused.code()), (400, "invalid_body"));
-        assert!(
-            refused.body["detail"]
-                .as_str()
-                .unwrap()
-                .contains("own collection")
-        );
+        assert!(refused.body["detail"].as_str().unwrap().contains("own collection"));
     }
     assert_eq!(api.get("/v1/objects/Artwork/1").await.status, 404);
     api.stop().await;
@@ -135,12 +113,7 @@ async fn objects_in_the_applications_own_collection_are_read_only(fresh: Fresh) 
 async fn a_link_that_is_not_a_web_address_is_rejected(fresh: Fresh) {
     let api = Api::on(&fresh).await;
 
-    let put = api
-        .put(
-            "/v1/objects/Artwork/1",
-            json!({"url": "javascript:alert(1)"}),
-        )
-        .await;
+    let put = api.put("/v1/objects/Artwork/1", json!({"url": "javascript:alert(1)"})).await;
     let listed = json!([{"id": "Artwork:1"}, {"id": "Artwork:2", "image": "data:text/html,x"}]);
     let listed = api.post("/v1/objects", listed).await;
 

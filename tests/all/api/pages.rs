@@ -65,16 +65,9 @@ pub fn config() -> String {
 
 /// Returns the path of a user's unsubscribe link in an email built at this time.
 pub async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
-    let links = Links::new(
-        api.town.store.clone(),
-        Some(PUBLIC.into()),
-        Some(SECRET.into()),
-    );
+    let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), Some(SECRET.into()));
     let maker = links.maker().await.unwrap().unwrap();
-    let link = maker
-        .personal(&user(id), None, Some(&Stop::All), None, begun)
-        .unsubscribe
-        .unwrap();
+    let link = maker.personal(&user(id), None, Some(&Stop::All), None, begun).unsubscribe.unwrap();
     link.strip_prefix(PUBLIC).unwrap().to_owned()
 }
 
@@ -136,11 +129,8 @@ async fn following_a_link_changes_nothing(fresh: Fresh) {
     let before = stored(&api, "ada").await;
 
     for method in ["GET", "HEAD", "GET"] {
-        for path in [
-            path.clone(),
-            format!("{path}/preferences"),
-            format!("{path}?utm_source=mail"),
-        ] {
+        for path in [path.clone(), format!("{path}/preferences"), format!("{path}?utm_source=mail")]
+        {
             let page = shown(api.anonymous(method, &path)).await;
             assert_eq!(page.status, 200, "{method} {path}");
             assert_eq!(page.html.is_empty(), method == "HEAD");
@@ -214,11 +204,7 @@ async fn a_forged_link_opens_nothing(fresh: Fresh) {
             let path = format!("{forged}{suffix}");
             for page in [api.browse(&path).await, api.submit(&path, CLICK).await] {
                 assert_eq!(page.status, 404, "{path}");
-                assert!(
-                    page.html.contains("This link does not work"),
-                    "{path}: {}",
-                    page.html
-                );
+                assert!(page.html.contains("This link does not work"), "{path}: {}", page.html);
             }
         }
     }
@@ -238,12 +224,7 @@ async fn a_body_other_than_one_click_changes_nothing(fresh: Fresh) {
         (FORM, "", 400, "does not say"),
         (FORM, "List-Unsubscribe=one-click", 400, "does not say"),
         (FORM, "list-unsubscribe=One-Click", 400, "does not say"),
-        (
-            FORM,
-            "List-Unsubscribe=One-Click&List-Unsubscribe=No",
-            400,
-            "twice",
-        ),
+        (FORM, "List-Unsubscribe=One-Click&List-Unsubscribe=No", 400, "twice"),
         (FORM, "%FF%00=&;;==&&&", 400, "does not say"),
         (FORM, long, 413, "larger than 64 KiB"),
         (
@@ -252,34 +233,14 @@ async fn a_body_other_than_one_click_changes_nothing(fresh: Fresh) {
             415,
             "it is not application/x-www-form-urlencoded",
         ),
-        (
-            "text/plain",
-            CLICK,
-            415,
-            "it is not application/x-www-form-urlencoded",
-        ),
+        ("text/plain", CLICK, 415, "it is not application/x-www-form-urlencoded"),
         ("multipart/form-data", CLICK, 400, "cannot be read"),
-        (
-            "multipart/form-data; boundary=b",
-            CLICK,
-            400,
-            "cannot be read",
-        ),
-        (
-            "multipart/form-data; boundary=b",
-            "--b\r\n\r\nx",
-            400,
-            "cannot be read",
-        ),
+        ("multipart/form-data; boundary=b", CLICK, 400, "cannot be read"),
+        ("multipart/form-data; boundary=b", "--b\r\n\r\nx", 400, "cannot be read"),
     ] {
         let page = api.send(&path, kind, body).await;
         let shows_reason = page.html.contains(reason) && page.html.contains("Nothing was changed");
-        assert_eq!(
-            (page.status, shows_reason),
-            (status, true),
-            "{kind} {body:.40}: {}",
-            page.html
-        );
+        assert_eq!((page.status, shows_reason), (status, true), "{kind} {body:.40}: {}", page.html);
     }
     let zipped = api
         .anonymous("POST", &path)
@@ -304,11 +265,8 @@ async fn pages_are_not_cached_or_indexed_and_load_nothing(fresh: Fresh) {
     ];
 
     for page in pages {
-        let header = |name: &str| {
-            page.headers
-                .get(name)
-                .map_or("", |value| value.to_str().unwrap())
-        };
+        let header =
+            |name: &str| page.headers.get(name).map_or("", |value| value.to_str().unwrap());
         assert_eq!(header("Content-Type"), "text/html; charset=utf-8");
         assert_eq!(header("Cache-Control"), "no-store");
         assert_eq!(header("Referrer-Policy"), "no-referrer");
@@ -318,9 +276,7 @@ async fn pages_are_not_cached_or_indexed_and_load_nothing(fresh: Fresh) {
         let policy = header("Content-Security-Policy");
         assert_starts_with!(policy, "default-src 'none'; style-src 'sha256-");
         assert!(policy.contains("frame-ancestors 'none'") && policy.contains("form-action 'self'"));
-        for loaded in [
-            "<script", "<link", "<img", "src=", "@import", "url(", "style=\"",
-        ] {
+        for loaded in ["<script", "<link", "<img", "src=", "@import", "url(", "style=\""] {
             assert!(!page.html.contains(loaded), "{loaded} in {}", page.html);
         }
     }
@@ -350,15 +306,10 @@ async fn a_click_for_a_deleted_user_succeeds(fresh: Fresh) {
 
     let viewed = api.browse(&path).await;
     let clicked = api.submit(&path, CLICK).await;
-    let chosen = api
-        .submit(&format!("{path}/preferences"), "cadence=daily")
-        .await;
+    let chosen = api.submit(&format!("{path}/preferences"), "cadence=daily").await;
 
     // A mailbox provider's click must succeed: a deleted user gets no email anyway.
-    assert_eq!(
-        (viewed.status, clicked.status, chosen.status),
-        (404, 200, 404)
-    );
+    assert_eq!((viewed.status, clicked.status, chosen.status), (404, 200, 404));
     assert!(clicked.html.contains("You get no emails from us"));
     assert_eq!(fresh.users(&[user("ada")]).await.unwrap(), [None]);
     api.stop().await;
@@ -366,21 +317,11 @@ async fn a_click_for_a_deleted_user_succeeds(fresh: Fresh) {
 
 async fn a_click_on_a_deleted_users_mute_link_suppresses_nothing(fresh: Fresh) {
     let api = api(&fresh).await;
-    let links = Links::new(
-        api.town.store.clone(),
-        Some(PUBLIC.into()),
-        Some(SECRET.into()),
-    );
+    let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), Some(SECRET.into()));
     let maker = links.maker().await.unwrap().unwrap();
     let address = Address::new("ada@example.org").unwrap();
     let thread = Stop::Subject(Subject::stored("Thread:9"), None);
-    let personal = maker.personal(
-        &user("ada"),
-        Some(&address),
-        None,
-        Some(&thread),
-        saturday(),
-    );
+    let personal = maker.personal(&user("ada"), Some(&address), None, Some(&thread), saturday());
     let mute = personal.mute.unwrap();
     fresh.delete_user(&user("ada")).await.unwrap();
 
@@ -428,10 +369,7 @@ async fn saved_preferences_are_shown(fresh: Fresh) {
         assert!(saved.html.contains(text), "{text} in {}", saved.html);
     }
     let ada = stored(&api, "ada").await;
-    assert_eq!(
-        (ada.digest.cadence, ada.digest.hour),
-        (Some(Cadence::Daily), Some(18))
-    );
+    assert_eq!((ada.digest.cadence, ada.digest.hour), (Some(Cadence::Daily), Some(18)));
     assert_eq!(ada.tz, Some(chrono_tz::America::Sao_Paulo));
     let chosen = |name| ada.types[&kind(name)];
     assert_eq!(chosen("Alert").route.as_str(), "digest");
@@ -470,34 +408,18 @@ async fn choosing_a_cadence_subscribes_again(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await;
     api.submit(&path, CLICK).await;
-    assert!(
-        api.browse(&path)
-            .await
-            .html
-            .contains("You are unsubscribed")
-    );
+    assert!(api.browse(&path).await.html.contains("You are unsubscribed"));
     let preferences = format!("{path}/preferences");
     let page = api.browse(&preferences).await.html;
     assert_contains!(page, "You are unsubscribed since <time");
     assert_contains!(page, "19 April 2014");
     api.town.clock.advance(TimeDelta::hours(1));
 
-    let back = api
-        .submit(
-            &preferences,
-            "cadence=weekly&weekday=mon&hour=9&type.Alert=never",
-        )
-        .await;
+    let back = api.submit(&preferences, "cadence=weekly&weekday=mon&hour=9&type.Alert=never").await;
 
-    assert_contains!(
-        back.html,
-        "at most one digest a week, on Mondays at 09:00 (UTC)",
-    );
+    assert_contains!(back.html, "at most one digest a week, on Mondays at 09:00 (UTC)",);
     let ada = stored(&api, "ada").await;
-    assert_eq!(
-        (ada.unsubscribed, ada.digest.since),
-        (None, Some(api.town.clock.now()))
-    );
+    assert_eq!((ada.unsubscribed, ada.digest.since), (None, Some(api.town.clock.now())));
     api.stop().await;
 }
 
@@ -510,13 +432,8 @@ async fn links_are_signed_with_the_configured_or_the_stored_secret(fresh: Fresh)
 
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), None);
     let maker = links.maker().await.unwrap().unwrap();
-    let ours = maker
-        .personal(&user("ada"), None, None, None, saturday())
-        .preferences;
+    let ours = maker.personal(&user("ada"), None, None, None, saturday()).preferences;
 
-    assert_eq!(
-        api.browse(ours.strip_prefix(PUBLIC).unwrap()).await.status,
-        200
-    );
+    assert_eq!(api.browse(ours.strip_prefix(PUBLIC).unwrap()).await.status, 200);
     api.stop().await;
 }

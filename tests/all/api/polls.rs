@@ -118,9 +118,7 @@ async fn an_unchanged_poll_does_not_read_the_store(fresh: Fresh) {
 async fn a_change_by_another_process_invalidates_the_cache(fresh: Fresh) {
     let (api, store) = counted(&fresh).await;
     let other = api.beside(&fresh, FRESH);
-    other
-        .put("/v1/objects/Artwork/b1", json!({"title": "Old"}))
-        .await;
+    other.put("/v1/objects/Artwork/b1", json!({"title": "Old"})).await;
     post_event(&api, "Artwork:b1").await;
     let by_id = json!({"mark": "read", "ids": ["20140419.0"]});
 
@@ -132,16 +130,11 @@ async fn a_change_by_another_process_invalidates_the_cache(fresh: Fresh) {
     let marked = other.post("/v1/users/ada/feed/marks", by_id).await;
     let read = until_changed(&api, FEED, &tag).await;
     let tag = poll_until_cached(&api, &store, FEED).await;
-    other
-        .put("/v1/objects/Artwork/b1", json!({"title": "New"}))
-        .await;
+    other.put("/v1/objects/Artwork/b1", json!({"title": "New"})).await;
     let renamed = until_changed(&api, FEED, &tag).await;
 
     let unread = |answer: &Answer| answer.body["unread"].clone();
-    assert_eq!(
-        (unread(&pushed), unread(&marked), unread(&read)),
-        (json!(2), json!(1), json!(1))
-    );
+    assert_eq!((unread(&pushed), unread(&marked), unread(&read)), (json!(2), json!(1), json!(1)));
     assert_eq!(renamed.body["items"][1]["object"]["title"], "New");
     other.stop().await;
     api.stop().await;
@@ -284,10 +277,7 @@ async fn a_stream_reports_changes_by_another_process(fresh: Fresh) {
     let page = api.get(FEED).await;
     let cursor = page.body["cursor"].as_str().unwrap();
     let counts = |unseen: u64, unread: u64, cursor: &str| json!({"unseen": unseen, "unread": unread, "cursor": cursor});
-    assert_eq!(
-        at_first,
-        ("c20140419.1".into(), counts(1, 1, "c20140419.1"))
-    );
+    assert_eq!(at_first, ("c20140419.1".into(), counts(1, 1, "c20140419.1")));
     assert_eq!(pushed, (cursor.into(), counts(2, 2, cursor)));
     assert_eq!(seen, (cursor.into(), counts(0, 2, cursor)));
     // A stream ends with its server.
@@ -300,9 +290,7 @@ async fn a_stream_ends_with_its_token(fresh: Fresh) {
     let api = Api::of(access::town(&fresh, "feed.streams = 7").await);
     let token = access::token(&api, "ada");
     // The token expires in 300 ms. The stream waits for that in real time.
-    api.town
-        .clock
-        .advance(TimeDelta::hours(1) - TimeDelta::milliseconds(300));
+    api.town.clock.advance(TimeDelta::hours(1) - TimeDelta::milliseconds(300));
     let request = api.anonymous("GET", "/v1/users/ada/feed/stream");
     let mut events = Events::by(request.bearer_auth(token)).await;
 
@@ -315,10 +303,8 @@ async fn a_stream_ends_with_its_token(fresh: Fresh) {
 
 async fn streams_are_limited_and_end_with_the_server(fresh: Fresh) {
     let api = Api::of(Town::found(&fresh, true, FRESH).await);
-    let mut of_ada: Vec<Events> = futures::stream::iter(0..6)
-        .then(|_| Events::of(&api, "ada"))
-        .collect()
-        .await;
+    let mut of_ada: Vec<Events> =
+        futures::stream::iter(0..6).then(|_| Events::of(&api, "ada")).collect().await;
     for events in &mut of_ada {
         assert!(events.next().await.is_some());
     }
@@ -330,9 +316,7 @@ async fn streams_are_limited_and_end_with_the_server(fresh: Fresh) {
     assert_eq!((beyond.status, beyond.code()), (429, "too_many_streams"));
     assert_eq!(beyond.header("Retry-After"), "30");
     assert!(cem.next().await.is_some());
-    let wrong = api
-        .anonymous("GET", "/v1/users/ada/feed/stream")
-        .bearer_auth(format!("{KEY}x"));
+    let wrong = api.anonymous("GET", "/v1/users/ada/feed/stream").bearer_auth(format!("{KEY}x"));
     assert_eq!(answer(wrong).await.status, 401);
     api.stop().await;
     assert!(cem.next().await.is_none());

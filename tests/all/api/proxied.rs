@@ -23,16 +23,10 @@ async fn ask(api: &Api, method: &str, path: &str, body: Value) -> (u16, String, 
     let method: Method = method.parse().unwrap();
     let url = format!("http://{}{path}", api.addr);
     let request = api.client.request(method, url).bearer_auth(KEY);
-    let request = if body.is_null() {
-        request
-    } else {
-        request.json(&body)
-    };
+    let request = if body.is_null() { request } else { request.json(&body) };
     let response = request.send().await.unwrap();
     let location = response.headers().get("location");
-    let location = location
-        .map_or("", |value| value.to_str().unwrap())
-        .to_owned();
+    let location = location.map_or("", |value| value.to_str().unwrap()).to_owned();
     let status = response.status().as_u16();
     (status, location, response.json().await.unwrap_or_default())
 }
@@ -40,8 +34,7 @@ async fn ask(api: &Api, method: &str, path: &str, body: Value) -> (u16, String, 
 /// Posts one event. Returns its `Location`, the `items_url` of its group, and the server URL of the
 /// API description.
 async fn urls(api: &Api) -> [String; 3] {
-    api.put("/v1/objects/Comment/c1", json!({"title": "A comment"}))
-        .await;
+    api.put("/v1/objects/Comment/c1", json!({"title": "A comment"})).await;
     let event = json!({"type": "Comment", "objects": "Comment:c1", "to": "ada"});
     let (_, location, _) = ask(api, "POST", "/v1/events", event).await;
     api.fan_out().await;
@@ -83,11 +76,7 @@ async fn requests_with_the_public_path_are_served(fresh: Fresh) {
         ("/news/tidings/", 404),
         ("/healthz", 200),
     ] {
-        assert_eq!(
-            ask(&api, "GET", path, Value::Null).await.0,
-            status,
-            "{path}"
-        );
+        assert_eq!(ask(&api, "GET", path, Value::Null).await.0, status, "{path}");
     }
     api.stop().await;
 }

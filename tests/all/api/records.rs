@@ -24,10 +24,7 @@ async fn a_patch_changes_only_the_fields_it_names(fresh: Fresh) {
     let before = stored(&api, "eve").await;
 
     let nothing = patch(json!({})).await;
-    assert_eq!(
-        (nothing.status, stored(&api, "eve").await),
-        (200, before.clone())
-    );
+    assert_eq!((nothing.status, stored(&api, "eve").await), (200, before.clone()));
     let renamed =
         patch(json!({"name": "Eva", "digest": {"hour": 9}, "types": {"Show": {"route": "never"}}}))
             .await;
@@ -36,19 +33,14 @@ async fn a_patch_changes_only_the_fields_it_names(fresh: Fresh) {
     let mut expected = before.clone();
     expected.name = Some("Eva".into());
     expected.digest.hour = Some(9);
-    expected
-        .types
-        .insert(kind("Show"), after.types[&kind("Show")]);
+    expected.types.insert(kind("Show"), after.types[&kind("Show")]);
     assert_eq!(after.types[&kind("Show")].route, Route::Never);
     expected.revision = after.revision;
     assert_eq!(after, expected);
 
     patch(json!({"name": null, "loc": null, "email": "eva@example.org"})).await;
     let moved = stored(&api, "eve").await;
-    assert_eq!(
-        (moved.name, moved.loc, moved.confirmed),
-        (None, None, false)
-    );
+    assert_eq!((moved.name, moved.loc, moved.confirmed), (None, None, false));
     patch(json!({"confirmed": true, "unsubscribed": true, "suppressed": true})).await;
     let ended = stored(&api, "eve").await;
     assert!(ended.confirmed && ended.unsubscribed.is_some() && ended.suppressed.is_some());
@@ -97,10 +89,7 @@ async fn users_and_their_follows_are_listed_in_pages(fresh: Fresh) {
     assert_eq!(follows, ["artist:1", "artist:2"]);
     let first = api.get("/v1/users?limit=1").await;
     assert_eq!(first.body["users"][0]["email"], "a…@example.org");
-    assert_eq!(
-        api.get("/v1/users?limit=1001").await.code(),
-        "invalid_parameter"
-    );
+    assert_eq!(api.get("/v1/users?limit=1001").await.code(), "invalid_parameter");
     assert_eq!(
         api.get("/v1/users/nobody/follows").await.body,
         json!({"follows": [], "next": null})

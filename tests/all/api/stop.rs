@@ -71,10 +71,7 @@ async fn the_store_still_works_after_the_servers_threads_end(fresh: Fresh) {
 async fn an_idle_connection_does_not_delay_the_shutdown(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let mut stream = TcpStream::connect(api.addr).await.unwrap();
-    stream
-        .write_all(b"GET /healthz HTTP/1.1\r\nHost: tidings\r\n\r\n")
-        .await
-        .unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: tidings\r\n\r\n").await.unwrap();
     read_until(&mut stream, "}").await;
 
     let stopping = tokio::time::timeout(std::time::Duration::from_secs(10), api.stop());

@@ -58,10 +58,7 @@ pub(super) async fn api(fresh: &Fresh, types: &str) -> Api {
 impl Api {
     /// Accepts an event of this type for ada, and fans it out.
     pub(super) async fn happens(&self, name: &str, object: &str) {
-        let request = Request {
-            kind: kind(name),
-            ..request(&[object], to(&["ada"]), None)
-        };
+        let request = Request { kind: kind(name), ..request(&[object], to(&["ada"]), None) };
         self.app.notify().accept(vec![request]).await.unwrap();
         self.fan_out().await;
     }
@@ -133,11 +130,7 @@ async fn one_click_in_a_comment_email_ends_only_comment_emails(fresh: Fresh) {
     api.town.clock.advance(TimeDelta::minutes(1));
     let again = api.submit(&link, CLICK).await;
     let second = api.ada().await;
-    for (name, object) in [
-        ("Comment", "a2"),
-        ("Mention", "a3"),
-        ("ArtworkPublished", "a4"),
-    ] {
+    for (name, object) in [("Comment", "a2"), ("Mention", "a3"), ("ArtworkPublished", "a4")] {
         api.happens(name, object).await;
     }
     api.batches().await;
@@ -153,10 +146,7 @@ async fn one_click_in_a_comment_email_ends_only_comment_emails(fresh: Fresh) {
     assert_eq!(second, after, "again, it changes nothing");
     assert_eq!(works_in(&api.town.emails()), ["a1", "a3", "a4"]);
     let feed = api.feed("/v1/users/ada/feed").await;
-    assert!(
-        feed.contains(&"a2".to_owned()),
-        "it stays in the feed: {feed:?}"
-    );
+    assert!(feed.contains(&"a2".to_owned()), "it stays in the feed: {feed:?}");
     api.stop().await;
 }
 
@@ -198,10 +188,7 @@ async fn the_link_of_an_email_with_several_types_ends_only_these(fresh: Fresh) {
         assert!(page.html.contains(named), "{named}: {}", page.html);
     }
     let ada = api.ada().await;
-    let never = ada
-        .types
-        .iter()
-        .filter(|(_, chosen)| chosen.route == Route::Never);
+    let never = ada.types.iter().filter(|(_, chosen)| chosen.route == Route::Never);
     let never: Vec<&str> = never.map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(never, ["Comment", "Mention"]);
     api.stop().await;
@@ -341,10 +328,7 @@ async fn a_link_in_the_old_form_still_ends_everything(fresh: Fresh) {
     assert!(prompt.html.contains("Unsubscribe?"), "{}", prompt.html);
     assert!(ada.unsubscribed.is_some());
     let back = api.ada().await;
-    assert_eq!(
-        (back.unsubscribed, back.digest.cadence),
-        (None, Some(Cadence::Weekly))
-    );
+    assert_eq!((back.unsubscribed, back.digest.cadence), (None, Some(Cadence::Weekly)));
     let routes = ["Alarm", "Comment", "Mention"].map(|name| back.types[&kind(name)].route);
     assert_eq!(routes, [Route::Immediate, Route::Batch, Route::Batch]);
     api.stop().await;
@@ -376,10 +360,7 @@ async fn a_type_that_became_mandatory_cannot_be_ended(fresh: Fresh) {
 
 async fn the_link_of_an_email_does_not_end_its_mandatory_types(fresh: Fresh) {
     let types = TYPES.replace("window = \"5m\"", "window = \"5m\"\nbatch_key = \"talk\"");
-    let types = types.replace(
-        "heading = \"Mentions\"",
-        "heading = \"Mentions\"\nmandatory = true",
-    );
+    let types = types.replace("heading = \"Mentions\"", "heading = \"Mentions\"\nmandatory = true");
     let api = api(&fresh, &types).await;
     api.happens("Comment", "a1").await;
     api.happens("Mention", "a2").await;
@@ -393,10 +374,7 @@ async fn the_link_of_an_email_does_not_end_its_mandatory_types(fresh: Fresh) {
 
     let text = email.filled().text;
     assert!(text.contains("Unsubscribe from Comments:"), "{text}");
-    assert!(
-        page.html
-            .contains("Mentions</bdi> <span class=\"soft\">(cannot be turned off)")
-    );
+    assert!(page.html.contains("Mentions</bdi> <span class=\"soft\">(cannot be turned off)"));
     assert_eq!(works_in(&api.town.emails()), ["a1 a2", "a4"]);
     let last = api.last().headers();
     assert!(last.iter().all(|(name, _)| name != "List-Unsubscribe"));

@@ -40,37 +40,13 @@ async fn every_response_forbids_content_sniffing(fresh: Fresh) {
 async fn arrays_are_rejected_where_objects_are_expected(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     for (method, path, body) in [
-        (
-            "PUT",
-            "/v1/users/ada",
-            json!({"digest": ["weekly", "mon", 9]}),
-        ),
-        (
-            "PUT",
-            "/v1/users/ada",
-            json!({"types": {"Reply": ["batch"]}}),
-        ),
+        ("PUT", "/v1/users/ada", json!({"digest": ["weekly", "mon", 9]})),
+        ("PUT", "/v1/users/ada", json!({"types": {"Reply": ["batch"]}})),
         ("PUT", "/v1/users/ada", json!(["ada"])),
-        (
-            "POST",
-            "/v1/users",
-            json!([{"id": "ada", "digest": ["weekly"]}]),
-        ),
-        (
-            "PUT",
-            "/v1/users/ada/preferences",
-            json!({"digest": ["weekly", "mon", 9]}),
-        ),
-        (
-            "PUT",
-            "/v1/users/ada/preferences",
-            json!({"types": {"Reply": ["batch", "1h"]}}),
-        ),
-        (
-            "POST",
-            "/v1/events",
-            json!({"type": "T", "objects": ["a"], "near": [[0, 0], 5]}),
-        ),
+        ("POST", "/v1/users", json!([{"id": "ada", "digest": ["weekly"]}])),
+        ("PUT", "/v1/users/ada/preferences", json!({"digest": ["weekly", "mon", 9]})),
+        ("PUT", "/v1/users/ada/preferences", json!({"types": {"Reply": ["batch", "1h"]}})),
+        ("POST", "/v1/events", json!({"type": "T", "objects": ["a"], "near": [[0, 0], 5]})),
         ("POST", "/v1/events", json!([["T", ["a"], ["ada"]]])),
         (
             "POST",
@@ -80,11 +56,7 @@ async fn arrays_are_rejected_where_objects_are_expected(fresh: Fresh) {
         ("POST", "/v1/follows", json!([["ada", "artist:1"]])),
         ("POST", "/v1/suppressions", json!(["ada@example.org"])),
         ("DELETE", "/v1/events", json!(["T", ["a"]])),
-        (
-            "POST",
-            "/v1/batches/535254a00000000000000001/cancel",
-            json!([]),
-        ),
+        ("POST", "/v1/batches/535254a00000000000000001/cancel", json!([])),
     ] {
         let response = answer(api.ask(method, path).json(&body)).await;
 

@@ -35,10 +35,7 @@ async fn a_suppressed_address_gets_no_email_until_it_is_lifted(fresh: Fresh) {
     let again = api.delete("/v1/suppressions/ada%40example.org").await;
     let report = api.town.digests_at(monday(0)).await;
 
-    assert_eq!(
-        (lifted.status, again.status, again.code()),
-        (204, 404, "not_suppressed")
-    );
+    assert_eq!((lifted.status, again.status, again.code()), (204, 404, "not_suppressed"));
     assert_eq!(report.emails.sent, 1);
     assert_eq!(api.town.emailed_to("ada"), ["a1"]);
     api.stop().await;
@@ -51,9 +48,7 @@ async fn the_list_is_paged_and_masks_addresses(fresh: Fresh) {
         .iter()
         .map(|who| json!({"address": format!("{who}.private@example.org"), "source": "Mailgun!", "detail": format!("550 <{who}.private@x.org>")}))
         .collect();
-    let put = api
-        .post("/v1/suppressions", json!({"suppressions": list}))
-        .await;
+    let put = api.post("/v1/suppressions", json!({"suppressions": list})).await;
     assert_eq!((put.status, &put.body["taken"]), (200, &json!(5)));
 
     let (mut shown, mut path) = (Vec::new(), "/v1/suppressions?limit=2".to_owned());
@@ -62,10 +57,7 @@ async fn the_list_is_paged_and_masks_addresses(fresh: Fresh) {
         assert_eq!(page.status, 200, "{}", page.body);
         assert!(!page.body.to_string().contains("private"), "{}", page.body);
         for one in page.body["suppressions"].as_array().unwrap() {
-            assert_eq!(
-                (&one["source"], &one["detail"]),
-                (&json!("mailgun"), &json!("550"))
-            );
+            assert_eq!((&one["source"], &one["detail"]), (&json!("mailgun"), &json!("550")));
             shown.push(one["address"].as_str().unwrap().to_owned());
         }
         let Some(next) = page.body["next"].as_str() else {
@@ -77,13 +69,7 @@ async fn the_list_is_paged_and_masks_addresses(fresh: Fresh) {
 
     let expected = ["a", "b", "c", "d", "e"].map(|first| format!("{first}…@example.org"));
     assert_eq!(shown, expected);
-    for path in [
-        "limit=0",
-        "limit=1001",
-        "after=ada",
-        "after=6164",
-        "limit=ten",
-    ] {
+    for path in ["limit=0", "limit=1001", "after=ada", "after=6164", "limit=ten"] {
         let refused = api.get(&format!("/v1/suppressions?{path}")).await;
         refused.assert_problem(400, "invalid_parameter", &path);
     }
@@ -120,11 +106,7 @@ async fn an_invalid_address_is_rejected_without_repeating_it(fresh: Fresh) {
     for body in bodies {
         let refused = api.post("/v1/suppressions", body.clone()).await;
         refused.assert_problem(400, "invalid_body", &body);
-        assert!(
-            !refused.body.to_string().contains("private.person"),
-            "{}",
-            refused.body
-        );
+        assert!(!refused.body.to_string().contains("private.person"), "{}", refused.body);
     }
     let refused = api.get("/v1/suppressions/private.person").await;
     assert_eq!((refused.status, refused.code()), (400, "invalid_parameter"));

@@ -64,22 +64,12 @@ async fn writing_a_record_again_keeps_the_users_choices(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     api.put("/v1/users/eve", eve()).await;
 
-    api.put(
-        "/v1/users/eve",
-        json!({"email": "eve@example.com", "confirmed": true}),
-    )
-    .await;
+    api.put("/v1/users/eve", json!({"email": "eve@example.com", "confirmed": true})).await;
 
     let record = stored(&api, "eve").await;
     assert_eq!(record.email.unwrap().to_string(), "e…@example.com");
-    assert_eq!(
-        (record.name, record.tz),
-        (None, Some(chrono_tz::Europe::Paris))
-    );
-    assert_eq!(
-        (record.digest.cadence, record.digest.hour),
-        (Some(Cadence::Daily), Some(7))
-    );
+    assert_eq!((record.name, record.tz), (None, Some(chrono_tz::Europe::Paris)));
+    assert_eq!((record.digest.cadence, record.digest.hour), (Some(Cadence::Daily), Some(7)));
     assert_eq!(record.types[&kind("Loan")].since, DateTime::UNIX_EPOCH);
     api.stop().await;
 }
@@ -107,32 +97,19 @@ async fn a_changed_preference_keeps_the_rest(fresh: Fresh) {
 
     let change = json!({"digest": {"cadence": "weekly", "weekday": "fri"}, "types": {"Show": {"route": "never"}}});
     let changed = api.put(path, change).await;
-    let cleared = api
-        .put(
-            path,
-            json!({"digest": {"hour": null}, "tz": null, "types": {"Show": null}}),
-        )
-        .await;
+    let cleared =
+        api.put(path, json!({"digest": {"hour": null}, "tz": null, "types": {"Show": null}})).await;
 
     assert_eq!(changed.status, 200);
-    assert_eq!(
-        changed.body["digest"],
-        json!({"cadence": "weekly", "weekday": "fri", "hour": 7})
-    );
+    assert_eq!(changed.body["digest"], json!({"cadence": "weekly", "weekday": "fri", "hour": 7}));
     assert_eq!(changed.body["tz"], "Europe/Paris");
     assert_eq!(
         changed.body["types"],
         json!({"Loan": {"route": "never", "window": null}, "Show": {"route": "never", "window": null}})
     );
     let digest = json!({"cadence": "weekly", "weekday": "fri", "hour": null});
-    assert_eq!(
-        (&cleared.body["digest"], &cleared.body["tz"]),
-        (&digest, &Value::Null)
-    );
-    assert_eq!(
-        cleared.body["types"]["Show"],
-        json!({"route": "digest", "window": null})
-    );
+    assert_eq!((&cleared.body["digest"], &cleared.body["tz"]), (&digest, &Value::Null));
+    assert_eq!(cleared.body["types"]["Show"], json!({"route": "digest", "window": null}));
     let record = stored(&api, "eve").await;
     assert_eq!(
         (record.email.is_some(), record.confirmed, record.name),
@@ -231,9 +208,7 @@ async fn ids_may_contain_any_printable_characters(fresh: Fresh) {
     ];
 
     for (encoded, name) in names {
-        let put = api
-            .put(&format!("/v1/users/{encoded}"), json!({"name": "N"}))
-            .await;
+        let put = api.put(&format!("/v1/users/{encoded}"), json!({"name": "N"})).await;
         assert_eq!(put.status, 204, "{name}");
         let shown = api.get(&format!("/v1/users/{encoded}")).await;
         assert_eq!(shown.body["id"], name);
@@ -256,22 +231,15 @@ async fn ids_may_contain_any_printable_characters(fresh: Fresh) {
 
 async fn a_list_of_a_thousand_is_stored(fresh: Fresh) {
     let api = Api::on(&fresh).await;
-    let users: Vec<Value> = (0..1_000)
-        .map(|n| json!({"id": n, "name": format!("P{n}")}))
-        .collect();
-    let follows: Vec<Value> = (0..1_000)
-        .map(|n| json!({"user": n, "key": "artist:9"}))
-        .collect();
+    let users: Vec<Value> = (0..1_000).map(|n| json!({"id": n, "name": format!("P{n}")})).collect();
+    let follows: Vec<Value> = (0..1_000).map(|n| json!({"user": n, "key": "artist:9"})).collect();
 
     let named = api.post("/v1/users", json!({"users": users})).await;
     let listed = api.post("/v1/users", json!(users)).await;
     let followed = api.post("/v1/follows", json!({"follows": follows})).await;
 
     for accepted in [named, listed, followed] {
-        assert_eq!(
-            (accepted.status, accepted.body),
-            (200, json!({"taken": 1_000}))
-        );
+        assert_eq!((accepted.status, accepted.body), (200, json!({"taken": 1_000})));
     }
     assert_eq!(stored(&api, "999").await.name.as_deref(), Some("P999"));
     let followers = fresh.followers(&key("artist:9"), None, 2_000).await;
@@ -288,12 +256,7 @@ async fn a_masked_address_is_rejected_as_input(fresh: Fresh) {
     let whole = api.put("/v1/users/ada", shown).await;
 
     assert_eq!((masked.status, masked.code()), (400, "invalid_body"));
-    assert!(
-        masked.body["detail"]
-            .as_str()
-            .unwrap()
-            .contains("is masked")
-    );
+    assert!(masked.body["detail"].as_str().unwrap().contains("is masked"));
     assert_eq!(whole.status, 204, "{}", whole.body);
     api.stop().await;
 }
@@ -321,19 +284,11 @@ async fn one_bad_record_rejects_its_whole_list(fresh: Fresh) {
     ] {
         let refused = api.post("/v1/users", json!([{"id": "eve"}, bad])).await;
         refused.assert_problem(400, "invalid_body", &bad);
-        assert!(
-            refused.body.to_string().contains("users[1]"),
-            "{}",
-            refused.body
-        );
+        assert!(refused.body.to_string().contains("users[1]"), "{}", refused.body);
     }
     let follows = json!([{"user": "eve", "key": "artist:9"}, {"user": "eve"}]);
     let refused = api.post("/v1/follows", follows).await;
-    assert!(
-        refused.body.to_string().contains("follows[1]"),
-        "{}",
-        refused.body
-    );
+    assert!(refused.body.to_string().contains("follows[1]"), "{}", refused.body);
 
     assert_eq!(fresh.users(&[user("eve")]).await.unwrap(), [None]);
     assert!(fresh.followers(&key("artist:9"), None, 1).await.is_empty());
@@ -366,9 +321,7 @@ async fn an_invalid_window_is_rejected_with_advice(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let before = stored(&api, "ada").await;
 
-    for bad in [
-        "", "0", "0s", "999ms", "1", "1.5h", "-1h", "1h30m", "31d", "false", "soon",
-    ] {
+    for bad in ["", "0", "0s", "999ms", "1", "1.5h", "-1h", "1h30m", "31d", "false", "soon"] {
         let types = json!({"types": {"Reply": {"route": "batch", "window": bad}}});
         for path in ["/v1/users/ada/preferences", "/v1/users/ada"] {
             let refused = api.put(path, types.clone()).await;
@@ -384,22 +337,11 @@ async fn an_invalid_window_is_rejected_with_advice(fresh: Fresh) {
             assert!(place.starts_with("types.Reply.window"), "{place}");
         }
     }
-    for bad in [
-        json!(0),
-        json!(3600),
-        json!(1.5),
-        json!(false),
-        json!({}),
-        json!(["1h"]),
-    ] {
+    for bad in [json!(0), json!(3600), json!(1.5), json!(false), json!({}), json!(["1h"])] {
         let types = json!({"types": {"Reply": {"route": "batch", "window": bad}}});
         let refused = api.put("/v1/users/ada/preferences", types).await;
         let expected = "expected a duration as text, such as \"1h\", or null";
-        assert_eq!(
-            (refused.status, &refused.body["detail"]),
-            (400, &json!(expected)),
-            "{bad}"
-        );
+        assert_eq!((refused.status, &refused.body["detail"]), (400, &json!(expected)), "{bad}");
     }
 
     assert_eq!(stored(&api, "ada").await, before);

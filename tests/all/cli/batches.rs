@@ -40,10 +40,7 @@ fn open_batches_are_listed_and_shown() {
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[0].starts_with("closes (UTC)"), "{table}");
     let row = lines[1].split_whitespace().skip(2);
-    assert_eq!(
-        row.collect::<Vec<_>>(),
-        ["open", "3", "ada", "type:Comment", &id]
-    );
+    assert_eq!(row.collect::<Vec<_>>(), ["open", "3", "ada", "type:Comment", &id]);
     assert_eq!((lines.len(), none.as_str()), (2, "none\n"));
     assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), json);
     assert!(shown.contains("\n  \"user\": \"ada\",\n"), "{shown}");
@@ -53,10 +50,7 @@ fn open_batches_are_listed_and_shown() {
     );
     assert!(status.contains("batches   2 open\n"), "{status}");
     let status = desk.run(&["status", "--json"]).json();
-    assert_eq!(
-        status["batches"],
-        serde_json::json!({"open": 2, "closing": 0})
-    );
+    assert_eq!(status["batches"], serde_json::json!({"open": 2, "closing": 0}));
 }
 
 #[test]
@@ -70,19 +64,10 @@ fn a_batch_is_closed_or_canceled_and_the_worker_reports_it() {
     let worked = desk.done(&["worker", "--once"]);
     let shown = desk.run(&["batches", "show", &ada, "--json"]).json();
 
-    assert_eq!(
-        closed,
-        format!("{ada} is closing; a worker emails it in its next round\n")
-    );
-    assert_eq!(
-        (canceled.code, canceled.out),
-        (3, format!("{cem} is canceled\n"))
-    );
+    assert_eq!(closed, format!("{ada} is closing; a worker emails it in its next round\n"));
+    assert_eq!((canceled.code, canceled.out), (3, format!("{cem} is canceled\n")));
     let conflict = format!("batch {ada} is closing: its email may be on its way\n");
-    assert_eq!(
-        (again.code, again.out.as_str(), &again.err),
-        (2, "", &conflict)
-    );
+    assert_eq!((again.code, again.out.as_str(), &again.err), (2, "", &conflict));
     assert_eq!(canceled.err, conflict);
     assert_eq!(
         worked,
@@ -90,12 +75,7 @@ fn a_batch_is_closed_or_canceled_and_the_worker_reports_it() {
     );
     assert_eq!(shown["delivery"]["id"], format!("batch:{ada}"));
     assert_eq!(shown["delivery"]["state"], "sent");
-    assert_eq!(
-        desk.done(&["status"])
-            .matches("batches      none open\n")
-            .count(),
-        1
-    );
+    assert_eq!(desk.done(&["status"]).matches("batches      none open\n").count(), 1);
 }
 
 #[test]
@@ -106,10 +86,7 @@ fn events_are_removed_and_omitted_items_are_reported() {
     let other = desk.done(&["batches", "take-out", "Task", "c2"]);
     let again = desk.run(&["batches", "take-out", "Comment", "c3", "--json"]);
 
-    assert_eq!(
-        (out.code, out.out.as_str()),
-        (0, "take-out: 2 events taken out of open batches\n")
-    );
+    assert_eq!((out.code, out.out.as_str()), (0, "take-out: 2 events taken out of open batches\n"));
     assert_eq!(
         out.err,
         "the same batches count 2 that they no longer keep; which they are is not known, and they stay counted\n"
@@ -145,14 +122,8 @@ fn a_sent_lead_is_noted_and_listed_apart_from_later_events() {
         let line = table.lines().find(|line| line.contains(&id));
         line.expect(table).to_owned()
     };
-    assert!(
-        row_of(&open).ends_with("  its lead was emailed at once"),
-        "{open}"
-    );
-    assert!(
-        row_of(&listed).ends_with("  its lead was emailed at once"),
-        "{listed}"
-    );
+    assert!(row_of(&open).ends_with("  its lead was emailed at once"), "{open}");
+    assert!(row_of(&listed).ends_with("  its lead was emailed at once"), "{listed}");
 }
 
 #[test]
@@ -160,34 +131,20 @@ fn invalid_arguments_are_rejected() {
     let desk = with_open_batches();
     let unknown = "0123456789abcdef01234567";
     for (arguments, expected) in [
-        (
-            &["batches", "--key", "Comment"][..],
-            "does not begin with type: or key:",
-        ),
-        (
-            &["batches", "--state", "done"],
-            "is not open, closing, closed or canceled",
-        ),
+        (&["batches", "--key", "Comment"][..], "does not begin with type: or key:"),
+        (&["batches", "--state", "done"], "is not open, closing, closed or canceled"),
         (&["batches", "show", "1"], "is not 24 hexadecimal digits"),
         (
             &["batches", "show", unknown],
             "there is no batch 0123456789abcdef01234567\n  try: tidings batches",
         ),
-        (
-            &["batches", "cancel", unknown],
-            "there is no batch 0123456789abcdef01234567",
-        ),
+        (&["batches", "cancel", unknown], "there is no batch 0123456789abcdef01234567"),
         (&["batches", "close"], "<ID>"),
         (&["batches", "take-out", "Comment"], "<OBJECT>"),
         (&["batches", "--limit", "0"], "'0'"),
     ] {
         let ran = desk.run(arguments);
-        assert_eq!(
-            (ran.code, ran.out.as_str()),
-            (2, ""),
-            "{arguments:?}: {}",
-            ran.err
-        );
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}: {}", ran.err);
         assert!(ran.err.contains(expected), "{arguments:?}: {}", ran.err);
     }
 }

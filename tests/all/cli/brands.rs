@@ -66,10 +66,7 @@ fn config_shows_brands_without_their_secrets() {
     let shown = desk().run(&["config"]).done();
 
     assert!(shown.contains("[brands.acme.mail]"), "{shown}");
-    assert!(
-        !shown.contains("hunter2") && !shown.contains("hello@"),
-        "{shown}"
-    );
+    assert!(!shown.contains("hunter2") && !shown.contains("hello@"), "{shown}");
 }
 
 #[test]
@@ -79,10 +76,7 @@ fn deliveries_name_their_brand_and_runs_count_brands() {
 {"id": "ben", "email": "ben@example.org", "confirmed": true}
 "#;
     desk.write("users.ndjson", users);
-    desk.write(
-        "objects.ndjson",
-        "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n",
-    );
+    desk.write("objects.ndjson", "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n");
     desk.done(&["import", "users", "users.ndjson"]);
     desk.done(&["import", "objects", "objects.ndjson"]);
     desk.done(&["notify", "Work", "a1", "--to", "ada", "--to", "ben"]);
@@ -94,12 +88,7 @@ fn deliveries_name_their_brand_and_runs_count_brands() {
     let listed = desk.done(&["deliveries"]);
     assert_eq!(listed.matches("sent, acme").count(), 1, "{listed}");
     let rows = desk.run(&["deliveries", "--json"]).json();
-    let brands: Vec<_> = rows
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| &row["brand"])
-        .collect();
+    let brands: Vec<_> = rows.as_array().unwrap().iter().map(|row| &row["brand"]).collect();
     assert!(brands.contains(&&"acme".into()) && brands.contains(&&serde_json::Value::Null));
     let explained = desk.done(&["explain", "ada"]);
     assert!(explained.contains("brand   acme"), "{explained}");
@@ -109,10 +98,7 @@ fn deliveries_name_their_brand_and_runs_count_brands() {
 fn doctor_reports_open_batches_of_an_unconfigured_brand() {
     let desk = Desk::with_people();
     let branded = "[types.Comment]\nroute = \"batch\"\nwindow = \"1h\"\nbranded = true\n";
-    desk.write(
-        "tidings.toml",
-        &format!("{branded}[brands.acme]\nsite.name = \"Acmeish\"\n"),
-    );
+    desk.write("tidings.toml", &format!("{branded}[brands.acme]\nsite.name = \"Acmeish\"\n"));
     let audience = ["--to", "ada", "--to", "cem", "--brand", "acme"];
     desk.done(&[&["notify", "Comment", "c1"][..], &audience].concat());
 

@@ -16,41 +16,20 @@ fn invalid_arguments_are_rejected_with_their_value() {
     for (arguments, expected) in [
         (&["notify", "X"][..], "<OBJECT>"),
         (&["notify", "X", "a1"], "--followers-of"),
-        (
-            &["notify", "X", "a1", "--to", "ada", "--near", "1,2,3"],
-            "cannot be used with",
-        ),
-        (
-            &["notify", "X", "a1", "--near", "1,2"],
-            "such as -9.14,38.72,25",
-        ),
-        (
-            &["notify", "X", "a1", "--near", "1,99,3"],
-            "latitude \"99\"",
-        ),
+        (&["notify", "X", "a1", "--to", "ada", "--near", "1,2,3"], "cannot be used with"),
+        (&["notify", "X", "a1", "--near", "1,2"], "such as -9.14,38.72,25"),
+        (&["notify", "X", "a1", "--near", "1,99,3"], "latitude \"99\""),
         (&["notify", "X", "a1", "--near", "1,2,0"], "km \"0\""),
         (&["notify", "X", "a1", "--to", " "], "user id \" \""),
-        (
-            &["notify", "X", "a1", "--to", "ada", "--key", ""],
-            "idempotency key \"\"",
-        ),
-        (
-            &["notify", "X", "a1", "--to", "ada", "--at", "noon"],
-            "'noon'",
-        ),
+        (&["notify", "X", "a1", "--to", "ada", "--key", ""], "idempotency key \"\""),
+        (&["notify", "X", "a1", "--to", "ada", "--at", "noon"], "'noon'"),
         (&["feed", "ada", "--limit", "0"], "limit \"0\""),
         (&["feed", "ada", "--before", "x"], "'x'"),
         (&["digest", "--cadence", "yearly"], "'yearly'"),
         (&["digest", "--limit", "0"], "'0'"),
         (&["import", "dogs", "x"], "'dogs'"),
-        (
-            &["import", "users", "x", "--model", "Artwork"],
-            "--model is for objects",
-        ),
-        (
-            &["archive", "--keep", "3d"],
-            "archive.keep: is shorter than the window of 8 days",
-        ),
+        (&["import", "users", "x", "--model", "Artwork"], "--model is for objects"),
+        (&["archive", "--keep", "3d"], "archive.keep: is shorter than the window of 8 days"),
         (&["archive", "--keep", "soon"], "\"soon\" is not a duration"),
         (&["juggle"], "'juggle'"),
         (&["status", "--log", "loud"], "'loud'"),
@@ -80,13 +59,7 @@ fn an_invalid_configuration_is_rejected_with_all_its_problems() {
 
 #[test]
 fn a_missing_folder_of_the_store_is_reported_with_advice() {
-    let ran = Desk::new().run(&[
-        "--store",
-        "sqlite:no/such/folder.db",
-        "import",
-        "users",
-        "-",
-    ]);
+    let ran = Desk::new().run(&["--store", "sqlite:no/such/folder.db", "import", "users", "-"]);
 
     assert_rejected(ran, "no/such does not exist\n  try: mkdir -p no/such");
 }
@@ -132,10 +105,7 @@ fn config_hides_secrets() {
     let shown = desk.done(&["config"]);
 
     assert!(shown.starts_with("# From the defaults, tidings.toml, the environment and flags."));
-    assert!(
-        shown.contains("key = \"(hidden)\"") && !shown.contains("s3cret"),
-        "{shown}"
-    );
+    assert!(shown.contains("key = \"(hidden)\"") && !shown.contains("s3cret"), "{shown}");
 }
 
 #[test]

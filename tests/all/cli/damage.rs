@@ -87,13 +87,7 @@ fn every_command_that_fans_out_names_an_unreadable_fan_out() {
     ] {
         assert_eq!(bad["count"], 1, "{bad}");
     }
-    assert_eq!(
-        desk.run(&["feed", "cem", "--json"]).json()["items"]
-            .as_array()
-            .unwrap()
-            .len(),
-        3
-    );
+    assert_eq!(desk.run(&["feed", "cem", "--json"]).json()["items"].as_array().unwrap().len(), 3);
 }
 
 #[test]
@@ -113,10 +107,7 @@ fn digests_are_sent_although_fan_out_fails() {
     desk.done(&["notify", "Published", "a1", "--to", "ada"]);
     desk.done(&["notify", "Published", "a2", "--to", "cem", "--no-wait"]);
     let refuse = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
-    execute(
-        &desk,
-        &format!("CREATE TRIGGER refuses BEFORE UPDATE ON fanouts {refuse}"),
-    );
+    execute(&desk, &format!("CREATE TRIGGER refuses BEFORE UPDATE ON fanouts {refuse}"));
 
     let ran = desk.run(&["digest", "--now"]);
 
@@ -180,10 +171,7 @@ async fn every_command_that_fans_out_names_an_unreadable_stack() {
             &notify.json()["bad_stacks"],
             &import.json()["fanned_out"]["bad_stacks"],
         ] {
-            assert_eq!(
-                (&bad["count"], &bad["first"][0]["user"]),
-                (&1.into(), &"ada".into())
-            );
+            assert_eq!((&bad["count"], &bad["first"][0]["user"]), (&1.into(), &"ada".into()));
         }
     })
     .await;

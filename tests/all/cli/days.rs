@@ -12,10 +12,7 @@ fn aged() -> Desk {
         // Accepted with a longer window, as if on the day of the event.
         let mut then = desk.command(&["notify", "Published", "a1", "--to", person, "--at", &at]);
         let ran: Ran = then
-            .envs([
-                ("TIDINGS_WINDOW_DAYS_BACK", "60"),
-                ("TIDINGS_ARCHIVE_KEEP", "90d"),
-            ])
+            .envs([("TIDINGS_WINDOW_DAYS_BACK", "60"), ("TIDINGS_ARCHIVE_KEEP", "90d")])
             .output()
             .unwrap()
             .into();
@@ -28,8 +25,7 @@ fn aged() -> Desk {
 fn days(desk: &Desk) -> Vec<String> {
     let status = desk.run(&["status", "--json"]).json();
     let days = status["days"].as_array().unwrap().iter();
-    days.map(|day| day["day"].as_str().unwrap().to_owned())
-        .collect()
+    days.map(|day| day["day"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -38,11 +34,7 @@ fn archive_drops_old_days_but_keeps_unsent_events() {
 
     let ran = desk.run(&["archive"]);
 
-    assert_eq!(
-        (ran.code, ran.err.as_str()),
-        (3, ""),
-        "a protected day is told to cron"
-    );
+    assert_eq!((ran.code, ran.err.as_str()), (3, ""), "a protected day is told to cron");
     assert_eq!(
         ran.out,
         format!(
@@ -66,33 +58,19 @@ fn status_counts_days_before_the_window_apart() {
     let current = format!(" days 1 day, {today} to {today}, 1 stack ");
     let (first, last) = (days_ago(60), days_ago(9));
     let older = format!(" older days 3 days, {first} to {last}, ");
-    assert!(
-        words.contains(&current) && words.contains(&older),
-        "{status}"
-    );
+    assert!(words.contains(&current) && words.contains(&older), "{status}");
 }
 
 #[test]
 fn a_dry_run_drops_nothing() {
     let desk = aged();
 
-    let ran = desk.run(&[
-        "archive",
-        "--dry-run",
-        "--force",
-        "--keep",
-        "9d",
-        "--export",
-        "old",
-    ]);
+    let ran = desk.run(&["archive", "--dry-run", "--force", "--keep", "9d", "--export", "old"]);
 
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_contains!(
         ran.out,
-        &format!(
-            "{}  would be dropped, 1 stack, to old/notifications_",
-            days_ago(60)
-        ),
+        &format!("{}  would be dropped, 1 stack, to old/notifications_", days_ago(60)),
     );
     assert_eq!(days(&desk).len(), 4);
 }
@@ -116,20 +94,11 @@ fn an_exported_day_can_be_restored() {
     let ran = desk.run(&["archive", "--force", "--export", "old", "--json"]);
 
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let lines: Vec<serde_json::Value> = ran
-        .out
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let fates: Vec<_> = lines
-        .iter()
-        .map(|line| line["fate"].as_str().unwrap())
-        .collect();
+    let lines: Vec<serde_json::Value> =
+        ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let fates: Vec<_> = lines.iter().map(|line| line["fate"].as_str().unwrap()).collect();
     assert_eq!(fates, ["dropped", "dropped", "young", "in_window"]);
-    let files: Vec<_> = lines
-        .iter()
-        .filter_map(|line| line["file"].as_str())
-        .collect();
+    let files: Vec<_> = lines.iter().filter_map(|line| line["file"].as_str()).collect();
     let restored = desk.done(&["restore", files[0], files[1]]);
     assert_starts_with!(restored, &format!("{}  restored, 1 stack\n", days_ago(60)));
     assert_eq!(days(&desk), before);

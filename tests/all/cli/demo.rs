@@ -34,9 +34,7 @@ fn dateless(story: &str) -> String {
         for (index, word) in words.iter().enumerate() {
             let bare = word.trim_end_matches(['.', ',', ';']);
             let before = index.checked_sub(1).map_or("", |index| words[index]);
-            let after = words
-                .get(index + 1)
-                .map_or("", |word| word.trim_end_matches('.'));
+            let after = words.get(index + 1).map_or("", |word| word.trim_end_matches('.'));
             let is_date = |word: &str| word.parse::<chrono::NaiveDate>().is_ok();
             out += match bare {
                 _ if is_date(bare) => "DATE",
@@ -71,11 +69,7 @@ fn other_commands_can_use_the_demo_folder() {
     assert_contains!(feed, "A Rope for Every Boat");
     assert_contains!(feed, "The Sleeping Vineyard");
     assert!(
-        explained["events"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|event| event["why"] == "next_digest")
+        explained["events"].as_array().unwrap().iter().any(|event| event["why"] == "next_digest")
     );
     there(&["digest"]).done();
 }
@@ -117,17 +111,13 @@ fn every_email_has_a_file_and_a_page() {
     desk.done(&["demo"]);
     let outbox = desk.path().join("tidings-demo/outbox");
 
-    let (emails, pages): (Vec<String>, Vec<String>) = files(&outbox)
-        .into_iter()
-        .partition(|name| name.ends_with(".eml"));
+    let (emails, pages): (Vec<String>, Vec<String>) =
+        files(&outbox).into_iter().partition(|name| name.ends_with(".eml"));
 
     assert_eq!((emails.len(), pages.len()), (7, 7));
     for name in emails.iter().chain(&pages) {
         let text = std::fs::read_to_string(outbox.join(name)).unwrap();
-        assert!(
-            !text.contains("Low Water"),
-            "{name} includes the withdrawn work"
-        );
+        assert!(!text.contains("Low Water"), "{name} includes the withdrawn work");
     }
 }
 

@@ -25,10 +25,7 @@ fn a_digest_is_sent_once_and_a_second_run_sends_nothing() {
             && first.ends_with(" UTC: 2 due, 2 sent into outbox (2 events); 1 unconfirmed\n"),
         "{first}"
     );
-    assert!(
-        second.ends_with(" UTC: no user is due; 1 unconfirmed\n"),
-        "{second}"
-    );
+    assert!(second.ends_with(" UTC: no user is due; 1 unconfirmed\n"), "{second}");
     assert_eq!(emails(&desk), 2);
     assert!(desk.done(&["status"]).contains("2 sent"));
 }
@@ -50,10 +47,7 @@ fn a_dry_run_writes_nothing() {
 
     let line = desk.done(&["digest", "--now", "--dry-run"]);
 
-    assert!(
-        line.ends_with(" UTC: 1 due, would send 1 email (1 event); dry run\n"),
-        "{line}"
-    );
+    assert!(line.ends_with(" UTC: 1 due, would send 1 email (1 event); dry run\n"), "{line}");
     assert_eq!(emails(&desk), 0);
     assert!(desk.done(&["status"]).contains("none yet"));
 }
@@ -67,14 +61,8 @@ fn a_dry_run_writes_a_report() {
     let lines = desk.done(&dry_run);
     let report = desk.run(&[&dry_run[..], &["--json"]].concat()).json();
 
-    assert!(
-        lines.ends_with("2 events); dry run; 1 unconfirmed\nreport: report.html\n"),
-        "{lines}"
-    );
-    assert_eq!(
-        (&report["page"], &report["due"]),
-        (&"report.html".into(), &2.into())
-    );
+    assert!(lines.ends_with("2 events); dry run; 1 unconfirmed\nreport: report.html\n"), "{lines}");
+    assert_eq!((&report["page"], &report["due"]), (&"report.html".into(), &2.into()));
     let page = std::fs::read_to_string(desk.path().join("report.html")).unwrap();
     assert!(page.contains("<h1>2 digests would be sent</h1>"), "{page}");
     assert!(page.contains("<td>ada</td>") && !page.contains("ada@"));
@@ -89,9 +77,7 @@ fn a_report_needs_a_dry_run_and_an_existing_folder() {
     let files = || {
         let all = std::fs::read_dir(desk.path()).unwrap();
         let names = all.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names
-            .filter(|name| !name.contains(".db-"))
-            .collect::<BTreeSet<_>>()
+        names.filter(|name| !name.contains(".db-")).collect::<BTreeSet<_>>()
     };
     let before = files();
 
@@ -100,10 +86,7 @@ fn a_report_needs_a_dry_run_and_an_existing_folder() {
 
     assert_eq!((sending.code, nowhere.code), (2, 2));
     assert!(sending.err.contains("--dry-run"), "{}", sending.err);
-    assert_eq!(
-        nowhere.err,
-        "error: --report: the folder no does not exist\n  try: mkdir -p no\n"
-    );
+    assert_eq!(nowhere.err, "error: --report: the folder no does not exist\n  try: mkdir -p no\n");
     assert_eq!(files(), before);
 }
 
@@ -142,9 +125,7 @@ fn digest_prints_when_waiting_users_are_due() {
 fn a_digest_can_be_limited_by_user_cadence_time_and_count() {
     let desk = Desk::with_people();
     desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
-    let in_a_week = (now() + chrono::TimeDelta::days(7))
-        .format("%Y-%m-%d %H:%M")
-        .to_string();
+    let in_a_week = (now() + chrono::TimeDelta::days(7)).format("%Y-%m-%d %H:%M").to_string();
     let run = |arguments: &[&str]| {
         let mut all = vec!["digest", "--json"];
         let is_dry_run = arguments.contains(&"--dry-run");
@@ -157,18 +138,9 @@ fn a_digest_can_be_limited_by_user_cadence_time_and_count() {
     let limited = run(&["--limit", "1", "--dry-run"]);
     let cem = run(&["--user", "cem", "--now"]);
 
-    assert_eq!(
-        (&daily["due"], &daily["dry_run"]),
-        (&1.into(), &true.into())
-    );
-    assert_eq!(
-        (&limited["due"], &limited["limited"]),
-        (&1.into(), &true.into())
-    );
-    assert_eq!(
-        (&cem["due"], &cem["emails"]["sent"]),
-        (&1.into(), &1.into())
-    );
+    assert_eq!((&daily["due"], &daily["dry_run"]), (&1.into(), &true.into()));
+    assert_eq!((&limited["due"], &limited["limited"]), (&1.into(), &true.into()));
+    assert_eq!((&cem["due"], &cem["emails"]["sent"]), (&1.into(), &1.into()));
 }
 
 #[test]
@@ -219,25 +191,15 @@ fn a_worker_prints_its_work_as_json() {
 fn a_worker_stops_on_sigterm_and_logs_its_work() {
     let desk = Desk::with_people();
     desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
-    let mut worker = desk
-        .command(&["worker"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut worker = desk.command(&["worker"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(worker.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("1 fan-out done, 1 entry added") {
         line.clear();
-        assert!(
-            log.read_line(&mut line).unwrap() > 0,
-            "it ended before it worked"
-        );
+        assert!(log.read_line(&mut line).unwrap() > 0, "it ended before it worked");
     }
 
-    let kill = Command::new("kill")
-        .arg(worker.id().to_string())
-        .status()
-        .unwrap();
+    let kill = Command::new("kill").arg(worker.id().to_string()).status().unwrap();
 
     assert!(kill.success() && worker.wait().unwrap().success());
     let mut rest = String::new();
@@ -255,16 +217,10 @@ fn status_prints_its_counts_as_json() {
     let status = desk.run(&["status", "--json"]).json();
 
     assert_eq!(status["store"], "sqlite:tidings.db");
-    assert_eq!(
-        status["fanouts"],
-        serde_json::json!({"pending": 1, "done": 1})
-    );
+    assert_eq!(status["fanouts"], serde_json::json!({"pending": 1, "done": 1}));
     assert_eq!(status["oldest_pending_day"], status["days"][0]["day"]);
     assert_eq!(
-        (
-            &status["days"][0]["stacks"],
-            &status["days"][0]["in_window"]
-        ),
+        (&status["days"][0]["stacks"], &status["days"][0]["in_window"]),
         (&1.into(), &true.into())
     );
     assert_eq!(status["deliveries"]["sent"], 0);

@@ -19,11 +19,7 @@ fn an_empty_configuration_has_no_errors_and_no_file_is_created() {
         assert!(output.contains(line), "{line} in {output}");
     }
     assert!(!output.contains('\x1b'), "{output}");
-    assert_eq!(
-        std::fs::read_dir(desk.path()).unwrap().count(),
-        1,
-        "{output}"
-    );
+    assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 1, "{output}");
 }
 
 #[test]
@@ -43,11 +39,7 @@ fn an_error_exits_with_1_and_wrong_usage_with_2() {
     let of = |check: &str| findings.iter().find(|finding| finding["check"] == check);
     assert_eq!(of("server.public_url").unwrap()["verdict"], "error");
     assert_eq!(of("provider").unwrap()["verdict"], "unchecked");
-    assert!(
-        !ran.out.contains("k3y") && !ran.out.contains("digest@"),
-        "{}",
-        ran.out
-    );
+    assert!(!ran.out.contains("k3y") && !ran.out.contains("digest@"), "{}", ran.out);
     for wrong in [
         ["--timeout", "0"],
         ["--timeout", "61"],

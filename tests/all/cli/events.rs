@@ -22,14 +22,8 @@ fn with_no_wait_an_event_waits_for_a_worker() {
 
     let output = desk.done(&["notify", "Published", "a1", "--to", "ada", "--no-wait"]);
 
-    assert_starts_with!(
-        output,
-        "accepted: a worker fans it out (tidings worker --once)"
-    );
-    assert_eq!(
-        desk.done(&["feed", "ada"]),
-        "no matching items in ada's feed\n"
-    );
+    assert_starts_with!(output, "accepted: a worker fans it out (tidings worker --once)");
+    assert_eq!(desk.done(&["feed", "ada"]), "no matching items in ada's feed\n");
     assert!(desk.done(&["status"]).contains("1 pending (oldest of "));
     assert_eq!(
         desk.done(&["worker", "--once"]),
@@ -48,10 +42,7 @@ fn an_event_reaches_only_its_audience() {
     };
 
     assert_eq!(reached(&["--to", "ada", "zoe"]), 2);
-    assert_eq!(
-        reached(&["--followers-of", "artist:1", "--except", "ada"]),
-        2
-    );
+    assert_eq!(reached(&["--followers-of", "artist:1", "--except", "ada"]), 2);
     assert_eq!(reached(&["--near", "-9.1,38.7,25"]), 1);
     assert_eq!(reached(&["--near", "0,0,25"]), 0);
 }
@@ -68,10 +59,7 @@ fn an_actor_is_shown_by_name_in_the_feed() {
     assert_eq!(without.code, 2, "{}", without.err);
     let feed = desk.run(&["feed", "ada", "--json"]).json();
     let actor = &feed["items"][0]["actor"];
-    assert_eq!(
-        (&actor["id"], &actor["name"]),
-        (&json!("lev"), &json!("Lev Oduya"))
-    );
+    assert_eq!((&actor["id"], &actor["name"]), (&json!("lev"), &json!("Lev Oduya")));
     assert!(desk.done(&["feed", "ada"]).contains("Lev Oduya"));
 }
 
@@ -95,48 +83,23 @@ fn an_unnamed_actor_is_shown_as_the_author_of_the_object() {
 #[test]
 fn a_repeated_key_is_a_duplicate_or_a_conflict() {
     let desk = Desk::with_people();
-    let notify = |object| {
-        desk.run(&[
-            "notify",
-            "Published",
-            object,
-            "--to",
-            "ada",
-            "--key",
-            "k",
-            "--json",
-        ])
-    };
+    let notify =
+        |object| desk.run(&["notify", "Published", object, "--to", "ada", "--key", "k", "--json"]);
 
     let (first, again) = (notify("a1").json(), notify("a1").json());
 
-    assert_eq!(
-        (&first["duplicate"], &again["duplicate"]),
-        (&json!(false), &json!(true))
-    );
+    assert_eq!((&first["duplicate"], &again["duplicate"]), (&json!(false), &json!(true)));
     assert_eq!(first["id"], again["id"]);
     let other = notify("a2");
     assert_eq!(other.code, 2);
-    assert_contains!(
-        other.err,
-        "idempotency key \"k\" was used for a different event",
-    );
-    assert_eq!(
-        desk.run(&["feed", "ada", "--json"]).json()["items"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_contains!(other.err, "idempotency key \"k\" was used for a different event",);
+    assert_eq!(desk.run(&["feed", "ada", "--json"]).json()["items"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn notify_warns_about_events_that_users_will_not_see() {
     let desk = Desk::with_people();
-    desk.write(
-        "tidings.toml",
-        "[types.Published]\nmodel = \"Artwork\"\n[types.Met]",
-    );
+    desk.write("tidings.toml", "[types.Published]\nmodel = \"Artwork\"\n[types.Met]");
     let withdrawn = "{\"id\": \"a9\", \"notifiable\": false}";
     desk.write("withdrawn", withdrawn);
     assert_eq!(desk.run(&["import", "objects", "withdrawn"]).code, 0);
@@ -144,10 +107,7 @@ fn notify_warns_about_events_that_users_will_not_see() {
     let unfollowed = desk.run(&["notify", "Met", "a1", "--followers-of", "artist:2"]);
     let unknown = desk.run(&["notify", "Published", "a1", "--to", "ada"]);
 
-    assert_eq!(
-        (unfollowed.code, unfollowed.err.as_str()),
-        (0, "note: no user follows artist:2\n")
-    );
+    assert_eq!((unfollowed.code, unfollowed.err.as_str()), (0, "note: no user follows artist:2\n"));
     let mistyped = desk.run(&["notify", "Publised", "a1", "a9", "--to", "ada"]);
     let json = desk.run(&["notify", "Published", "a1", "--to", "ada", "--json"]);
     let status = desk.run(&["status"]);
@@ -158,12 +118,7 @@ fn notify_warns_about_events_that_users_will_not_see() {
     assert_contains!(mistyped.err, "type \"Publised\" is not configured");
     assert_contains!(mistyped.err, "\"a9\" is withdrawn");
     assert_eq!((unknown.code, mistyped.code, json.code), (0, 0, 0));
-    assert!(
-        json.json()["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("Artwork:a1")
-    );
+    assert!(json.json()["warnings"][0].as_str().unwrap().contains("Artwork:a1"));
     assert_contains!(status.err, "Publised");
     assert_contains!(status.err, "Artwork:a1");
 }
@@ -182,10 +137,7 @@ fn a_feed_can_be_paged_and_filtered() {
     };
     let objects = |page: &serde_json::Value| -> Vec<String> {
         let items = page["items"].as_array().unwrap();
-        items
-            .iter()
-            .map(|item| item["object"]["id"].as_str().unwrap().to_owned())
-            .collect()
+        items.iter().map(|item| item["object"]["id"].as_str().unwrap().to_owned()).collect()
     };
 
     let first = feed(&["--limit", "2"]);
@@ -193,10 +145,7 @@ fn a_feed_can_be_paged_and_filtered() {
 
     assert_eq!(
         (objects(&first), objects(&second)),
-        (
-            vec!["a4".into(), "a3".into()],
-            vec!["a2".into(), "a1".into()]
-        )
+        (vec!["a4".into(), "a3".into()], vec!["a2".into(), "a1".into()])
     );
     assert!(second["next"].is_null());
     assert_eq!(objects(&feed(&["--type", "Met"])), ["a4"]);
@@ -205,15 +154,7 @@ fn a_feed_can_be_paged_and_filtered() {
 #[test]
 fn a_feed_includes_past_days() {
     let desk = Desk::with_people();
-    desk.done(&[
-        "notify",
-        "Published",
-        "a1",
-        "--to",
-        "ada",
-        "--at",
-        &days_ago(3),
-    ]);
+    desk.done(&["notify", "Published", "a1", "--to", "ada", "--at", &days_ago(3)]);
 
     assert!(desk.done(&["feed", "ada"]).contains(&days_ago(3)));
 }
@@ -227,10 +168,7 @@ fn explain_gives_the_outcome_and_the_reason_for_each_event() {
     let ben = desk.run(&["explain", "ben", "a1", "--json"]).json();
     let zoe = desk.run(&["explain", "zoe"]).out;
 
-    assert_starts_with!(
-        ada,
-        "ada  a…@example.org\n  digest  weekly, Mondays at 09:00 UTC; next "
-    );
+    assert_starts_with!(ada, "ada  a…@example.org\n  digest  weekly, Mondays at 09:00 UTC; next ");
     assert!(ada.contains("will be in the next digest"), "{ada}");
     assert_eq!(ben["unmailable"], "they are unconfirmed");
     assert_eq!(ben["events"][0]["why"], "blocked");
@@ -246,14 +184,8 @@ fn flushed_events_are_in_no_digest_but_stay_in_the_feed() {
 
     let flushed = desk.done(&["flush", "ada"]);
 
-    assert_eq!(
-        flushed,
-        "flushed 1 event pending for ada: no digest tells of it\n"
-    );
-    assert_eq!(
-        desk.run(&["flush", "ada", "--json"]).json(),
-        json!({"user": "ada", "flushed": 0})
-    );
+    assert_eq!(flushed, "flushed 1 event pending for ada: no digest tells of it\n");
+    assert_eq!(desk.run(&["flush", "ada", "--json"]).json(), json!({"user": "ada", "flushed": 0}));
     assert!(desk.done(&["digest", "--now"]).contains("no user is due"));
     assert!(desk.done(&["feed", "ada"]).contains("a1"));
     assert!(desk.done(&["explain", "ada"]).contains("was flushed on "));
@@ -266,10 +198,7 @@ fn an_event_outside_the_window_is_rejected_with_advice() {
         format!("{{\"type\": \"Met\", \"objects\": \"a1\", \"to\": \"ada\", \"at\": \"{at}\"}}\n")
     };
     let (old, soon) = ("2014-04-22T09:00:00Z", "2099-01-01T00:00:00Z");
-    desk.write(
-        "events",
-        &(line(old) + &line(&format!("{}T00:00:00Z", days_ago(2)))),
-    );
+    desk.write("events", &(line(old) + &line(&format!("{}T00:00:00Z", days_ago(2)))));
 
     let notified =
         [old, soon].map(|at| desk.run(&["notify", "Met", "a1", "--to", "ada", "--at", at]));
@@ -361,14 +290,8 @@ fn retract_names_the_objects_and_notes_unknown_ones() {
         (known.code, known.out.as_str(), known.err.as_str()),
         (0, "taken back: Comment about Comment:c1\n", "")
     );
-    assert_eq!(
-        some.out,
-        "taken back: Comment about Comment:c1, Comment:c2\n"
-    );
-    assert_eq!(
-        some.err,
-        "note: there is no record of \"Comment:c2\"; check the ids\n"
-    );
+    assert_eq!(some.out, "taken back: Comment about Comment:c1, Comment:c2\n");
+    assert_eq!(some.err, "note: there is no record of \"Comment:c2\"; check the ids\n");
     assert_eq!(none.code, 0, "{}", none.err);
     assert_contains!(none.err, "did you mean \"Comment\"?");
     assert_eq!(none.json()["objects"], json!(["Comment:c2", "c3"]));

@@ -105,12 +105,7 @@ fn paths_in_a_configuration_are_relative_to_its_folder() {
 
     let digest = elsewhere.run(&["digest", "--now", "--config", &config]);
 
-    assert!(
-        digest.out.contains("1 sent"),
-        "{}{}",
-        digest.out,
-        digest.err
-    );
+    assert!(digest.out.contains("1 sent"), "{}{}", digest.out, digest.err);
     assert!(desk.path().join("outbox").is_dir());
     assert_eq!(entries(&elsewhere), 0);
 }
@@ -126,12 +121,7 @@ async fn a_mistyped_mongodb_database_is_reported_and_not_created() {
 
         for arguments in NEED_A_STORE {
             let ran: Ran = desk.command(arguments).output().unwrap().into();
-            assert_eq!(
-                (ran.code, ran.out.as_str()),
-                (2, ""),
-                "{arguments:?}: {}",
-                ran.err
-            );
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}: {}", ran.err);
             assert_contains!(ran.err, "there is no database at mongodb://");
         }
         let doctor = desk.run(&["doctor", "--offline"]);
@@ -139,10 +129,7 @@ async fn a_mistyped_mongodb_database_is_reported_and_not_created() {
         assert_contains!(doctor.out, "there is no database at mongodb://");
         let client = mongodb::Client::with_uri_str(&right).await.unwrap();
         let names = client.list_database_names().await.unwrap();
-        assert!(
-            !names.iter().any(|name| name.ends_with("_mistyped")),
-            "{names:?}"
-        );
+        assert!(!names.iter().any(|name| name.ends_with("_mistyped")), "{names:?}");
     })
     .await;
 }
@@ -161,10 +148,7 @@ async fn the_status_of_a_mongodb_database_before_its_upgrade_has_the_counts() {
         let status = desk.run(&["status"]);
 
         assert_eq!(status.code, 0, "{}", status.err);
-        assert_contains!(
-            status.out,
-            "1; the next command that works with the store upgrades it"
-        );
+        assert_contains!(status.out, "1; the next command that works with the store upgrades it");
         assert_contains!(status.out, "none pending, 1 done");
         assert_contains!(status.err, "stop all processes of earlier versions");
     })

@@ -14,17 +14,12 @@ fn evil(what: &str) -> String {
 /// Returns the control and direction characters in a text, except line feeds.
 fn control_characters(text: &str) -> Vec<char> {
     let is_direction = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars()
-        .filter(|c| (c.is_control() && *c != '\n') || is_direction(*c))
-        .collect()
+    text.chars().filter(|c| (c.is_control() && *c != '\n') || is_direction(*c)).collect()
 }
 
 fn assert_harmless(arguments: &[&str], ran: &Ran) {
     for text in [&ran.out, &ran.err] {
-        assert!(
-            control_characters(text).is_empty(),
-            "{arguments:?}: {text:?}"
-        );
+        assert!(control_characters(text).is_empty(), "{arguments:?}: {text:?}");
         let is_faked = text.lines().any(|line| line.starts_with("error: all lost"));
         assert!(!is_faked, "{arguments:?}: {text}");
     }
@@ -101,10 +96,7 @@ fn json_output_preserves_the_text_of_users() {
     let desk = Desk::new();
     let title = evil("Title");
     let object = serde_json::json!({"_id": "a1", "title": title}).to_string();
-    desk.write(
-        "users",
-        r#"{"id": "ada", "email": "ada@example.org", "confirmed": true}"#,
-    );
+    desk.write("users", r#"{"id": "ada", "email": "ada@example.org", "confirmed": true}"#);
     desk.write("objects", &object);
     desk.done(&["import", "users", "users"]);
     desk.done(&["import", "objects", "objects"]);
@@ -112,9 +104,5 @@ fn json_output_preserves_the_text_of_users() {
 
     let page = desk.run(&["feed", "ada", "--json"]).json();
 
-    assert_eq!(
-        page["items"][0]["object"]["title"],
-        title.as_str(),
-        "{page}"
-    );
+    assert_eq!(page["items"][0]["object"]["title"], title.as_str(), "{page}");
 }

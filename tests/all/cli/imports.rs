@@ -21,10 +21,7 @@ fn bad_lines_are_reported_by_number_and_good_ones_are_kept() {
 
     let ran = desk.run(&["import", "users", "users.ndjson"]);
 
-    assert_eq!(
-        (ran.code, ran.out.as_str()),
-        (3, "import: 2 users, 3 bad lines left out\n")
-    );
+    assert_eq!((ran.code, ran.out.as_str()), (3, "import: 2 users, 3 bad lines left out\n"));
     let lines: Vec<_> = ran.err.lines().collect();
     assert!(
         lines[0].starts_with("users.ndjson, line 2, email: email address \"n…\" has no @"),
@@ -37,16 +34,8 @@ fn bad_lines_are_reported_by_number_and_good_ones_are_kept() {
         "{}",
         ran.err
     );
-    assert!(
-        lines[2].starts_with("users.ndjson, line 5: digest hour \"24\""),
-        "{}",
-        ran.err
-    );
-    assert!(
-        desk.run(&["explain", "8", "--json"]).json()["known"]
-            .as_bool()
-            .unwrap()
-    );
+    assert!(lines[2].starts_with("users.ndjson, line 5: digest hour \"24\""), "{}", ran.err);
+    assert!(desk.run(&["explain", "8", "--json"]).json()["known"].as_bool().unwrap());
 }
 
 #[test]
@@ -57,10 +46,7 @@ fn a_file_with_only_bad_lines_fails() {
     let ran = desk.run(&["import", "follows", "follows", "--json"]);
 
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert_eq!(
-        (&ran.json()["taken"], &ran.json()["bad"]),
-        (&0.into(), &2.into())
-    );
+    assert_eq!((&ran.json()["taken"], &ran.json()["bad"]), (&0.into(), &2.into()));
     assert_eq!(
         ran.err,
         "follows, line 1: has no field `user`, which is needed\n\
@@ -105,9 +91,7 @@ fn the_help_lists_every_field_of_every_kind() {
 
         let listed = all.split(&format!("  {kind} ")).nth(1).unwrap();
         let listed = listed.split(next).next().unwrap();
-        let listed: Vec<&str> = listed
-            .split(|c: char| !c.is_alphanumeric() && c != '_')
-            .collect();
+        let listed: Vec<&str> = listed.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
         // Aliases, which the help leaves out.
         let aliases = ["_id", "object"];
         for field in known.iter().filter(|field| !aliases.contains(field)) {
@@ -134,13 +118,7 @@ fn events_imported_twice_from_standard_input_are_added_once() {
 
     assert_eq!(import(), "import: 1 event, 1 fan-out reached 3 people\n");
     assert_eq!(import(), "import: 1 event, 0 fan-outs reached 0 people\n");
-    assert_eq!(
-        desk.run(&["feed", "ada", "--json"]).json()["items"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(desk.run(&["feed", "ada", "--json"]).json()["items"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -16,16 +16,10 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
     let again = desk.run(&["keys", "revoke", "web app"]);
 
     let key = made.out.trim();
-    assert!(
-        made.code == 0 && key.starts_with("tdg_write_") && key.len() == 53,
-        "{key}"
-    );
+    assert!(made.code == 0 && key.starts_with("tdg_write_") && key.len() == 53, "{key}");
     assert!(made.err.contains("not shown again"), "{}", made.err);
     let json = json.json();
-    assert_eq!(
-        (&json["name"], &json["scope"]),
-        (&"dash".into(), &"read".into())
-    );
+    assert_eq!((&json["name"], &json["scope"]), (&"dash".into(), &"read".into()));
     assert!(json["key"].as_str().unwrap().starts_with("tdg_read_"));
     assert_eq!(duplicate.code, 2);
     assert_contains!(duplicate.err, "key name \"dash\" is taken");
@@ -33,10 +27,7 @@ fn a_key_is_shown_once_listed_by_name_and_revoked() {
     assert_contains!(listed, "write");
     assert_eq!(lines.lines().count(), 2);
     for output in [&listed, &lines] {
-        assert!(
-            !output.contains("tdg_") && !output.contains("hash"),
-            "{output}"
-        );
+        assert!(!output.contains("tdg_") && !output.contains("hash"), "{output}");
     }
     assert!(revoked.contains("\"web app\" is revoked"), "{revoked}");
     assert_eq!(again.code, 2);

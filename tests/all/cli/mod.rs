@@ -63,9 +63,7 @@ struct Ran {
 
 impl Desk {
     fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     /// Creates a folder whose store has users, follows and objects.
@@ -78,19 +76,14 @@ impl Desk {
             let desk = Desk::new();
             desk.fill();
             let files = std::fs::read_dir(desk.path()).unwrap().map(Result::unwrap);
-            files
-                .map(|file| (file.file_name(), std::fs::read(file.path()).unwrap()))
-                .collect()
+            files.map(|file| (file.file_name(), std::fs::read(file.path()).unwrap())).collect()
         });
         let desk = Self::new();
         for (name, content) in FILES.iter() {
             let mut options = OpenOptions::new();
             #[cfg(unix)]
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let mut file = options
-                .create_new(true)
-                .write(true)
-                .open(desk.path().join(name));
+            let mut file = options.create_new(true).write(true).open(desk.path().join(name));
             file.as_mut().unwrap().write_all(content).unwrap();
         }
         desk
@@ -129,11 +122,7 @@ impl Desk {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
-        command
-            .args(arguments)
-            .current_dir(self.path())
-            .env_clear()
-            .stdin(Stdio::null());
+        command.args(arguments).current_dir(self.path()).env_clear().stdin(Stdio::null());
         command
     }
 

@@ -129,10 +129,7 @@ async fn a_preview_shows_all_samples_and_writes_nothing() {
 #[tokio::test]
 async fn the_emails_of_a_user_are_previewed_and_nothing_changes() {
     let desk = Desk::with_people();
-    desk.write(
-        "more.toml",
-        "types.Comment.route = \"batch\"\ntypes.Loan.route = \"digest\"\n",
-    );
+    desk.write("more.toml", "types.Comment.route = \"batch\"\ntypes.Loan.route = \"digest\"\n");
     let with = |arguments: &[&str]| desk.run(&[arguments, &["--config", "more.toml"]].concat());
     with(&["notify", "Loan", "a1", "--to", "ada"]).done();
     with(&["notify", "Comment", "c1", "--to", "ada"]).done();
@@ -170,15 +167,9 @@ async fn a_broken_catalog_keeps_the_last_good_preview() {
 
     let subjects = |board: &Value| -> Vec<Value> {
         let sheets = board["sheets"].as_array().unwrap();
-        sheets
-            .iter()
-            .map(|sheet| sheet["subject"].clone())
-            .collect()
+        sheets.iter().map(|sheet| sheet["subject"].clone()).collect()
     };
-    assert!(
-        subjects(&first).len() > 9 && subjects(&wrong) == subjects(&first),
-        "{wrong}"
-    );
+    assert!(subjects(&first).len() > 9 && subjects(&wrong) == subjects(&first), "{wrong}");
     let what = wrong["trouble"].as_str().unwrap();
     assert!(what.contains("de.ftl, line "), "{what}");
     let sheet = wrong["sheets"][0]["html"].as_str().unwrap();
@@ -217,10 +208,7 @@ async fn a_batch_is_previewed_as_its_email_would_be_sent() {
     );
     with(&["import", "users", "ada.ndjson"]).done();
     let mandatory = shown().await;
-    assert!(
-        mandatory.contains("r1") && !mandatory.contains("c1"),
-        "{mandatory}"
-    );
+    assert!(mandatory.contains("r1") && !mandatory.contains("c1"), "{mandatory}");
 }
 
 #[test]
@@ -265,10 +253,7 @@ async fn the_page_shows_saved_templates_and_their_errors() {
     assert_eq!(first["sheets"].as_array().unwrap().len(), 28, "{first}");
     let html = first["sheets"][0]["html"].as_str().unwrap();
     let sheet = served.get(html).await;
-    let policy = sheet.headers()["content-security-policy"]
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let policy = sheet.headers()["content-security-policy"].to_str().unwrap().to_owned();
     assert_contains!(policy, "default-src 'none'");
     assert_contains!(policy, "sandbox");
     assert!(sheet.text().await.unwrap().contains("Shows near you"));
@@ -312,10 +297,7 @@ fn a_test_email_is_marked_and_not_recorded() {
 
     let output = desk.done(&["send-test", "me@example.org"]);
 
-    assert!(
-        output.starts_with("the outbox accepted the email: "),
-        "{output}"
-    );
+    assert!(output.starts_with("the outbox accepted the email: "), "{output}");
     let [email] = &emails(&desk)[..] else {
         panic!("{:?}", emails(&desk));
     };
@@ -324,10 +306,7 @@ fn a_test_email_is_marked_and_not_recorded() {
         "{email}"
     );
     assert!(email.contains("Subject: [Test] "), "{email}");
-    assert_eq!(
-        desk.run(&["deliveries", "--json"]).json(),
-        serde_json::json!([])
-    );
+    assert_eq!(desk.run(&["deliveries", "--json"]).json(), serde_json::json!([]));
 }
 
 #[test]
@@ -354,9 +333,7 @@ fn a_test_email_to_a_suppressed_address_is_rejected() {
 
 fn emails(desk: &Desk) -> Vec<String> {
     let outbox = desk.path().join("outbox");
-    let names = files(&outbox)
-        .into_iter()
-        .filter(|name| name.ends_with(".eml"));
+    let names = files(&outbox).into_iter().filter(|name| name.ends_with(".eml"));
     let emails = names.map(|name| std::fs::read_to_string(outbox.join(name)).unwrap());
     emails.collect()
 }

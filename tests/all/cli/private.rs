@@ -50,27 +50,17 @@ fn open_to_others(folder: &Path, but: &[&str]) -> Vec<(PathBuf, String)> {
 #[test]
 fn all_files_that_commands_write_are_private() {
     let desk = Desk::new();
-    desk.write(
-        "users",
-        r#"{"id": "ada", "email": "ada@example.org", "confirmed": true}"#,
-    );
+    desk.write("users", r#"{"id": "ada", "email": "ada@example.org", "confirmed": true}"#);
     desk.write("objects", r#"{"id": "a1", "title": "A work"}"#);
     run_with_open_umask(&desk, "import users users");
     run_with_open_umask(&desk, "import objects objects");
     // While the worker has the database open, its WAL and its shared memory file exist too.
     let mut worker = with_open_umask(&desk, "worker");
-    let mut worker = worker
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut worker = worker.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // Accepted with a longer window, as if 60 days ago.
     let late = format!("notify Published a2 --to ada --at {}", days_ago(60));
     let mut then = with_open_umask(&desk, &late);
-    then.envs([
-        ("TIDINGS_WINDOW_DAYS_BACK", "60"),
-        ("TIDINGS_ARCHIVE_KEEP", "90d"),
-    ]);
+    then.envs([("TIDINGS_WINDOW_DAYS_BACK", "60"), ("TIDINGS_ARCHIVE_KEEP", "90d")]);
     run(then, &late);
     for arguments in [
         "notify Published a1 --to ada".to_owned(),
@@ -82,17 +72,8 @@ fn all_files_that_commands_write_are_private() {
     }
 
     let found = open_to_others(desk.path(), &["users", "objects"]);
-    let all = [
-        "tidings.db",
-        "tidings.db-wal",
-        "outbox",
-        "report.html",
-        "old/days",
-    ];
-    let missing: Vec<_> = all
-        .iter()
-        .filter(|name| !desk.path().join(name).exists())
-        .collect();
+    let all = ["tidings.db", "tidings.db-wal", "outbox", "report.html", "old/days"];
+    let missing: Vec<_> = all.iter().filter(|name| !desk.path().join(name).exists()).collect();
 
     worker.kill().unwrap();
     worker.wait().unwrap();
@@ -111,10 +92,7 @@ fn doctor_names_files_that_others_can_read() {
 
     let report = ran.json();
     let findings = report["findings"].as_array().unwrap();
-    let files = findings
-        .iter()
-        .find(|finding| finding["check"] == "files")
-        .unwrap();
+    let files = findings.iter().find(|finding| finding["check"] == "files").unwrap();
     assert_eq!(files["verdict"], "warning", "{files}");
     let text = files.to_string();
     assert_contains!(text, "tidings.db");
@@ -125,10 +103,7 @@ fn doctor_names_files_that_others_can_read() {
 fn doctor_names_world_readable_files_with_secrets() {
     let desk = Desk::new();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    desk.write(
-        "tidings.toml",
-        &format!("hooks.resend_secret = \"{secret}\"\n"),
-    );
+    desk.write("tidings.toml", &format!("hooks.resend_secret = \"{secret}\"\n"));
     let findings = |mode: u32| -> String {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(desk.path().join("tidings.toml"), mode).unwrap();

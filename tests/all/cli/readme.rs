@@ -28,9 +28,7 @@ fn the_example_request_is_an_event() {
     desk.write("works", r#"{"id": "W41"}"#);
     desk.done(&["import", "objects", "works", "--model", "Artwork"]);
     let lines = code("# tidings", "## Why");
-    let body = lines
-        .iter()
-        .find_map(|line| line.trim().strip_prefix("-d '")?.strip_suffix('\''));
+    let body = lines.iter().find_map(|line| line.trim().strip_prefix("-d '")?.strip_suffix('\''));
     desk.write("events", body.unwrap());
 
     let ran = desk.run(&["import", "events", "events"]);
@@ -42,17 +40,10 @@ fn the_example_request_is_an_event() {
 #[test]
 fn the_example_of_a_burst_sends_one_email() {
     let desk = Desk::new();
-    desk.write(
-        "people",
-        r#"{"id": "mara", "email": "mara@example.org", "confirmed": true}"#,
-    );
+    desk.write("people", r#"{"id": "mara", "email": "mara@example.org", "confirmed": true}"#);
     desk.done(&["import", "users", "people"]);
     let lines = code("## A burst becomes one email", "## How it works");
-    let toml: Vec<&str> = lines
-        .iter()
-        .copied()
-        .take_while(|line| !line.starts_with('{'))
-        .collect();
+    let toml: Vec<&str> = lines.iter().copied().take_while(|line| !line.starts_with('{')).collect();
     desk.write("tidings.toml", &toml.join("\n"));
     let object = lines.iter().find(|line| line.starts_with('{')).unwrap();
     let comments = [("c1", "Ada"), ("c2", "Ben"), ("c3", "Cem"), ("c4", "Dee")];
@@ -70,10 +61,7 @@ fn the_example_of_a_burst_sends_one_email() {
     let mut emails = std::fs::read_dir(desk.path().join("outbox")).unwrap();
     let email = std::fs::read_to_string(emails.next().unwrap().unwrap().path()).unwrap();
     assert!(emails.next().is_none());
-    assert!(
-        email.contains("and 2 others commented on Budget"),
-        "{email}"
-    );
+    assert!(email.contains("and 2 others commented on Budget"), "{email}");
     for id in ["c1", "c2", "c3", "c4"] {
         assert!(
             !email.contains(&format!("Comment:{id}")) && !email.contains(&format!("- {id}")),

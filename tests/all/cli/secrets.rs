@@ -20,10 +20,7 @@ fn configurations() -> Vec<String> {
         "mongodb://127.0.0.1:1/tidings?authMechanismProperties=AWS_SESSION_TOKEN:hunter2-pa55&serverSelectionTimeoutMS=1",
         "postgres://app:hunter2-pa55@db.example/tidings",
     ];
-    let mut all: Vec<String> = stores
-        .iter()
-        .map(|store| format!("store = {store:?}\n"))
-        .collect();
+    let mut all: Vec<String> = stores.iter().map(|store| format!("store = {store:?}\n")).collect();
     for text in [
         "[mail]\nprovider = \"resend\"\nurl = \"ftp://app:hunter2-pa55@mail.example\"\nkey = \"k\"\n",
         "[mail]\nprovider = \"resend\"\nfrom = \"digest@art.example\"\nurl = \"https://app:hunter2-pa55@127.0.0.1:1\"\nkey = \"k\"\n",
@@ -64,10 +61,7 @@ fn no_part_of_an_unencoded_password_is_printed() {
             let ran = desk.run(arguments);
 
             for output in [&ran.out, &ran.err] {
-                assert!(
-                    !output.contains("s3cr"),
-                    "{arguments:?} of {store}: {output}"
-                );
+                assert!(!output.contains("s3cr"), "{arguments:?} of {store}: {output}");
             }
         }
     }
@@ -91,10 +85,7 @@ fn no_secret_of_an_invalid_configuration_is_printed() {
             let ran = desk.run(&arguments);
 
             for output in [&ran.out, &ran.err] {
-                assert!(
-                    !output.contains(SECRET),
-                    "{arguments:?} of {text}: {output}"
-                );
+                assert!(!output.contains(SECRET), "{arguments:?} of {text}: {output}");
             }
         }
     }
@@ -113,10 +104,7 @@ fn a_guessable_server_key_is_rejected_on_a_public_address() {
         ("0.0.0.0:8080", "thirty-two-letters-are-many-eno!", 0),
         ("0.0.0.0:8080", "", 0),
     ] {
-        desk.write(
-            "tidings.toml",
-            &format!("[server]\nlisten = {listen:?}\nkey = {key:?}\n"),
-        );
+        desk.write("tidings.toml", &format!("[server]\nlisten = {listen:?}\nkey = {key:?}\n"));
 
         let ran = desk.run(&["config"]);
 
@@ -152,11 +140,7 @@ fn a_compression_bomb_is_imported_in_bounded_memory() {
     let mut file = zstd::Encoder::new(file, 1).unwrap();
     let padding = "x".repeat(900_000);
     for _ in 0..700 {
-        writeln!(
-            file,
-            "{{\"_id\": \"a1\", \"data\": {{\"p\": \"{padding}\"}}}}"
-        )
-        .unwrap();
+        writeln!(file, "{{\"_id\": \"a1\", \"data\": {{\"p\": \"{padding}\"}}}}").unwrap();
     }
     let packed = file.finish().unwrap().metadata().unwrap().len();
     let program = env!("CARGO_BIN_EXE_tidings");

@@ -47,13 +47,7 @@ impl Demo {
                 _ => {}
             }
         }
-        Self {
-            desk,
-            child,
-            url,
-            key,
-            client: crate::support::client(),
-        }
+        Self { desk, child, url, key, client: crate::support::client() }
     }
 
     /// Builds a request as the script of the demo page sends it.
@@ -69,8 +63,7 @@ impl Demo {
     fn foreign(&self, method: &str, path: &str) -> RequestBuilder {
         let path = path.replace("{id}", "mara").replace("{number}", "0");
         let url = format!("{}{}", self.url, path.replace("{name}", "W01"));
-        self.client
-            .request(method.to_uppercase().parse().unwrap(), url)
+        self.client.request(method.to_uppercase().parse().unwrap(), url)
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -200,11 +193,7 @@ async fn only_loopback_host_names_are_served() {
     let port = demo.url.rsplit(':').next().unwrap();
 
     for (method, path) in routes.chain(others) {
-        for host in [
-            format!("demo.example:{port}"),
-            "demo.example".into(),
-            "10.0.0.1".into(),
-        ] {
+        for host in [format!("demo.example:{port}"), "demo.example".into(), "10.0.0.1".into()] {
             let request = demo.ask(method, path).bearer_auth(&demo.key);
             // The origin matches the host name, so only the name can be the reason.
             let request = request.header("Origin", format!("http://{host}"));
@@ -252,9 +241,7 @@ async fn requests_from_other_origins_are_rejected_and_change_nothing() {
             let request = demo.foreign("post", path).body(body);
             let request = request.header("Content-Type", "application/json");
             let headers = headers.iter();
-            headers.fold(request, |request, (name, value)| {
-                request.header(*name, *value)
-            })
+            headers.fold(request, |request, (name, value)| request.header(*name, *value))
         };
         for headers in [
             &[][..],
@@ -282,31 +269,11 @@ async fn invalid_requests_are_reported_and_change_nothing() {
     let long = "x".repeat(81);
 
     for (path, body, expected) in [
-        (
-            "/demo/works",
-            work("Nobody", "A"),
-            "artist \\\"Nobody\\\" has no work",
-        ),
-        (
-            "/demo/works",
-            work("Ines Tavoro", " "),
-            "title \\\" \\\" says nothing",
-        ),
-        (
-            "/demo/works",
-            work("Ines Tavoro", &long),
-            "is longer than 80",
-        ),
-        (
-            "/demo/works",
-            json!({"title": "A"}),
-            "missing field `artist`",
-        ),
-        (
-            "/demo/works",
-            work("Ines Tavoro", "a\u{0}b"),
-            "another control character",
-        ),
+        ("/demo/works", work("Nobody", "A"), "artist \\\"Nobody\\\" has no work"),
+        ("/demo/works", work("Ines Tavoro", " "), "title \\\" \\\" says nothing"),
+        ("/demo/works", work("Ines Tavoro", &long), "is longer than 80"),
+        ("/demo/works", json!({"title": "A"}), "missing field `artist`"),
+        ("/demo/works", work("Ines Tavoro", "a\u{0}b"), "another control character"),
         ("/demo/people/eve", json!({}), "is no user of the demo"),
     ] {
         let answer = demo.ask("post", path).json(&body).send().await.unwrap();
@@ -316,11 +283,7 @@ async fn invalid_requests_are_reported_and_change_nothing() {
         assert!(problem.contains(expected), "{path}: {problem}");
     }
 
-    for path in [
-        "/demo/mails/99",
-        "/demo/mails/-1",
-        "/demo/mails/..%2Ftidings.toml",
-    ] {
+    for path in ["/demo/mails/99", "/demo/mails/-1", "/demo/mails/..%2Ftidings.toml"] {
         let answer = demo.ask("get", path).send().await.unwrap();
         assert_eq!(answer.status(), 404, "{path}");
     }
@@ -351,9 +314,7 @@ async fn pages_contain_no_secrets_and_run_no_foreign_scripts() {
         if !kind.starts_with("application/json") {
             assert!(policy.starts_with("default-src 'none'; "), "{}", route.path);
             assert!(!policy.contains("unsafe-eval") && !policy.contains('*'));
-            let scripts = policy
-                .split("; ")
-                .filter(|part| part.starts_with("script-src"));
+            let scripts = policy.split("; ").filter(|part| part.starts_with("script-src"));
             assert!(scripts.into_iter().all(|part| part == "script-src 'self'"));
         }
         let text = answer.text().await.unwrap();
@@ -439,11 +400,7 @@ fn a_foreign_folder_and_another_store_are_rejected() {
     let alone = desk.run(&["serve", "--dir", "mine"]);
 
     assert_eq!((foreign.code, store.code, alone.code), (2, 2, 2));
-    assert!(
-        foreign
-            .err
-            .contains("mine is not empty, and no earlier demo")
-    );
+    assert!(foreign.err.contains("mine is not empty, and no earlier demo"));
     assert!(foreign.err.contains("try: tidings serve --demo --dir DIR"));
     assert!(store.err.contains("a demo has a store of its own"));
     assert!(alone.err.contains("--demo"), "{}", alone.err);

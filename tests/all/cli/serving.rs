@@ -37,10 +37,7 @@ impl Serving {
         let (mut url, mut key) = (String::new(), String::new());
         while key.is_empty() {
             let mut line = String::new();
-            assert!(
-                out.read_line(&mut line).unwrap() > 0,
-                "it ended before it listened"
-            );
+            assert!(out.read_line(&mut line).unwrap() > 0, "it ended before it listened");
             let words: Vec<&str> = line.split_whitespace().collect();
             match words.as_slice() {
                 ["tidings", _, "listens", "on", at] => url = (*at).to_owned(),
@@ -48,12 +45,7 @@ impl Serving {
                 _ => {}
             }
         }
-        Self {
-            child,
-            out,
-            url,
-            key,
-        }
+        Self { child, out, url, key }
     }
 
     /// Stops the server with SIGTERM. Returns its exit code and its log.
@@ -79,23 +71,11 @@ async fn it_serves_the_data_of_the_store_until_sigterm() {
     let client = crate::support::client();
 
     let without_key = client.get(&feed).send().await.unwrap();
-    let with_key = client
-        .get(&feed)
-        .bearer_auth(&serving.key)
-        .send()
-        .await
-        .unwrap();
+    let with_key = client.get(&feed).bearer_auth(&serving.key).send().await.unwrap();
 
-    assert_eq!(
-        (without_key.status().as_u16(), with_key.status().as_u16()),
-        (401, 200)
-    );
+    assert_eq!((without_key.status().as_u16(), with_key.status().as_u16()), (401, 200));
     let served: Value = with_key.json().await.unwrap();
-    assert_eq!(
-        served,
-        desk.run(&["feed", "ada", "--json"]).json(),
-        "both faces answer alike"
-    );
+    assert_eq!(served, desk.run(&["feed", "ada", "--json"]).json(), "both faces answer alike");
     assert_eq!(serving.key.len(), 48);
     let (code, log) = serving.end();
     assert_eq!(code, Some(0), "{log}");
@@ -162,11 +142,7 @@ async fn the_api_and_the_json_output_of_commands_agree() {
     };
     same(&["id", "duplicate", "warnings"], &posted, &again);
     same(&["id", "state"], &progress, &notified);
-    same(
-        &["people", "pushed", "capped"],
-        &progress["counts"],
-        &notified,
-    );
+    same(&["people", "pushed", "capped"], &progress["counts"], &notified);
     assert_eq!(feed, desk.run(&["feed", "ada", "--json"]).json());
     assert_eq!(batches, desk.run(&["batches", "--json"]).json());
     let line = desk.run(&["suppressions", "--json"]).json();
@@ -174,11 +150,7 @@ async fn the_api_and_the_json_output_of_commands_agree() {
     let explained = desk.run(&["explain", "ada", "--json"]).json();
     assert_eq!(explained["batches"], batches);
     assert_eq!(explained["suppression"], line);
-    same(
-        &["cadence", "weekday", "hour"],
-        &explained["digest"],
-        &preferences["digest"],
-    );
+    same(&["cadence", "weekday", "hour"], &explained["digest"], &preferences["digest"]);
     assert_eq!(explained["digest"]["tz"], preferences["tz"]);
     let (code, log) = serving.end();
     assert_eq!(code, Some(0), "{log}");
@@ -232,10 +204,7 @@ fn systemd_gets_notified_of_the_start_of_life_and_of_the_end() {
         let text = String::from_utf8(message[..length].to_vec()).unwrap();
         text.trim_end().to_owned()
     };
-    let variables = [
-        ("NOTIFY_SOCKET", path.to_str().unwrap()),
-        ("WATCHDOG_USEC", "100000"),
-    ];
+    let variables = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "100000")];
     let serving = Serving::start_with(&desk, &[], &variables);
 
     let first = [receive(), receive()];
@@ -293,9 +262,7 @@ async fn json_logs_carry_request_ids_and_no_personal_data() {
     let (code, log) = serving.end();
     assert_eq!(code, Some(0), "{log}");
     let lines = log.lines().filter(|line| line.starts_with('{'));
-    let lines: Vec<Value> = lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     let logged = |message: &str| {
         let found = lines.iter().find(|line| line["message"] == message);
         found.unwrap_or_else(|| panic!("{message}: {log}"))
@@ -375,9 +342,7 @@ async fn a_server_runs_although_its_metrics_address_is_in_use() {
     let listens = [("TIDINGS_METRICS_LISTEN", address.as_str())];
     let serving = Serving::start_with(&desk, &["--no-worker"], &listens);
 
-    let healthy = crate::support::client()
-        .get(format!("{}/healthz", serving.url))
-        .send();
+    let healthy = crate::support::client().get(format!("{}/healthz", serving.url)).send();
     let healthy = healthy.await.unwrap();
     let (code, log) = serving.end();
 

@@ -55,27 +55,16 @@ fn it_prints_json_and_reads_standard_input() {
     command.stdin(std::process::Stdio::piped());
     command.stdout(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(EVENTS.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(EVENTS.as_bytes()).unwrap();
 
     let output = child.wait_with_output().unwrap();
 
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (&report["events"], &report["users"]),
-        (&5.into(), &2.into())
-    );
+    assert_eq!((&report["events"], &report["users"]), (&5.into(), &2.into()));
     let cooldown = &report["policies"][1];
     assert_eq!(cooldown["policy"], "cooldown");
     let delay = serde_json::json!({"mean": 336.0, "p50": 240, "p95": 510, "max": 510});
-    assert_eq!(
-        (&cooldown["emails"], &cooldown["delay_seconds"]),
-        (&3.into(), &delay)
-    );
+    assert_eq!((&cooldown["emails"], &cooldown["delay_seconds"]), (&3.into(), &delay));
 }
 
 #[test]
@@ -98,16 +87,9 @@ fn errors_name_the_line_or_option_and_set_the_exit_code() {
     assert_eq!((bad.code, bad.out.as_str()), (1, ""));
     let expected = "bad.ndjson: line 1: names neither a user nor users";
     assert!(bad.err.contains(expected), "{}", bad.err);
-    assert_eq!(
-        sorted,
-        desk.done(&["simulate", "policies.toml", "events.ndjson"])
-    );
+    assert_eq!(sorted, desk.done(&["simulate", "policies.toml", "events.ndjson"]));
     assert_eq!(odd.code, 2);
-    for expected in [
-        "policies.a.window: \"soon\"",
-        "policies.a.color: is not",
-        "policies.b.keep",
-    ] {
+    for expected in ["policies.a.window: \"soon\"", "policies.a.color: is not", "policies.b.keep"] {
         assert!(odd.err.contains(expected), "{expected} in {}", odd.err);
     }
     assert_eq!(starving.code, 0);
@@ -115,13 +97,7 @@ fn errors_name_the_line_or_option_and_set_the_exit_code() {
     for wrong in [
         &["simulate"][..],
         &["simulate", "policies.toml"],
-        &[
-            "simulate",
-            "policies.toml",
-            "events.ndjson",
-            "--store",
-            "sqlite:x",
-        ],
+        &["simulate", "policies.toml", "events.ndjson", "--store", "sqlite:x"],
     ] {
         assert_eq!(desk.run(wrong).code, 2, "{wrong:?}");
     }

@@ -23,10 +23,8 @@ fn rejecting() -> String {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let body = r#"{"statusCode": 422, "name": "validation_error", "message": "no such domain"}"#;
     let head = "HTTP/1.1 422 Unprocessable Entity\r\ncontent-type: application/json";
-    let answer = format!(
-        "{head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    );
+    let answer =
+        format!("{head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = BufReader::new(stream.unwrap());
@@ -71,10 +69,7 @@ fn a_run_for_a_future_time_needs_a_dry_run() {
 fn digest_and_status_report_deferred_emails_with_reason_and_time() {
     let desk = Desk::with_people();
     desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
-    desk.write(
-        "tidings.toml",
-        &(unreachable() + "[delivery]\nretry_after = \"1h\"\n"),
-    );
+    desk.write("tidings.toml", &(unreachable() + "[delivery]\nretry_after = \"1h\"\n"));
     desk.run(&["digest", "--now", "--no-wait"]);
 
     let again = desk.run(&["digest", "--no-wait"]);
@@ -83,10 +78,7 @@ fn digest_and_status_report_deferred_emails_with_reason_and_time() {
     let status_json = desk.run(&["status", "--json"]).json();
 
     assert_eq!(again.code, 3, "{}{}", again.out, again.err);
-    let line = again
-        .err
-        .lines()
-        .find(|line| line.contains("2 emails deferred ("));
+    let line = again.err.lines().find(|line| line.contains("2 emails deferred ("));
     let line = line.unwrap_or_else(|| panic!("{}", again.err));
     assert_contains!(line, "onnect");
     assert_contains!(line, "), next attempt ");
@@ -127,10 +119,7 @@ fn explain_names_a_pending_delivery_with_reason_and_next_attempt() {
 #[test]
 fn explain_fails_for_unknown_users_and_rejects_shared_addresses() {
     let desk = Desk::with_people();
-    desk.write(
-        "twin",
-        r#"{"id": "twin", "email": "ADA@example.org", "confirmed": true}"#,
-    );
+    desk.write("twin", r#"{"id": "twin", "email": "ADA@example.org", "confirmed": true}"#);
 
     let codes = ["zoe", "zoe@example.org"].map(|user| {
         let ran = desk.run(&["explain", user]);
@@ -177,11 +166,7 @@ fn status_reports_runs_and_failures_and_exits_with_3_on_failures() {
     assert!(before.json()["worker"].is_null() && before.json()["digest"].is_null());
     let words: Vec<&str> = done.split_whitespace().collect();
     let done = words.join(" ");
-    for line in [
-        "worker not running; last active ",
-        "digest last run ",
-        ": 0 due",
-    ] {
+    for line in ["worker not running; last active ", "digest last run ", ": 0 due"] {
         assert!(done.contains(line), "{line} in {done}");
     }
     assert_eq!(json["worker"]["running"], false);
@@ -210,10 +195,7 @@ fn an_arabic_email_is_shown_without_replacement_characters() {
     let listed = desk.done(&["deliveries"]);
 
     assert!(shown.contains("Night Ferry across"), "{shown}");
-    assert!(
-        !shown.contains('\u{fffd}') && !listed.contains('\u{fffd}'),
-        "{shown}{listed}"
-    );
+    assert!(!shown.contains('\u{fffd}') && !listed.contains('\u{fffd}'), "{shown}{listed}");
 }
 
 #[test]
@@ -269,18 +251,14 @@ fn explain_names_the_email_or_the_flush_that_covers_an_event() {
     let text = desk.done(&["explain", "ada"]);
 
     let places = ada["events"].as_array().unwrap().iter();
-    let mut places: Vec<&str> = places
-        .map(|event| event["covered"]["place"].as_str().unwrap())
-        .collect();
+    let mut places: Vec<&str> =
+        places.map(|event| event["covered"]["place"].as_str().unwrap()).collect();
     places.sort_unstable();
     assert_eq!(places, ["counted", "shown"]);
     let by = &ada["events"][0]["covered"];
     assert_eq!((&by["by"], &by["state"]), (&"email".into(), &"sent".into()));
     let id = by["delivery"].as_str().unwrap();
-    assert!(
-        id.starts_with("digest:ada:weekly:") && text.contains(id),
-        "{text}"
-    );
+    assert!(id.starts_with("digest:ada:weekly:") && text.contains(id), "{text}");
     assert_contains!(text, "was shown in");
     assert_contains!(text, "(\"+N more\")");
     for event in cem["events"].as_array().unwrap() {
@@ -307,18 +285,10 @@ fn a_delivery_is_shown_with_its_history_and_its_email() {
 
     let sent = desk.done(&["deliveries", "show", &id("sent")]);
     let pending = desk.done(&["deliveries", "show", &id("pending")]);
-    let json = desk
-        .run(&["deliveries", "show", &id("sent"), "--json"])
-        .json();
+    let json = desk.run(&["deliveries", "show", &id("sent"), "--json"]).json();
     let none = desk.run(&["deliveries", "show", "digest:nobody"]);
 
-    for word in [
-        "sent",
-        "to ada, a…@example.org",
-        "created",
-        "handed over",
-        "Night Ferry",
-    ] {
+    for word in ["sent", "to ada, a…@example.org", "created", "handed over", "Night Ferry"] {
         assert!(sent.contains(word), "{word} in {sent}");
     }
     for word in ["pending", "waits until", "because", "Night Ferry"] {
@@ -326,12 +296,7 @@ fn a_delivery_is_shown_with_its_history_and_its_email() {
     }
     assert_eq!(json["email"]["items"][0]["title"], "Night Ferry");
     assert_eq!(json["to"], "a…@example.org");
-    assert!(
-        json["email"]["html"]
-            .as_str()
-            .unwrap()
-            .contains("Night Ferry")
-    );
+    assert!(json["email"]["html"].as_str().unwrap().contains("Night Ferry"));
     assert!(!(sent + &pending).contains("ada@") && json["no_email"] == Value::Null);
     assert_eq!((none.code, none.out.as_str()), (2, ""));
     assert_eq!(emails(&desk), 1, "looking sends nothing");

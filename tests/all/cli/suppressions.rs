@@ -40,37 +40,17 @@ fn the_list_of_a_provider_is_imported_and_bad_lines_are_reported() {
 {"address": "eve"#,
     );
 
-    let csv = desk.run(&[
-        "suppressions",
-        "import",
-        "bounces.csv",
-        "--reason",
-        "hard_bounce",
-    ]);
+    let csv = desk.run(&["suppressions", "import", "bounces.csv", "--reason", "hard_bounce"]);
     let json = desk.run(&["suppressions", "import", "more.ndjson", "--json"]);
 
-    assert_eq!(
-        (csv.code, csv.out.as_str()),
-        (3, "import: 3 addresses, 1 bad line left out\n")
-    );
-    assert_starts_with!(
-        csv.err,
-        "bounces.csv, line 4: email address \"n…\" has no @"
-    );
-    assert_eq!(
-        (json.code, &json.json()["taken"], &json.json()["bad"]),
-        (3, &2.into(), &2.into())
-    );
-    assert_starts_with!(
-        json.err,
-        "more.ndjson, line 3, reason: unknown variant `bounce`"
-    );
+    assert_eq!((csv.code, csv.out.as_str()), (3, "import: 3 addresses, 1 bad line left out\n"));
+    assert_starts_with!(csv.err, "bounces.csv, line 4: email address \"n…\" has no @");
+    assert_eq!((json.code, &json.json()["taken"], &json.json()["bad"]), (3, &2.into(), &2.into()));
+    assert_starts_with!(json.err, "more.ndjson, line 3, reason: unknown variant `bounce`");
 
     let listed = desk.done(&["suppressions", "--json"]);
-    let listed: Vec<Value> = listed
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let listed: Vec<Value> =
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let rows: Vec<_> = listed
         .iter()
         .map(|one| {
@@ -111,22 +91,13 @@ fn full_addresses_are_shown_only_with_reveal() {
     let other = Desk::new();
     other.write("list", &lines);
     other.run(&["suppressions", "import", "list"]).done();
-    assert_eq!(
-        other.run(&["suppressions", "--json", "--reveal"]).done(),
-        lines
-    );
+    assert_eq!(other.run(&["suppressions", "--json", "--reveal"]).done(), lines);
 }
 
 #[test]
 fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
     let desk = Desk::with_people();
-    desk.done(&[
-        "suppressions",
-        "add",
-        "ada@example.org",
-        "--reason",
-        "complaint",
-    ]);
+    desk.done(&["suppressions", "add", "ada@example.org", "--reason", "complaint"]);
     desk.done(&["notify", "Published", "a1", "--to", "ada", "cem"]);
 
     let ran = desk.run(&["digest", "--now", "--json"]);
@@ -134,17 +105,9 @@ fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
     let explained_json = desk.run(&["explain", "ada", "--json"]).json();
     let status = desk.run(&["status", "--json"]).json();
 
-    assert_eq!(
-        ran.json()["unmailable"]["suppressed after a complaint"],
-        1,
-        "{}",
-        ran.out
-    );
+    assert_eq!(ran.json()["unmailable"]["suppressed after a complaint"], 1, "{}", ran.out);
     assert_eq!(ran.json()["emails"]["sent"], 1, "{}", ran.out);
-    assert_contains!(
-        explained,
-        "no email is sent: they are suppressed after a complaint",
-    );
+    assert_contains!(explained, "no email is sent: they are suppressed after a complaint",);
     assert_contains!(explained, "their address: complaint since 2");
     assert!(explained.contains("from operator"), "{explained}");
     assert_eq!(explained_json["suppression"]["reason"], "complaint");
@@ -155,10 +118,7 @@ fn a_suppressed_user_gets_no_digest_and_explain_says_why() {
     let again = desk.done(&["suppressions", "lift", "ada@example.org"]);
     assert_eq!(lifted, "A…@example.org can be written to again\n");
     assert_eq!(again, "a…@example.org was not suppressed\n");
-    assert_eq!(
-        desk.run(&["digest", "--now", "--json"]).json()["emails"]["sent"],
-        1
-    );
+    assert_eq!(desk.run(&["digest", "--now", "--json"]).json()["emails"]["sent"], 1);
 }
 
 #[test]

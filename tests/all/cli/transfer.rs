@@ -56,11 +56,7 @@ fn a_half_imported_store_is_closed_to_everything_but_the_import() {
     let desk = Desk::with_people();
     desk.done(&["export", "moving"]);
     desk.done(&["status"]);
-    let died = desk
-        .command(&IMPORT)
-        .env(HALF_WAY.0, HALF_WAY.1)
-        .output()
-        .unwrap();
+    let died = desk.command(&IMPORT).env(HALF_WAY.0, HALF_WAY.1).output().unwrap();
     assert!(died.status.code().is_none(), "{died:?}");
 
     let closed = "error: sqlite:new.db is incomplete: the import of moving has not ended\n  \
@@ -151,10 +147,7 @@ fn an_import_names_the_records_that_its_export_lacks() {
 fn an_import_names_the_records_that_it_cannot_compare() {
     let desk = Desk::with_people();
     desk.done(&["export", "moving"]);
-    desk.command(&IMPORT)
-        .env(HALF_WAY.0, HALF_WAY.1)
-        .output()
-        .unwrap();
+    desk.command(&IMPORT).env(HALF_WAY.0, HALF_WAY.1).output().unwrap();
     let database = rusqlite::Connection::open(desk.path().join("new.db")).unwrap();
     let odd = "UPDATE users SET types = '[' WHERE id = 'cem'";
     assert_eq!(database.execute(odd, []).unwrap(), 1);
@@ -164,8 +157,6 @@ fn an_import_names_the_records_that_it_cannot_compare() {
     assert_eq!(ran.code, 1);
     assert_contains!(ran.err, "user cem");
     assert_contains!(ran.out, "delete the unreadable records");
-    database
-        .execute("DELETE FROM users WHERE id = 'cem'", [])
-        .unwrap();
+    database.execute("DELETE FROM users WHERE id = 'cem'", []).unwrap();
     desk.done(&IMPORT);
 }

@@ -37,11 +37,7 @@ fn delivery_states(desk: &Desk) -> Vec<(String, String)> {
         let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
         (text("state"), text("reason"))
     };
-    rows.as_array()
-        .unwrap()
-        .iter()
-        .map(state_and_reason)
-        .collect()
+    rows.as_array().unwrap().iter().map(state_and_reason).collect()
 }
 
 /// Asserts that the next digest run sends both emails, and that another sends none.
@@ -76,10 +72,7 @@ fn an_unreachable_provider_leaves_emails_pending_with_the_reason() {
     let rows = delivery_states(&desk);
     assert_eq!(rows.len(), 2);
     for (state, reason) in rows {
-        assert!(
-            state == "pending" && reason.contains("onnect"),
-            "{state}: {reason}"
-        );
+        assert!(state == "pending" && reason.contains("onnect"), "{state}: {reason}");
     }
     configure_mail(&desk, OUTBOX);
     assert_recovers(&desk, &[]);
@@ -97,11 +90,7 @@ async fn a_rejected_key_pauses_sending_until_it_is_resumed() {
 
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.out.contains("2 due, 2 not settled yet"), "{}", ran.out);
-    for expected in [
-        "API key is invalid",
-        "paused since",
-        "tidings digest --resume",
-    ] {
+    for expected in ["API key is invalid", "paused since", "tidings digest --resume"] {
         assert!(ran.err.contains(expected), "{expected} in {}", ran.err);
     }
     let rows = delivery_states(&desk);
@@ -133,13 +122,9 @@ fn a_template_that_always_fails_is_rejected_before_any_work() {
     let expected = "error: own/digest/subject.txt, line 2: ";
     assert!(ran.err.starts_with(expected), "{}", ran.err);
     // Commands that render no email do not read the template.
-    for arguments in [
-        &["status"][..],
-        &["explain", "ada"],
-        &["feed", "ada"],
-        &["deliveries"],
-        &["flush", "cem"],
-    ] {
+    for arguments in
+        [&["status"][..], &["explain", "ada"], &["feed", "ada"], &["deliveries"], &["flush", "cem"]]
+    {
         desk.done(arguments);
     }
     desk.done(&["notify", "Published", "a2", "--to", "cem"]);
@@ -189,9 +174,8 @@ fn a_template_that_fails_for_some_users_fails_only_their_emails() {
     assert!(ran.out.contains("1 failed"), "{}", ran.out);
     assert!(ran.err.contains("subject.txt"), "{}", ran.err);
     let rows = delivery_states(&desk);
-    let failed = rows
-        .iter()
-        .filter(|(state, reason)| state == "failed" && reason.contains("subject.txt"));
+    let failed =
+        rows.iter().filter(|(state, reason)| state == "failed" && reason.contains("subject.txt"));
     assert_eq!((rows.len(), failed.count()), (2, 1), "{rows:?}");
     // His event is in no email yet, so the next one includes it.
     let explained = desk.run(&["explain", "cem", "--json"]).json();
@@ -229,13 +213,10 @@ fn full_outbox(store: &str) {
     assert!(ran.err.contains("(writing outbox/"), "{}", ran.err);
     let rows = delivery_states(&desk);
     assert!(
-        rows.iter()
-            .all(|(state, reason)| state == "pending" && reason.contains("writing")),
+        rows.iter().all(|(state, reason)| state == "pending" && reason.contains("writing")),
         "{rows:?}"
     );
-    let left = std::fs::read_dir(desk.path().join("outbox"))
-        .unwrap()
-        .count();
+    let left = std::fs::read_dir(desk.path().join("outbox")).unwrap().count();
     assert_eq!(left, 0, "no file is there in part");
     assert_recovers(&desk, &[]);
 }
@@ -259,9 +240,5 @@ fn an_unreachable_database_is_one_sentence_with_host_and_advice() {
     let line = ran.err.lines().next().unwrap();
     assert!(line.len() < 250 && !line.contains("Topology"), "{line}");
     let line = doctor.out.lines().find(|line| line.contains(" database "));
-    assert!(
-        line.is_some_and(|line| line.contains(&expected)),
-        "{}",
-        doctor.out
-    );
+    assert!(line.is_some_and(|line| line.contains(&expected)), "{}", doctor.out);
 }

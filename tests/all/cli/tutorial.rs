@@ -34,10 +34,8 @@ fn the_commands_of_the_tutorial_send_one_digest() {
     let ran = ran.unwrap();
     let printed = String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap();
     assert!(ran.status.success(), "{printed}");
-    let promised: Vec<&str> = script
-        .lines()
-        .filter_map(|line| Some(line.split_once("# prints: ")?.1))
-        .collect();
+    let promised: Vec<&str> =
+        script.lines().filter_map(|line| Some(line.split_once("# prints: ")?.1)).collect();
     assert!(promised.len() > 5, "{promised:?}");
     for text in promised {
         assert_contains!(printed, text);

@@ -16,11 +16,7 @@ fn a_user_is_exported_and_erased_by_address() {
     assert_eq!(exported["user"], "ada");
     assert_eq!(exported["email"], "ada@example.org");
     assert_eq!(exported["events"][0]["object"], "a1");
-    assert!(
-        exported["follows"]
-            .as_array()
-            .is_some_and(|keys| !keys.is_empty())
-    );
+    assert!(exported["follows"].as_array().is_some_and(|keys| !keys.is_empty()));
     assert_eq!(erased, "erased ada\n");
     assert_eq!((again.code, again.out.as_str()), (1, ""));
     let left = desk.run(&["users", "export", "ada"]);

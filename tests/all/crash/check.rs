@@ -34,10 +34,7 @@ impl Stage<'_> {
             for person in &work.people {
                 let was_emailed = emailed.contains_key(&(person.clone(), name.clone()));
                 if !work.applies {
-                    assert!(
-                        !was_emailed,
-                        "{when}: {person} heard of {name}, which is withdrawn"
-                    );
+                    assert!(!was_emailed, "{when}: {person} heard of {name}, which is withdrawn");
                 } else if !was_emailed {
                     let excused = match work.kind {
                         Kind::Digest => self.is_covered(person, name, work, &unknown).await,
@@ -66,11 +63,7 @@ impl Stage<'_> {
         let filed = self.fresh.find_batches(&all, ALL).await.unwrap();
         let mut of = HashMap::new();
         for batch in filed {
-            assert_eq!(
-                batch.contents.count,
-                batch.joined.len() as u64,
-                "{when}: {batch:?}"
-            );
+            assert_eq!(batch.contents.count, batch.joined.len() as u64, "{when}: {batch:?}");
             for fanout in &batch.joined {
                 let event = (batch.user.to_string(), *fanout);
                 if let Some(other) = of.insert(event, batch.clone()) {
@@ -158,15 +151,11 @@ fn emails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
         Dialect::SendGrid => {
             let content = text(&body["content"][0]["value"]);
             let people = body["personalizations"].as_array().unwrap().iter();
-            people
-                .map(|person| (text(&person["to"][0]["email"]), content.clone()))
-                .collect()
+            people.map(|person| (text(&person["to"][0]["email"]), content.clone())).collect()
         }
         Dialect::Postmark => {
             let emails = body.as_array().unwrap().iter();
-            emails
-                .map(|email| (text(&email["To"]), text(&email["TextBody"])))
-                .collect()
+            emails.map(|email| (text(&email["To"]), text(&email["TextBody"]))).collect()
         }
         Dialect::Ses => {
             let to = text(&body["Destination"]["ToAddresses"][0]);
@@ -174,9 +163,7 @@ fn emails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
         }
         _ => {
             let emails = body.as_array().unwrap().iter();
-            emails
-                .map(|email| (text(&email["to"][0]), text(&email["text"])))
-                .collect()
+            emails.map(|email| (text(&email["to"][0]), text(&email["text"]))).collect()
         }
     }
 }

@@ -84,10 +84,7 @@ async fn a_digest_run_ends_with_its_grace_reports_and_releases_its_leases(fresh:
     stage.add_day().await;
     stage.provider.then([Next::Hold]);
     let mut run = stage.digest(&variables(BRIEF));
-    let receiver = Receiver {
-        stage: &stage,
-        server: None,
-    };
+    let receiver = Receiver { stage: &stage, server: None };
     receiver.wait_for(1, "digest").await;
 
     run.signal("TERM");
@@ -191,11 +188,7 @@ async fn stop_and_finish(fresh: &Fresh, dialect: Option<Dialect>, grace: &str) -
     let distinct: BTreeSet<&String> = received.iter().collect();
     assert_eq!((received.len(), distinct.len()), (EMAILS, EMAILS), "{when}");
     let [sent, pending, sending, doubtful] = counts(fresh).await;
-    assert_eq!(
-        (sent + doubtful, pending, sending),
-        (EMAILS, 0, 0),
-        "{when}"
-    );
+    assert_eq!((sent + doubtful, pending, sending), (EMAILS, 0, 0), "{when}");
     doubtful
 }
 

@@ -61,11 +61,9 @@ impl<'a> Stage<'a> {
             Dialect::Resend => ("resend", "", ""),
             Dialect::SendGrid => ("sendgrid", "", ""),
             Dialect::Postmark => ("postmark", "", ""),
-            Dialect::Ses => (
-                "ses",
-                "access_key_id = \"AKIAIOSFODNN7EXAMPLE\"\nregion = \"eu-west-1\"\n",
-                "",
-            ),
+            Dialect::Ses => {
+                ("ses", "access_key_id = \"AKIAIOSFODNN7EXAMPLE\"\nregion = \"eu-west-1\"\n", "")
+            }
             Dialect::Mailgun => (
                 "mailgun",
                 "domain = \"mg.art.example\"\n",
@@ -90,11 +88,7 @@ impl<'a> Stage<'a> {
             immediate = Kind::Immediate.name(),
         );
         std::fs::write(&file, text).unwrap();
-        let config = Config::load(&Sources {
-            file: Some(file),
-            ..Sources::default()
-        })
-        .unwrap();
+        let config = Config::load(&Sources { file: Some(file), ..Sources::default() }).unwrap();
         let people: Vec<User> = (0..PEOPLE)
             .map(|n| User {
                 email: Address::new(format!("p{n:02}@example.org")).ok(),
@@ -150,8 +144,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn add_event_for_all(&mut self, kind: Kind) {
-        self.add_event(kind, (0..PEOPLE).collect(), true, None)
-            .await;
+        self.add_event(kind, (0..PEOPLE).collect(), true, None).await;
     }
 
     /// Adds a batched event and an immediate one for more users than one claim takes. The immediate
@@ -166,9 +159,7 @@ impl<'a> Stage<'a> {
     /// Adds an event for random users. One of eight works is withdrawn in advance.
     async fn add_random_event(&mut self, kind: Kind) {
         let share = 1 + self.dice.below(6);
-        let some: Vec<usize> = (0..PEOPLE)
-            .filter(|_| self.dice.below(share) == 0)
-            .collect();
+        let some: Vec<usize> = (0..PEOPLE).filter(|_| self.dice.below(share) == 0).collect();
         if !some.is_empty() {
             let applies = self.dice.below(8) != 0;
             self.add_event(kind, some, applies, None).await;
@@ -207,13 +198,8 @@ impl<'a> Stage<'a> {
             coalescer: Arc::default(),
         };
         let receipts = notify.accept(vec![request]).await.unwrap();
-        let record = Work {
-            kind: route,
-            people,
-            fanout: receipts[0].id,
-            day: Day::of(at),
-            applies,
-        };
+        let record =
+            Work { kind: route, people, fanout: receipts[0].id, day: Day::of(at), applies };
         self.works.insert(work, record);
     }
 
@@ -250,9 +236,7 @@ impl<'a> Stage<'a> {
         };
         let connection = rusqlite::Connection::open(file).unwrap();
         connection.busy_timeout(Duration::from_secs(10)).unwrap();
-        connection
-            .execute_batch("BEGIN IMMEDIATE; ROLLBACK")
-            .is_ok()
+        connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
     }
 
     /// Starts a worker that aborts at this point.
@@ -289,15 +273,9 @@ impl<'a> Stage<'a> {
     pub fn use_store(&mut self, store: &'a Fresh) {
         let file = self.folder.path().join("tidings.toml");
         let text = std::fs::read_to_string(&file).unwrap();
-        let (old, new) = (
-            format!("{:?}", self.fresh.url()),
-            format!("{:?}", store.url()),
-        );
+        let (old, new) = (format!("{:?}", self.fresh.url()), format!("{:?}", store.url()));
         std::fs::write(&file, text.replace(&old, &new)).unwrap();
-        let sources = Sources {
-            file: Some(file),
-            ..Sources::default()
-        };
+        let sources = Sources { file: Some(file), ..Sources::default() };
         self.config = Config::load(&sources).unwrap();
         self.fresh = store;
     }
@@ -314,11 +292,7 @@ impl<'a> Stage<'a> {
         let mut dying = self.start(arguments, &[(CRASH, point)]);
         let status = dying.ended(LONG).await.expect("it ends by itself");
         let aborted = Some(6);
-        assert_eq!(
-            status.signal(),
-            aborted,
-            "{point} was not reached: {status}"
-        );
+        assert_eq!(status.signal(), aborted, "{point} was not reached: {status}");
     }
 
     /// Starts a worker. One of three workers aborts at a random point.
@@ -447,13 +421,7 @@ impl Process {
         loop {
             ticks.tick().await;
             let stat = std::fs::read_to_string(&stat).unwrap();
-            if stat
-                .rsplit(')')
-                .next()
-                .unwrap()
-                .trim_start()
-                .starts_with('T')
-            {
+            if stat.rsplit(')').next().unwrap().trim_start().starts_with('T') {
                 return;
             }
             assert!(Instant::now() < end, "it does not stand still: {stat}");

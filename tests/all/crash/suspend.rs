@@ -145,9 +145,7 @@ async fn slow(fresh: Fresh, seed: u64) {
     let answers = (0..30).map(|n| if n % 3 == 2 { busy() } else { Next::Take });
     stage.provider.then(answers);
     let others = if seed.is_multiple_of(2) { 0 } else { 2 };
-    let mut workers: Vec<Process> = (0..others)
-        .map(|_| stage.start(&["worker"], &disk))
-        .collect();
+    let mut workers: Vec<Process> = (0..others).map(|_| stage.start(&["worker"], &disk)).collect();
 
     let mut digest = stage.digest(&disk);
     let status = digest.ended(LONG * 5).await.expect("the run ends");
@@ -161,10 +159,7 @@ async fn slow(fresh: Fresh, seed: u64) {
         let status = worker.ended(SOON).await.expect("a worker ends");
         // A worker that does not handle signals yet is ended by the signal itself.
         let ended_by_signal = status.signal() == Some(15);
-        assert!(
-            ended_by_signal || status.code() == Some(0),
-            "{when}: {status:?}"
-        );
+        assert!(ended_by_signal || status.code() == Some(0), "{when}: {status:?}");
     }
     emailed_once(&stage, &when).await;
     println!("{when}: {} emails", stage.provider.emails().len());

@@ -89,10 +89,7 @@ async fn fill(store: &Fresh, count: u64) {
         put(store, Kind::Suppressions, suppressed.collect()).await;
         for back in 0..2 {
             let pushes = push_to_all(chunk, events(2, 10 + back));
-            store
-                .push(today().back(back), 1_000, &pushes)
-                .await
-                .unwrap();
+            store.push(today().back(back), 1_000, &pushes).await.unwrap();
         }
     }
     let works = (0..500).map(|n| AnyRecord::from(Object::bare(format!("a{n}").parse().unwrap())));
@@ -109,16 +106,11 @@ async fn fill(store: &Fresh, count: u64) {
     });
     let journal = journal.chain([half_way]).map(AnyRecord::from);
     put(store, Kind::Fanouts, journal.collect()).await;
-    store
-        .put_note("link_secret", "what links are signed with")
-        .await;
+    store.put_note("link_secret", "what links are signed with").await;
 }
 
 async fn put(store: &Fresh, kind: Kind, records: Vec<AnyRecord>) {
-    let lines: Vec<String> = records
-        .iter()
-        .map(|record| record.line().unwrap())
-        .collect();
+    let lines: Vec<String> = records.iter().map(|record| record.line().unwrap()).collect();
     store.whole().import_records(kind, &lines).await.unwrap();
 }
 
@@ -168,11 +160,7 @@ async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
     }
     for day in store.days().await.unwrap() {
         let mut summing = Summing::default();
-        store
-            .exported(day)
-            .await
-            .iter()
-            .for_each(|line| summing.add(line));
+        store.exported(day).await.iter().for_each(|line| summing.add(line));
         let sum = summing.end();
         sums.push((day.to_string(), sum.stacks, sum.sha256));
     }
@@ -181,10 +169,7 @@ async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
 
 /// That the verbs that everything else is done by tell the same of both.
 async fn answer_the_same(source: &Fresh, target: &Fresh, count: u64) {
-    let some: Vec<UserId> = (0..count)
-        .step_by(97)
-        .map(|n| user(&format!("q{n:07}")))
-        .collect();
+    let some: Vec<UserId> = (0..count).step_by(97).map(|n| user(&format!("q{n:07}"))).collect();
     let counted = [
         Counted::Batches(BatchState::Open),
         Counted::Deliveries(DeliveryState::Sending),
@@ -203,10 +188,7 @@ async fn answer_the_same(source: &Fresh, target: &Fresh, count: u64) {
     assert_eq!(users.len(), some.len());
     assert_eq!(unrevised(target.users(&some).await.unwrap()), users);
     for person in &some {
-        let (here, there) = (
-            source.deliveries_of(person, 9),
-            target.deliveries_of(person, 9),
-        );
+        let (here, there) = (source.deliveries_of(person, 9), target.deliveries_of(person, 9));
         assert_eq!(there.await, here.await);
     }
     let journal = source.fanout(id(9)).await.unwrap();

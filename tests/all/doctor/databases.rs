@@ -28,11 +28,8 @@ on_both_stores! {
     unreadable_fields_are_named_in_a_warning
 }
 
-const LOOK: DoctorOptions = DoctorOptions {
-    timeout: Duration::from_secs(10),
-    offline: true,
-    nameserver: None,
-};
+const LOOK: DoctorOptions =
+    DoctorOptions { timeout: Duration::from_secs(10), offline: true, nameserver: None };
 
 only_on_mongo! {
     a_missing_or_wrong_mongodb_index_is_named_but_not_created
@@ -53,13 +50,7 @@ async fn findings(store: &str) -> Vec<Finding> {
 async fn a_working_store_passes_and_the_checks_leave_no_data(fresh: Fresh) {
     let seen = findings(fresh.url()).await;
 
-    for check in [
-        "database",
-        "indexes",
-        "writing",
-        "sending",
-        "unknown emails",
-    ] {
+    for check in ["database", "indexes", "writing", "sending", "unknown emails"] {
         found(&seen, check, Severity::Ok, "");
     }
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
@@ -80,11 +71,7 @@ async fn a_note_overwritten_during_the_check_is_unchecked(fresh: Fresh) {
     let mut doctor = doctor(&config, LOOK, Arc::new(SystemClock)).await;
     let other = fresh.clone();
     let others = async move { other.put_note("doctor", "another's").await };
-    doctor.store = Ok(FailingStore::before(
-        fresh.handle(),
-        "swap_note",
-        others.boxed(),
-    ));
+    doctor.store = Ok(FailingStore::before(fresh.handle(), "swap_note", others.boxed()));
 
     let seen = doctor.run().await;
 
@@ -114,21 +101,13 @@ async fn paused_sending_is_an_error_that_says_how_to_resume(fresh: Fresh) {
 
     let seen = findings(fresh.url()).await;
 
-    found(
-        &seen,
-        "sending",
-        Severity::Error,
-        "paused since 2014-04-21 09:30 UTC: the key is wrong",
-    );
+    found(&seen, "sending", Severity::Error, "paused since 2014-04-21 09:30 UTC: the key is wrong");
     found(&seen, "sending", Severity::Error, "tidings digest --resume");
 }
 
 async fn headings_and_phrases_without_a_translation_are_a_warning(fresh: Fresh) {
     for (id, locale) in [("p1", "de-AT"), ("p2", "en-GB")] {
-        let record = User {
-            locale: Some(locale.to_owned()),
-            ..User::new(user(id))
-        };
+        let record = User { locale: Some(locale.to_owned()), ..User::new(user(id)) };
         assert_eq!(fresh.put_users(&[record]).await.unwrap(), [true]);
     }
     let types = "[types.ArtworkPublished]\nheading = \"New works\"\n\
@@ -172,12 +151,7 @@ async fn days_older_than_archive_keep_are_a_warning_with_the_command(fresh: Fres
     let oldest = today.back(400).start().date_naive();
     let expected = format!("2 days are older than archive.keep (30d), the oldest {oldest}");
     found(&old, "days", Severity::Warning, &expected);
-    found(
-        &old,
-        "days",
-        Severity::Warning,
-        "tidings archive --export FOLDER",
-    );
+    found(&old, "days", Severity::Warning, "tidings archive --export FOLDER");
 }
 
 async fn emails_with_an_unknown_outcome_are_a_warning(fresh: Fresh) {
@@ -197,20 +171,13 @@ async fn emails_with_an_unknown_outcome_are_a_warning(fresh: Fresh) {
 
     let seen = findings(fresh.url()).await;
 
-    found(
-        &seen,
-        "unknown emails",
-        Severity::Warning,
-        "1 email has an unknown outcome",
-    );
+    found(&seen, "unknown emails", Severity::Warning, "1 email has an unknown outcome");
 }
 
 async fn a_missing_sqlite_index_is_named(fresh: Fresh) {
     let file = fresh.url().strip_prefix("sqlite:").unwrap().to_owned();
     let connection = rusqlite::Connection::open(file).unwrap();
-    connection
-        .execute_batch("DROP INDEX deliveries_by_tag")
-        .unwrap();
+    connection.execute_batch("DROP INDEX deliveries_by_tag").unwrap();
 
     let seen = findings(fresh.url()).await;
 
@@ -241,11 +208,7 @@ async fn the_version_and_replication_of_mongodb_are_reported(fresh: Fresh) {
 
     found(&seen, "database", Severity::Ok, "MongoDB ");
     found(&seen, "clock", Severity::Ok, "agree");
-    assert!(
-        super::of(&seen, "replication")
-            .found
-            .starts_with("a replica set of")
-    );
+    assert!(super::of(&seen, "replication").found.starts_with("a replica set of"));
 }
 
 async fn a_wrong_clock_is_an_error(fresh: Fresh) {
@@ -276,10 +239,7 @@ async fn an_unreachable_database_is_an_error_and_other_checks_still_run() {
     let url = format!("mongodb://{}/tidings", free.local_addr().unwrap());
     drop(free);
     let config = Config::parse(&format!("{HEALTHY}store = \"{url}\"")).unwrap();
-    let look = DoctorOptions {
-        timeout: Duration::from_secs(1),
-        ..LOOK
-    };
+    let look = DoctorOptions { timeout: Duration::from_secs(1), ..LOOK };
 
     let doctor = doctor(&config, look, Arc::new(SystemClock)).await;
     let seen = doctor.run().await;
@@ -298,11 +258,6 @@ async fn a_missing_sqlite_file_is_not_created() {
 
     let seen = findings(&format!("sqlite:{}", file.display())).await;
 
-    found(
-        &seen,
-        "database",
-        Severity::Error,
-        "new.db (no configuration file was read",
-    );
+    found(&seen, "database", Severity::Error, "new.db (no configuration file was read");
     assert!(!file.exists());
 }

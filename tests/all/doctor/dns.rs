@@ -17,9 +17,7 @@ pub type Zone = HashMap<String, Vec<String>>;
 pub fn zone(texts: &[(&str, &str)]) -> Zone {
     let mut zone = Zone::new();
     for (name, text) in texts {
-        zone.entry(format!("{name}."))
-            .or_default()
-            .push((*text).to_owned());
+        zone.entry(format!("{name}.")).or_default().push((*text).to_owned());
     }
     zone
 }

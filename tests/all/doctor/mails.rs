@@ -13,9 +13,7 @@ const STORE: &str = "store = \"sqlite:/nowhere/at/all.db\"\n";
 async fn a_rejected_key_is_an_error_and_is_not_shown() {
     let network = Network::healthy().await;
     let refusal = r#"{"statusCode":401,"name":"invalid_api_key","message":"API key is invalid"}"#;
-    network
-        .provider
-        .then([Next::Answer(401, vec![], refusal.into())]);
+    network.provider.then([Next::Answer(401, vec![], refusal.into())]);
 
     let seen = network.findings(STORE).await;
 
@@ -40,53 +38,20 @@ async fn a_dkim_selector_can_be_configured_if_the_provider_names_none() {
     let network = Network::healthy().await;
     network.provider.then([Next::Reset, Next::Reset]);
 
-    let right = network
-        .findings(&format!("{STORE}mail.dkim_selector = \"resend\""))
-        .await;
-    let wrong = network
-        .findings(&format!("{STORE}mail.dkim_selector = \"s1\""))
-        .await;
+    let right = network.findings(&format!("{STORE}mail.dkim_selector = \"resend\"")).await;
+    let wrong = network.findings(&format!("{STORE}mail.dkim_selector = \"s1\"")).await;
 
-    found(
-        &right,
-        "DKIM",
-        Severity::Ok,
-        "resend._domainkey.art.example",
-    );
+    found(&right, "DKIM", Severity::Ok, "resend._domainkey.art.example");
     found(&wrong, "DKIM", Severity::Error, "no key at s1._domainkey");
 }
 
 #[tokio::test]
 async fn problems_of_the_senders_domain_are_found() {
     for (name, text, check, expected, words) in [
-        (
-            "art.example",
-            "v=spf1 +all",
-            "SPF",
-            Severity::Error,
-            "all senders",
-        ),
-        (
-            "resend._domainkey.art.example",
-            "",
-            "DKIM",
-            Severity::Error,
-            "no key",
-        ),
-        (
-            "_dmarc.art.example",
-            "",
-            "DMARC",
-            Severity::Error,
-            "no record",
-        ),
-        (
-            "_dmarc.art.example",
-            "v=DMARC1; p=none",
-            "DMARC",
-            Severity::Warning,
-            "p=quarantine",
-        ),
+        ("art.example", "v=spf1 +all", "SPF", Severity::Error, "all senders"),
+        ("resend._domainkey.art.example", "", "DKIM", Severity::Error, "no key"),
+        ("_dmarc.art.example", "", "DMARC", Severity::Error, "no record"),
+        ("_dmarc.art.example", "v=DMARC1; p=none", "DMARC", Severity::Warning, "p=quarantine"),
     ] {
         let seen = Network::with(&[(name, text)]).await.findings(STORE).await;
 
@@ -115,31 +80,18 @@ async fn a_dmarc_record_of_a_parent_domain_applies_to_subdomains() {
     let seen = findings(&[&below, STORE, &url].concat(), network.look()).await;
 
     found(&seen, "DMARC", Severity::Ok, "_dmarc.art.example");
-    found(
-        &seen,
-        "provider",
-        Severity::Error,
-        "not the domain news.art.example",
-    );
+    found(&seen, "provider", Severity::Error, "not the domain news.art.example");
 }
 
 #[tokio::test]
 async fn a_name_server_that_knows_no_names_proves_nothing() {
     let network = Network::healthy().await;
-    let without_names = Network {
-        nameserver: dns::serve_nothing().await,
-        ..network
-    };
+    let without_names = Network { nameserver: dns::serve_nothing().await, ..network };
 
     let seen = without_names.findings(STORE).await;
 
     for check in ["SPF", "DKIM", "DMARC"] {
-        found(
-            &seen,
-            check,
-            Severity::Unchecked,
-            "does not even know .example",
-        );
+        found(&seen, check, Severity::Unchecked, "does not even know .example");
     }
 }
 
@@ -170,25 +122,12 @@ async fn without_a_network_the_local_checks_still_run() {
 #[tokio::test]
 async fn offline_sends_no_requests() {
     let network = Network::healthy().await;
-    let look = DoctorOptions {
-        offline: true,
-        ..network.look()
-    };
-    let url = format!(
-        "mail.url = \"{0}\"\nserver.public_url = \"{0}\"\n",
-        network.provider.url
-    );
+    let look = DoctorOptions { offline: true, ..network.look() };
+    let url = format!("mail.url = \"{0}\"\nserver.public_url = \"{0}\"\n", network.provider.url);
 
     let seen = findings(&[HEALTHY, STORE, &url].concat(), look).await;
 
-    for check in [
-        "provider",
-        "SPF",
-        "DKIM",
-        "DMARC",
-        "public pages",
-        "one-click",
-    ] {
+    for check in ["provider", "SPF", "DKIM", "DMARC", "public pages", "one-click"] {
         found(&seen, check, Severity::Unchecked, "--offline");
     }
     assert_eq!(network.provider.requests().len(), 0);
@@ -200,10 +139,9 @@ async fn an_overlong_or_invalid_template_is_an_error_with_its_file() {
     std::fs::create_dir(folder.path().join("digest")).unwrap();
     let network = Network::healthy().await;
     let more = format!("{STORE}mail.templates = \"{}\"", folder.path().display());
-    for (text, words) in [
-        ("x".repeat(120_000), "cut off at 102,000"),
-        ("<p>{{ oops }}".to_owned(), "line 1"),
-    ] {
+    for (text, words) in
+        [("x".repeat(120_000), "cut off at 102,000"), ("<p>{{ oops }}".to_owned(), "line 1")]
+    {
         std::fs::write(folder.path().join("digest/body.html"), text).unwrap();
 
         let seen = network.findings(&more).await;
@@ -227,9 +165,8 @@ async fn a_shared_template_that_fails_for_one_brand_is_an_error_of_that_brand() 
     let mut seen = network.findings(&config).await;
 
     seen.retain(|finding| finding.check == "templates");
-    let (acmes, own): (Vec<_>, Vec<_>) = seen
-        .into_iter()
-        .partition(|finding| finding.brand.is_some());
+    let (acmes, own): (Vec<_>, Vec<_>) =
+        seen.into_iter().partition(|finding| finding.brand.is_some());
     found(&own, "templates", Severity::Ok, "");
     found(&acmes, "templates", Severity::Error, "digest/subject.txt");
     assert_eq!(acmes[0].brand.as_ref().unwrap().as_str(), "acme");
@@ -261,18 +198,12 @@ async fn problems_of_a_brand_are_reported_with_its_name() {
 
     let seen = network.findings(&(STORE.to_owned() + &brand)).await;
 
-    let (acmes, own): (Vec<_>, Vec<_>) = seen
-        .into_iter()
-        .partition(|finding| finding.brand.is_some());
+    let (acmes, own): (Vec<_>, Vec<_>) =
+        seen.into_iter().partition(|finding| finding.brand.is_some());
     found(&own, "provider", Severity::Ok, "");
     found(&own, "SPF", Severity::Ok, "art.example");
     found(&acmes, "provider", Severity::Error, "rejected the key");
     found(&acmes, "DMARC", Severity::Error, "acme.example");
-    found(
-        &acmes,
-        "mail.provider",
-        Severity::Ok,
-        "an address at acme.example",
-    );
+    found(&acmes, "mail.provider", Severity::Ok, "an address at acme.example");
     assert!(!format!("{acmes:?}").contains("key-2"));
 }

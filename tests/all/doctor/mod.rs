@@ -36,10 +36,7 @@ fn healthy_records() -> Vec<(&'static str, String)> {
     vec![
         ("art.example", "v=spf1 include:provider.example -all".into()),
         ("provider.example", "v=spf1 ip4:192.0.2.0/24 -all".into()),
-        (
-            "resend._domainkey.art.example",
-            format!("v=DKIM1; k=rsa; p={key}"),
-        ),
+        ("resend._domainkey.art.example", format!("v=DKIM1; k=rsa; p={key}")),
         ("_dmarc.art.example", "v=DMARC1; p=quarantine".into()),
     ]
 }
@@ -96,9 +93,7 @@ async fn findings(config: &str, look: DoctorOptions) -> Vec<Finding> {
 /// Returns the only finding of this check.
 fn of<'a>(findings: &'a [Finding], check: &str) -> &'a Finding {
     let mut found = findings.iter().filter(|finding| finding.check == check);
-    let first = found
-        .next()
-        .unwrap_or_else(|| panic!("{check} was not looked at"));
+    let first = found.next().unwrap_or_else(|| panic!("{check} was not looked at"));
     assert!(found.next().is_none(), "{check} was looked at twice");
     first
 }
@@ -107,25 +102,13 @@ fn of<'a>(findings: &'a [Finding], check: &str) -> &'a Finding {
 fn found(findings: &[Finding], check: &str, expected: Severity, words: &str) {
     let finding = of(findings, check);
     assert_eq!(finding.severity, expected, "{finding:?}");
-    let text = format!(
-        "{} {}",
-        finding.found,
-        finding.advice.as_deref().unwrap_or("")
-    );
+    let text = format!("{} {}", finding.found, finding.advice.as_deref().unwrap_or(""));
     assert!(text.contains(words), "{words} in {finding:?}");
-    assert_eq!(
-        finding.advice.is_some(),
-        expected >= Severity::Warning,
-        "{finding:?}"
-    );
+    assert_eq!(finding.advice.is_some(), expected >= Severity::Warning, "{finding:?}");
 }
 
 /// Returns the findings that are not OK.
 fn problems(findings: &[Finding]) -> Vec<(Severity, &'static str)> {
-    let problems = findings
-        .iter()
-        .filter(|finding| finding.severity != Severity::Ok);
-    problems
-        .map(|finding| (finding.severity, finding.check))
-        .collect()
+    let problems = findings.iter().filter(|finding| finding.severity != Severity::Ok);
+    problems.map(|finding| (finding.severity, finding.check)).collect()
 }

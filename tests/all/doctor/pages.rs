@@ -60,10 +60,7 @@ async fn a_healthy_setup_has_no_problems(fresh: Fresh) {
     let town = Town::found(&fresh, true, &town(SECRET)).await;
     let serving = Serving::start(town.process()).await;
 
-    let seen = Network::healthy()
-        .await
-        .findings(&more(&fresh, &serving.url))
-        .await;
+    let seen = Network::healthy().await.findings(&more(&fresh, &serving.url)).await;
 
     let mut problems = problems(&seen);
     // The tests use neither HTTPS nor more than one database server.
@@ -78,10 +75,7 @@ async fn the_one_click_check_changes_nothing(fresh: Fresh) {
     let users = crate::support::town::PEOPLE.map(crate::support::user);
     let before = fresh.users(&users).await.unwrap();
 
-    let seen = Network::healthy()
-        .await
-        .findings(&more(&fresh, &serving.url))
-        .await;
+    let seen = Network::healthy().await.findings(&more(&fresh, &serving.url)).await;
 
     found(&seen, "one-click", Severity::Ok, "a forged one was not");
     assert_eq!(fresh.users(&users).await.unwrap(), before);
@@ -95,18 +89,10 @@ async fn a_server_with_another_link_secret_is_an_error(fresh: Fresh) {
     let town = Town::found(&fresh, true, &town("another secret of the tests")).await;
     let serving = Serving::start(town.process()).await;
 
-    let seen = Network::healthy()
-        .await
-        .findings(&more(&fresh, &serving.url))
-        .await;
+    let seen = Network::healthy().await.findings(&more(&fresh, &serving.url)).await;
 
     found(&seen, "public pages", Severity::Ok, "answers");
-    found(
-        &seen,
-        "one-click",
-        Severity::Error,
-        "same store and server.link_secret",
-    );
+    found(&seen, "one-click", Severity::Error, "same store and server.link_secret");
     serving.end().await;
 }
 
@@ -130,17 +116,9 @@ async fn a_server_that_cannot_reach_its_store_is_an_error(fresh: Fresh) {
     let store: std::sync::Arc<dyn tidings::store::Store> = down;
     let serving = Serving::start(town.process_on(&store)).await;
 
-    let seen = Network::healthy()
-        .await
-        .findings(&more(&fresh, &serving.url))
-        .await;
+    let seen = Network::healthy().await.findings(&more(&fresh, &serving.url)).await;
 
-    found(
-        &seen,
-        "one-click",
-        Severity::Error,
-        "cannot reach its records",
-    );
+    found(&seen, "one-click", Severity::Error, "cannot reach its records");
     serving.end().await;
 }
 

@@ -23,10 +23,7 @@ async fn requests_have_the_form_that_each_provider_documents() {
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
         let request = provider.requests().remove(0);
-        assert!(
-            request.header("user-agent").starts_with("tidings/"),
-            "{dialect:?}"
-        );
+        assert!(request.header("user-agent").starts_with("tidings/"), "{dialect:?}");
         assert_eq!(request.header("accept"), "application/json");
         let (path, kind, proof, key) = match dialect {
             Dialect::Mailgun => (
@@ -35,35 +32,20 @@ async fn requests_have_the_form_that_each_provider_documents() {
                 "authorization",
                 "Basic YXBpOmtleS0x",
             ),
-            Dialect::SendGrid => (
-                "/v3/mail/send",
-                "application/json",
-                "authorization",
-                "Bearer key-1",
-            ),
-            Dialect::Postmark => (
-                "/email/batch",
-                "application/json",
-                "x-postmark-server-token",
-                "key-1",
-            ),
-            Dialect::Resend => (
-                "/emails/batch",
-                "application/json",
-                "authorization",
-                "Bearer key-1",
-            ),
-            Dialect::Ses => (
-                "/v2/email/outbound-emails",
-                "application/json",
-                "authorization",
-                ses::PROOF,
-            ),
+            Dialect::SendGrid => {
+                ("/v3/mail/send", "application/json", "authorization", "Bearer key-1")
+            }
+            Dialect::Postmark => {
+                ("/email/batch", "application/json", "x-postmark-server-token", "key-1")
+            }
+            Dialect::Resend => {
+                ("/emails/batch", "application/json", "authorization", "Bearer key-1")
+            }
+            Dialect::Ses => {
+                ("/v2/email/outbound-emails", "application/json", "authorization", ses::PROOF)
+            }
         };
-        assert_eq!(
-            (request.method.as_str(), request.path.as_str()),
-            ("POST", path)
-        );
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", path));
         // For SES, a signature of 64 hexadecimal digits follows.
         let (shown, signature) = request.header(proof).split_at(key.len());
         assert_eq!((request.header("content-type"), shown), (kind, key));
@@ -71,14 +53,7 @@ async fn requests_have_the_form_that_each_provider_documents() {
         assert_eq!(signature.len(), length, "{dialect:?}");
         assert!(!format!("{request:?}").contains("key-1") || dialect != Dialect::Ses);
         let idempotency = request.header("idempotency-key");
-        assert_eq!(
-            idempotency,
-            if dialect == Dialect::Resend {
-                "ref-1"
-            } else {
-                ""
-            }
-        );
+        assert_eq!(idempotency, if dialect == Dialect::Resend { "ref-1" } else { "" });
     }
 }
 
@@ -98,17 +73,11 @@ async fn many_emails_share_a_call_and_each_has_one_recipient() {
         let calls = mailer.calls(&all);
         for (n, call) in calls.iter().enumerate() {
             let together: Vec<_> = call.iter().map(|place| all[*place].clone()).collect();
-            let outcomes = mailer
-                .send(&format!("ref-{n}"), &together, &Permit::always())
-                .await;
+            let outcomes = mailer.send(&format!("ref-{n}"), &together, &Permit::always()).await;
             assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}");
         }
 
-        assert_eq!(
-            calls.iter().map(Vec::len).collect::<Vec<_>>(),
-            [most, 1],
-            "{dialect:?}"
-        );
+        assert_eq!(calls.iter().map(Vec::len).collect::<Vec<_>>(), [most, 1], "{dialect:?}");
         let accepted = provider.emails();
         assert_eq!(accepted.len(), most + 1);
         for (email, sent) in accepted.iter().zip(&all) {
@@ -131,11 +100,7 @@ async fn a_failed_connection_is_unreachable() {
         let outcomes = mailer(dialect, &url, PATIENT)
             .send("ref-1", &call_of(dialect, 2), &Permit::always())
             .await;
-        assert_eq!(
-            kinds(&outcomes),
-            ["unreachable"],
-            "{dialect:?}: {outcomes:?}"
-        );
+        assert_eq!(kinds(&outcomes), ["unreachable"], "{dialect:?}: {outcomes:?}");
     }
 }
 
@@ -150,11 +115,7 @@ async fn a_call_without_an_answer_is_unknown_and_not_repeated() {
                 .send("ref-1", &call_of(dialect, 2), &Permit::always())
                 .await;
 
-            assert_eq!(
-                kinds(&outcomes),
-                ["unknown"],
-                "{dialect:?} {next:?}: {outcomes:?}"
-            );
+            assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?} {next:?}: {outcomes:?}");
             assert_eq!(provider.requests().len(), 1);
         }
     }
@@ -167,14 +128,10 @@ async fn a_late_answer_is_unknown() {
         provider.then([Next::Late]);
         let hasty = mailer(dialect, &provider.url, Duration::from_millis(300));
 
-        let outcomes = hasty
-            .send("ref-1", &call_of(dialect, 2), &Permit::always())
-            .await;
+        let outcomes = hasty.send("ref-1", &call_of(dialect, 2), &Permit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?}: {outcomes:?}");
-        let Outcome::Unknown(reason) = &outcomes[0] else {
-            panic!()
-        };
+        let Outcome::Unknown(reason) = &outcomes[0] else { panic!() };
         assert_eq!(reason, "no answer within 0.3 s");
     }
 }
@@ -191,11 +148,7 @@ async fn an_unreadable_success_is_unknown() {
                 .send("ref-1", &call_of(dialect, 2), &Permit::always())
                 .await;
 
-            assert_eq!(
-                kinds(&outcomes),
-                ["unknown"],
-                "{dialect:?} {next:?}: {outcomes:?}"
-            );
+            assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?} {next:?}: {outcomes:?}");
         }
     }
 }
@@ -212,9 +165,7 @@ async fn a_429_is_retried_after_the_requested_delay() {
             .await;
 
         for outcome in outcomes {
-            let Outcome::TryLater(_, after) = outcome else {
-                panic!("{dialect:?}: {outcome:?}")
-            };
+            let Outcome::TryLater(_, after) = outcome else { panic!("{dialect:?}: {outcome:?}") };
             assert_eq!(after, Some(Duration::from_secs(7)));
         }
     }
@@ -242,19 +193,12 @@ async fn an_unsendable_email_does_not_block_the_others() {
     for dialect in ALL {
         let provider = Provider::start(dialect).await;
         let mut three = emails(3);
-        three[1]
-            .further
-            .push(("X-A".into(), "b\nBcc: eve@example.org".into()));
+        three[1].further.push(("X-A".into(), "b\nBcc: eve@example.org".into()));
 
-        let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &three, &Permit::always())
-            .await;
+        let outcomes =
+            mailer(dialect, &provider.url, PATIENT).send("ref-1", &three, &Permit::always()).await;
 
-        assert_eq!(
-            kinds(&outcomes),
-            ["accepted", "unsendable", "accepted"],
-            "{dialect:?}"
-        );
+        assert_eq!(kinds(&outcomes), ["accepted", "unsendable", "accepted"], "{dialect:?}");
         assert_eq!(provider.emails().len(), 2);
     }
 }
@@ -301,12 +245,7 @@ async fn a_check_reports_problems_without_sending_an_email() {
             matches!(&silent, Checked::Unreached(reason) if reason.contains("no answer")),
             "{silent:?}"
         );
-        assert!(
-            provider
-                .requests()
-                .iter()
-                .all(|request| request.method == "GET")
-        );
+        assert!(provider.requests().iter().all(|request| request.method == "GET"));
         assert!(!format!("{fine:?}{wrong:?}{silent:?}").contains("key-1"));
     }
 }
@@ -318,19 +257,13 @@ async fn a_check_returns_the_names_of_the_dkim_keys() {
         (Dialect::SendGrid, &[]),
         (Dialect::Postmark, &[]),
         (Dialect::Resend, &["resend._domainkey.art.example"]),
-        (
-            Dialect::Ses,
-            &["t1._domainkey.art.example", "t2._domainkey.art.example"],
-        ),
+        (Dialect::Ses, &["t1._domainkey.art.example", "t2._domainkey.art.example"]),
     ] {
         let provider = Provider::start(dialect).await;
 
         let checked = mailer(dialect, &provider.url, PATIENT).check().await;
 
-        assert!(
-            matches!(&checked, Checked::Ready(_, dkim) if dkim == expected),
-            "{checked:?}"
-        );
+        assert!(matches!(&checked, Checked::Ready(_, dkim) if dkim == expected), "{checked:?}");
     }
 }
 
@@ -340,9 +273,7 @@ async fn a_key_restricted_to_sending_is_enough() {
     let restricted = serde_json::json!({ "statusCode": 401, "name": "restricted_api_key", "message": "This API key is restricted to only send emails" });
     provider.then([Next::Answer(401, vec![], restricted.to_string())]);
 
-    let checked = mailer(Dialect::Resend, &provider.url, PATIENT)
-        .check()
-        .await;
+    let checked = mailer(Dialect::Resend, &provider.url, PATIENT).check().await;
 
     assert!(
         matches!(&checked, Checked::Ready(found, _) if found.contains("only send")),
@@ -368,11 +299,7 @@ async fn a_domain_that_the_provider_does_not_send_from_is_a_problem() {
             serde_json::json!({ "domain": { "state": "unverified" } }),
             "mg.art.example is unverified",
         ),
-        (
-            Dialect::SendGrid,
-            serde_json::json!({ "scopes": ["stats.read"] }),
-            "it may not send",
-        ),
+        (Dialect::SendGrid, serde_json::json!({ "scopes": ["stats.read"] }), "it may not send"),
     ] {
         let provider = Provider::start(dialect).await;
         provider.then([Next::Answer(200, vec![], answer.to_string())]);
@@ -421,11 +348,7 @@ async fn the_configured_provider_receives_the_emails() {
             "#,
             provider.url,
             ses::KEY_ID,
-            if dialect == Dialect::Ses {
-                "region = \"eu-west-1\""
-            } else {
-                ""
-            },
+            if dialect == Dialect::Ses { "region = \"eu-west-1\"" } else { "" },
         ));
         let mailer = configured(&config.unwrap()).unwrap();
         let three = emails(3);
@@ -439,9 +362,6 @@ async fn the_configured_provider_receives_the_emails() {
             Dialect::Ses => assert_eq!(calls, [vec![0], vec![1], vec![2]]),
             _ => assert_eq!(calls, [vec![0, 1], vec![2]]),
         }
-        assert_eq!(
-            (mailer.name(), provider.emails().len()),
-            (name, first.len())
-        );
+        assert_eq!((mailer.name(), provider.emails().len()), (name, first.len()));
     }
 }

@@ -24,35 +24,18 @@ async fn a_query_finds_accepted_emails_after_a_lost_answer() {
         let mailer = mailer(dialect, &provider.url, PATIENT);
         let (lost, reset) = (emails(3), emails(5).split_off(3));
         provider.then([Next::Lose, Next::Reset]);
-        assert_eq!(
-            kinds(&mailer.send("ref-1", &lost, &Permit::always()).await),
-            ["unknown"]
-        );
-        assert_eq!(
-            kinds(&mailer.send("ref-2", &reset, &Permit::always()).await),
-            ["unknown"]
-        );
+        assert_eq!(kinds(&mailer.send("ref-1", &lost, &Permit::always()).await), ["unknown"]);
+        assert_eq!(kinds(&mailer.send("ref-2", &reset, &Permit::always()).await), ["unknown"]);
 
         let ids = |emails: &[_]| -> Vec<_> {
-            emails
-                .iter()
-                .map(|email: &tidings::email::Message| email.delivery.clone())
-                .collect()
+            emails.iter().map(|email: &tidings::email::Message| email.delivery.clone()).collect()
         };
         let accepted = mailer.ask("ref-1", &ids(&lost)).await;
         let unknown = mailer.ask("ref-2", &ids(&reset)).await;
 
         assert_eq!(mailer.certainty(), Certainty::Ask);
-        assert_eq!(
-            answer_kinds(&accepted),
-            ["taken"; 3],
-            "{dialect:?}: {accepted:?}"
-        );
-        assert_eq!(
-            answer_kinds(&unknown),
-            ["not taken"; 2],
-            "{dialect:?}: {unknown:?}"
-        );
+        assert_eq!(answer_kinds(&accepted), ["taken"; 3], "{dialect:?}: {accepted:?}");
+        assert_eq!(answer_kinds(&unknown), ["not taken"; 2], "{dialect:?}: {unknown:?}");
         assert_eq!(provider.emails().len(), 3);
     }
 }
@@ -95,11 +78,7 @@ async fn a_failed_or_unreadable_query_is_silence() {
         ] {
             provider.then([next.clone()]);
             let answers = mailer.ask("ref-1", &ids).await;
-            assert_eq!(
-                answer_kinds(&answers),
-                ["silent"],
-                "{dialect:?} {next:?}: {answers:?}"
-            );
+            assert_eq!(answer_kinds(&answers), ["silent"], "{dialect:?} {next:?}: {answers:?}");
         }
     }
 }
@@ -111,29 +90,14 @@ async fn a_repeated_resend_call_under_its_key_sends_nothing_twice() {
     let two = emails(2);
     provider.then([Next::Lose, Next::Garble]);
 
-    assert_eq!(
-        kinds(&mailer.send("ref-1", &two, &Permit::always()).await),
-        ["unknown"]
-    );
-    assert_eq!(
-        kinds(&mailer.send("ref-1", &two, &Permit::always()).await),
-        ["unknown"]
-    );
-    assert_eq!(
-        kinds(&mailer.send("ref-1", &two, &Permit::always()).await),
-        ["accepted"]
-    );
+    assert_eq!(kinds(&mailer.send("ref-1", &two, &Permit::always()).await), ["unknown"]);
+    assert_eq!(kinds(&mailer.send("ref-1", &two, &Permit::always()).await), ["unknown"]);
+    assert_eq!(kinds(&mailer.send("ref-1", &two, &Permit::always()).await), ["accepted"]);
     // Resend rejects a changed body under a used key, which shows that the first call was accepted.
-    assert_eq!(
-        kinds(&mailer.send("ref-1", &emails(1), &Permit::always()).await),
-        ["accepted"]
-    );
+    assert_eq!(kinds(&mailer.send("ref-1", &emails(1), &Permit::always()).await), ["accepted"]);
 
     assert_eq!(provider.emails().len(), 2);
-    assert!(matches!(
-        mailer.certainty(),
-        Certainty::Repeat { within: Some(_) }
-    ));
+    assert!(matches!(mailer.certainty(), Certainty::Repeat { within: Some(_) }));
 }
 
 #[tokio::test]
@@ -160,9 +124,7 @@ async fn a_rate_limited_query_returns_the_requested_delay() {
             .ask("ref-1", &[emails(1)[0].delivery.clone()])
             .await;
 
-        let QueryAnswer::Silent(silence) = &answers[0] else {
-            panic!("{dialect:?}: {answers:?}")
-        };
+        let QueryAnswer::Silent(silence) = &answers[0] else { panic!("{dialect:?}: {answers:?}") };
         assert_eq!(silence.after, Some(std::time::Duration::from_secs(7)));
     }
 }

@@ -18,10 +18,7 @@ const FURTHER: [(&str, &str); 4] = [
 /// Adds the headers of a thread to these emails.
 fn on_a_thread(emails: Vec<Message>) -> Vec<Message> {
     let further = FURTHER.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let with = |email| Message {
-        further: further.to_vec(),
-        ..email
-    };
+    let with = |email| Message { further: further.to_vec(), ..email };
     emails.into_iter().map(with).collect()
 }
 
@@ -61,9 +58,7 @@ async fn every_provider_receives_the_headers_for_each_recipient() {
 async fn an_email_over_smtp_has_the_headers() {
     let server = Server::start().await;
 
-    smtp(&server)
-        .send("ref", &on_a_thread(super::emails(1)), &Permit::always())
-        .await;
+    smtp(&server).send("ref", &on_a_thread(super::emails(1)), &Permit::always()).await;
 
     assert_headers("SMTP", &by_smtp(&server.emails()[0]));
 }

@@ -24,13 +24,8 @@ use tidings::email::{
 
 use provider::Dialect;
 
-pub const ALL: [Dialect; 5] = [
-    Dialect::Mailgun,
-    Dialect::SendGrid,
-    Dialect::Postmark,
-    Dialect::Resend,
-    Dialect::Ses,
-];
+pub const ALL: [Dialect; 5] =
+    [Dialect::Mailgun, Dialect::SendGrid, Dialect::Postmark, Dialect::Resend, Dialect::Ses];
 
 pub fn sender() -> Sender {
     Sender {

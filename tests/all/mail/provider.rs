@@ -182,10 +182,7 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
         let stays = matches!(queue.front(), Some(Next::AnswerSeveral(..))) && !several;
         (!stays).then(|| queue.pop_front()).flatten()
     };
-    let refused = matches!(
-        next,
-        Some(Next::Answer(..) | Next::AnswerSeveral(..) | Next::Reset)
-    );
+    let refused = matches!(next, Some(Next::Answer(..) | Next::AnswerSeveral(..) | Next::Reset));
     request.accepted = !refused;
     state.requests.lock().unwrap().push(request.clone());
     match next {
@@ -217,11 +214,7 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
             drop(stream.write_all(format!("{whole}{{").as_bytes()).await);
         }
         Some(Next::Flood) => {
-            drop(
-                stream
-                    .write_all(head(status, &headers, 1 << 40).as_bytes())
-                    .await,
-            );
+            drop(stream.write_all(head(status, &headers, 1 << 40).as_bytes()).await);
             let much = vec![b' '; 1 << 16];
             while stream.write_all(&much).await.is_ok() {}
         }
@@ -247,22 +240,14 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
         .collect();
-    let length: usize = headers
-        .get("content-length")
-        .map_or(0, |length| length.parse().unwrap());
+    let length: usize = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
     while bytes.len() < head + 4 + length {
         if stream.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
         }
     }
     let body = String::from_utf8(bytes[head + 4..].to_vec()).unwrap();
-    Some(Request {
-        method,
-        path,
-        headers,
-        body,
-        accepted: false,
-    })
+    Some(Request { method, path, headers, body, accepted: false })
 }
 
 fn head(status: u16, headers: &[(&'static str, String)], length: usize) -> String {
@@ -298,19 +283,11 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
         Dialect::Mailgun => {
             state.emails.lock().unwrap().extend(emails);
             let id = request.fields("h:Message-Id").remove(0);
-            (
-                200,
-                vec![],
-                json!({ "id": id, "message": "Queued. Thank you." }).to_string(),
-            )
+            (200, vec![], json!({ "id": id, "message": "Queued. Thank you." }).to_string())
         }
         Dialect::SendGrid => {
             state.emails.lock().unwrap().extend(emails);
-            (
-                202,
-                vec![("X-Message-Id", format!("sg-{number}"))],
-                String::new(),
-            )
+            (202, vec![("X-Message-Id", format!("sg-{number}"))], String::new())
         }
         Dialect::Postmark => {
             let bad = |email: &AcceptedEmail| email.to[0].contains("inactive");
@@ -336,11 +313,9 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
             let mut keys = state.keys.lock().unwrap();
             match keys.get(&key) {
                 Some((body, first)) if *body == request.body => (200, vec![], first.to_string()),
-                Some(_) => (
-                    409,
-                    vec![],
-                    json!({ "name": "invalid_idempotent_request" }).to_string(),
-                ),
+                Some(_) => {
+                    (409, vec![], json!({ "name": "invalid_idempotent_request" }).to_string())
+                }
                 None => {
                     state.emails.lock().unwrap().extend(emails);
                     let data: Vec<Value> = ids.map(|id| json!({ "id": id })).collect();
@@ -380,31 +355,18 @@ fn emails(dialect: Dialect, request: &Request) -> Vec<AcceptedEmail> {
         Dialect::SendGrid => {
             let body = request.json();
             let email = |person: &Value| AcceptedEmail {
-                to: person["to"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(|to| text(&to["email"]))
-                    .collect(),
+                to: person["to"].as_array().unwrap().iter().map(|to| text(&to["email"])).collect(),
                 delivery: text(&person["custom_args"]["delivery"]),
                 call: text(&person["custom_args"]["call"]),
                 unsubscribe: text(&person["headers"]["List-Unsubscribe"]),
             };
-            body["personalizations"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(email)
-                .collect()
+            body["personalizations"].as_array().unwrap().iter().map(email).collect()
         }
         Dialect::Postmark => {
             let header = |email: &Value| {
                 let headers = email["Headers"].as_array().unwrap().iter();
                 let mut found = headers.filter(|header| header["Name"] == "List-Unsubscribe");
-                found
-                    .next()
-                    .map(|header| text(&header["Value"]))
-                    .unwrap_or_default()
+                found.next().map(|header| text(&header["Value"])).unwrap_or_default()
             };
             let email = |email: &Value| AcceptedEmail {
                 to: bare(&text(&email["To"])),
@@ -412,33 +374,16 @@ fn emails(dialect: Dialect, request: &Request) -> Vec<AcceptedEmail> {
                 call: text(&email["Metadata"]["call"]),
                 unsubscribe: header(email),
             };
-            request
-                .json()
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(email)
-                .collect()
+            request.json().as_array().unwrap().iter().map(email).collect()
         }
         Dialect::Resend => {
             let email = |email: &Value| AcceptedEmail {
-                to: email["to"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .flat_map(|to| bare(&text(to)))
-                    .collect(),
+                to: email["to"].as_array().unwrap().iter().flat_map(|to| bare(&text(to))).collect(),
                 delivery: text(&email["tags"][0]["value"]),
                 call: request.header("idempotency-key").to_owned(),
                 unsubscribe: text(&email["headers"]["List-Unsubscribe"]),
             };
-            request
-                .json()
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(email)
-                .collect()
+            request.json().as_array().unwrap().iter().map(email).collect()
         }
     }
 }
@@ -456,9 +401,7 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
     let parameter = |name: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value.replace("%40", "@"))
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value.replace("%40", "@"))
     };
     let emails = state.emails.lock().unwrap().clone();
     let body = match (dialect, path) {
@@ -479,10 +422,8 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
                 })
                 .collect();
             // Mailgun names a next page even if there is none.
-            let next = format!(
-                "{base}/v3/mg.art.example/events?message-id={id}&page={}",
-                from + PAGE
-            );
+            let next =
+                format!("{base}/v3/mg.art.example/events?message-id={id}&page={}", from + PAGE);
             json!({ "items": items, "paging": { "next": next } })
         }
         (Dialect::Mailgun, _) => json!({
@@ -494,10 +435,7 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
         }),
         (Dialect::Postmark, "/messages/outbound") => {
             let call = parameter("metadata_call").unwrap();
-            let ours = emails
-                .iter()
-                .enumerate()
-                .filter(|(_, email)| email.call == call);
+            let ours = emails.iter().enumerate().filter(|(_, email)| email.call == call);
             let sent: Vec<Value> = ours
                 .map(|(n, email)| {
                     json!({

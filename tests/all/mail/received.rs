@@ -36,22 +36,13 @@ pub fn received(dialect: Dialect, request: &Request) -> Vec<Received> {
 pub fn by_smtp(email: &str) -> Received {
     let parsed = MessageParser::new().parse(email.as_bytes()).unwrap();
     let to = parsed.to().unwrap().first().unwrap();
-    let header = |name: &str| {
-        parsed
-            .header_raw(name)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
+    let header = |name: &str| parsed.header_raw(name).unwrap_or_default().trim().to_owned();
     Received {
         to: filled(&[], to.address().unwrap()),
         subject: filled(&[], parsed.subject().unwrap()),
         html: filled(&[], &parsed.body_html(0).unwrap()),
         text: filled(&[], &parsed.body_text(0).unwrap()),
-        headers: parsed
-            .headers_raw()
-            .map(|(name, _)| (name.to_owned(), header(name)))
-            .collect(),
+        headers: parsed.headers_raw().map(|(name, _)| (name.to_owned(), header(name))).collect(),
     }
 }
 
@@ -66,9 +57,8 @@ fn mailgun(request: &Request) -> Vec<Received> {
     let email = |to: String| {
         let (_, own) = variables.iter().find(|(to_, _)| to.contains(*to_)).unwrap();
         let own = own.as_object().unwrap().iter();
-        let own: Vec<_> = own
-            .map(|(name, value)| (format!("%recipient.{name}%"), text(value)))
-            .collect();
+        let own: Vec<_> =
+            own.map(|(name, value)| (format!("%recipient.{name}%"), text(value))).collect();
         let lines = request.body.lines();
         let headers = lines.filter_map(|line| {
             let header = line.strip_prefix("Content-Disposition: form-data; name=\"h:")?;
@@ -95,18 +85,14 @@ fn sendgrid(body: &Value) -> Vec<Received> {
     };
     let email = |person: &Value| {
         let own = person["substitutions"].as_object().unwrap().iter();
-        let own: Vec<_> = own
-            .map(|(name, value)| (name.clone(), text(value)))
-            .collect();
+        let own: Vec<_> = own.map(|(name, value)| (name.clone(), text(value))).collect();
         let headers = person["headers"].as_object().unwrap().iter();
         Received {
             to: format!("{}", person["to"]),
             subject: filled(&own, &text(&body["subject"])),
             html: filled(&own, &part("text/html")),
             text: filled(&own, &part("text/plain")),
-            headers: headers
-                .map(|(name, value)| (name.clone(), text(value)))
-                .collect(),
+            headers: headers.map(|(name, value)| (name.clone(), text(value))).collect(),
         }
     };
     let people = body["personalizations"].as_array().unwrap();
@@ -116,15 +102,10 @@ fn sendgrid(body: &Value) -> Vec<Received> {
 fn whole(body: &Value, [to, subject, html, plain]: [&str; 4]) -> Vec<Received> {
     let headers = |email: &Value| -> Vec<(String, String)> {
         if let Some(headers) = email["headers"].as_object() {
-            return headers
-                .iter()
-                .map(|(name, value)| (name.clone(), text(value)))
-                .collect();
+            return headers.iter().map(|(name, value)| (name.clone(), text(value))).collect();
         }
         let headers = email["Headers"].as_array().unwrap().iter();
-        headers
-            .map(|header| (text(&header["Name"]), text(&header["Value"])))
-            .collect()
+        headers.map(|header| (text(&header["Name"]), text(&header["Value"]))).collect()
     };
     let email = |email: &Value| Received {
         to: filled(&[], &email[to].to_string()),
@@ -145,24 +126,13 @@ fn ses(email: &Value) -> Received {
         subject: part(&content["Subject"]),
         html: part(&content["Body"]["Html"]),
         text: part(&content["Body"]["Text"]),
-        headers: headers
-            .map(|header| (text(&header["Name"]), text(&header["Value"])))
-            .collect(),
+        headers: headers.map(|header| (text(&header["Name"]), text(&header["Value"]))).collect(),
     }
 }
 
 /// The variables that providers replace by themselves: opening, names, and closing.
 const OWN: [(&str, &[&str], &str); 3] = [
-    (
-        "%",
-        &[
-            "recipient",
-            "unsubscribe",
-            "mailing_list",
-            "tag_unsubscribe",
-        ],
-        "%",
-    ),
+    ("%", &["recipient", "unsubscribe", "mailing_list", "tag_unsubscribe"], "%"),
     ("<%", &["asm_"], "%>"),
     ("{{", &["pm:", "resend_", "amazonses"], "}}"),
 ];
@@ -182,14 +152,11 @@ fn filled(variables: &[(String, String)], text: &str) -> String {
     for (open, names, close) in OWN {
         let mut done = String::new();
         while let Some(at) = text.find(open) {
-            let inside = text[at + open.len()..]
-                .trim_start_matches(['{', ' '])
-                .to_ascii_lowercase();
+            let inside =
+                text[at + open.len()..].trim_start_matches(['{', ' ']).to_ascii_lowercase();
             done.push_str(&text[..at]);
             let begins = names.iter().any(|name| inside.starts_with(name));
-            let end = begins
-                .then(|| text[at + open.len()..].find(close))
-                .flatten();
+            let end = begins.then(|| text[at + open.len()..].find(close)).flatten();
             match end {
                 Some(end) => {
                     done.push_str(STOLEN);

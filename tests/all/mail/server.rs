@@ -101,10 +101,7 @@ impl State {
     fn reply(&self, command: &str, accepted: usize) -> Option<Say> {
         let once = self.reply_once(command);
         let rule = self.rule.lock().unwrap().clone();
-        once.or_else(|| {
-            rule.and_then(|rule| rule(command, accepted))
-                .map(Say::Reply)
-        })
+        once.or_else(|| rule.and_then(|rule| rule(command, accepted)).map(Say::Reply))
     }
 
     fn reply_once(&self, command: &str) -> Option<Say> {
@@ -153,10 +150,7 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
                 _ => "250 2.0.0 fine",
             },
         };
-        writer
-            .write_all(format!("{reply}\r\n").as_bytes())
-            .await
-            .ok()?;
+        writer.write_all(format!("{reply}\r\n").as_bytes()).await.ok()?;
         if reply.starts_with("354") {
             if let Some(Say::HangUp) = state.reply_once("content") {
                 // A part of the content has arrived, and the rest is not read.

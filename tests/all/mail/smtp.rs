@@ -37,9 +37,7 @@ pub(super) fn smtp(server: &Server) -> Smtp {
 async fn after(command: &'static str, say: Say) -> (Vec<&'static str>, usize) {
     let server = Server::start().await;
     server.then(command, say);
-    let outcomes = smtp(&server)
-        .send("ref", &[email("ada")], &Permit::always())
-        .await;
+    let outcomes = smtp(&server).send("ref", &[email("ada")], &Permit::always()).await;
     (kinds(&outcomes), server.emails().len())
 }
 
@@ -55,20 +53,11 @@ async fn emails_arrive_complete_over_one_connection() {
     let text = server.emails().remove(0);
     let parsed = MessageParser::new().parse(text.as_bytes()).unwrap();
     assert_eq!(parsed.subject(), Some("Fourteen works"));
-    assert_eq!(
-        parsed.body_text(0).unwrap().trim(),
-        "Fourteen works — https://x.example/u/p0000"
-    );
+    assert_eq!(parsed.body_text(0).unwrap().trim(), "Fourteen works — https://x.example/u/p0000");
     assert_contains!(text, "List-Unsubscribe-Post: List-Unsubscribe=One-Click");
-    let Outcome::Accepted(provider_id) = &outcomes[0] else {
-        panic!()
-    };
+    let Outcome::Accepted(provider_id) = &outcomes[0] else { panic!() };
     assert_eq!(parsed.message_id(), Some(provider_id.as_str()));
-    assert!(
-        server
-            .commands()
-            .contains(&"MAIL FROM:<digest@art.example>".to_owned())
-    );
+    assert!(server.commands().contains(&"MAIL FROM:<digest@art.example>".to_owned()));
     assert_eq!(smtp.certainty(), Certainty::Never);
 }
 
@@ -106,10 +95,7 @@ async fn an_exhausted_sending_quota_is_retried_later() {
 #[tokio::test]
 async fn a_status_inside_the_text_of_a_reply_is_ignored() {
     for (reply, expected) in [
-        (
-            "554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)",
-            "refused",
-        ),
+        ("554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)", "refused"),
         ("550 rejected by 5.1.1.3", "refused"),
         ("550-5.1.1 no such\r\n550 5.1.1 user", "undeliverable"),
     ] {
@@ -133,9 +119,7 @@ async fn a_session_that_accepts_no_more_emails_is_replaced_at_once() {
             (accepted == 2 && line.starts_with(command)).then_some(reply)
         });
 
-        let outcomes = smtp(&server)
-            .send("ref", &emails(5), &Permit::always())
-            .await;
+        let outcomes = smtp(&server).send("ref", &emails(5), &Permit::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{command} {reply}");
         assert_eq!((server.connections(), server.emails().len()), (3, 5));
@@ -145,14 +129,9 @@ async fn a_session_that_accepts_no_more_emails_is_replaced_at_once() {
 #[tokio::test]
 async fn a_reply_on_a_new_connection_is_final() {
     let server = Server::start().await;
-    server.follow(|line, _| {
-        line.starts_with("MAIL")
-            .then_some("452 4.5.3 too many messages")
-    });
+    server.follow(|line, _| line.starts_with("MAIL").then_some("452 4.5.3 too many messages"));
 
-    let outcomes = smtp(&server)
-        .send("ref", &emails(2), &Permit::always())
-        .await;
+    let outcomes = smtp(&server).send("ref", &emails(2), &Permit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["later"]);
     assert!(server.connections() <= 3, "{}", server.connections());
@@ -160,20 +139,14 @@ async fn a_reply_on_a_new_connection_is_final() {
 
 /// A message to this address.
 fn email_to(address: &str) -> Message {
-    Message {
-        to: Address::new(address).unwrap(),
-        ..email("ada")
-    }
+    Message { to: Address::new(address).unwrap(), ..email("ada") }
 }
 
 #[tokio::test]
 async fn a_non_ascii_domain_is_sent_in_punycode() {
     let server = Server::start().await;
     let relay = Relay {
-        sender: Sender {
-            from: Address::new("news@bücher.example").unwrap(),
-            ..sender()
-        },
+        sender: Sender { from: Address::new("news@bücher.example").unwrap(), ..sender() },
         ..relay(&server)
     };
 
@@ -210,10 +183,7 @@ async fn a_non_ascii_local_part_needs_a_server_with_smtputf8() {
         let special = smtp.send("ref", &special, &Permit::always()).await;
         let plain = smtp.send("ref", &[email("ben")], &Permit::always()).await;
 
-        assert_eq!(
-            (kinds(&special), kinds(&plain)),
-            (vec![expected], vec!["accepted"])
-        );
+        assert_eq!((kinds(&special), kinds(&plain)), (vec![expected], vec!["accepted"]));
         let commands = server.commands();
         let named = commands.contains(&"RCPT TO:<jürgen@xn--bcher-kva.example>".to_owned());
         assert_eq!(named, expected == "accepted", "{commands:?}");
@@ -233,11 +203,9 @@ async fn permanent_rejections_are_refused() {
 
 #[tokio::test]
 async fn an_address_that_accepts_no_email_is_undeliverable() {
-    for reply in [
-        "550 5.1.1 no such user",
-        "553-5.1.10\r\n553 5.1.10 takes none",
-        "550 5.2.1 closed",
-    ] {
+    for reply in
+        ["550 5.1.1 no such user", "553-5.1.10\r\n553 5.1.10 takes none", "550 5.2.1 closed"]
+    {
         let outcome = after("RCPT", Say::Reply(reply)).await;
         assert_eq!(outcome, (vec!["undeliverable"], 0), "{reply}");
     }
@@ -284,22 +252,12 @@ async fn a_connection_lost_within_the_content_is_unreachable() {
 
 #[tokio::test]
 async fn a_timeout_means_the_same_as_a_lost_connection() {
-    for (command, expected) in [
-        ("", "unreachable"),
-        ("RCPT", "unreachable"),
-        (".", "unknown"),
-    ] {
+    for (command, expected) in [("", "unreachable"), ("RCPT", "unreachable"), (".", "unknown")] {
         let server = Server::start().await;
         server.then(command, Say::Nothing);
-        let hasty = Smtp::new(Relay {
-            timeout: Duration::from_millis(300),
-            ..relay(&server)
-        });
+        let hasty = Smtp::new(Relay { timeout: Duration::from_millis(300), ..relay(&server) });
 
-        let outcomes = hasty
-            .unwrap()
-            .send("ref", &[email("ada")], &Permit::always())
-            .await;
+        let outcomes = hasty.unwrap().send("ref", &[email("ada")], &Permit::always()).await;
 
         assert_eq!(kinds(&outcomes), [expected], "{command}");
     }
@@ -346,9 +304,7 @@ async fn after_a_rejection_the_connection_is_reused() {
     let server = Server::start().await;
     server.then("RCPT", Say::Reply("550 5.1.1 no such user"));
 
-    let outcomes = smtp(&server)
-        .send("ref", &emails(2), &Permit::always())
-        .await;
+    let outcomes = smtp(&server).send("ref", &emails(2), &Permit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["undeliverable", "accepted"]);
     assert_eq!(server.connections(), 1);
@@ -378,9 +334,7 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
     })
     .unwrap();
 
-    let first = authorized
-        .send("ref", &[email("ada")], &Permit::always())
-        .await;
+    let first = authorized.send("ref", &[email("ada")], &Permit::always()).await;
     server.then("AUTH", Say::Reply("535 5.7.8 who are you"));
     let check = format!("{:?}", authorized.check().await);
     let again = Server::start().await;
@@ -389,20 +343,12 @@ async fn the_login_is_sent_and_a_rejected_one_stops_the_sender() {
         login: Some((Secret::new("me"), Secret::new("wrong"))),
         ..relay(&again)
     });
-    let second = rejected
-        .unwrap()
-        .send("ref", &[email("ada")], &Permit::always())
-        .await;
+    let second = rejected.unwrap().send("ref", &[email("ada")], &Permit::always()).await;
 
-    assert_eq!(
-        (kinds(&first), kinds(&second)),
-        (vec!["accepted"], vec!["stop"])
-    );
+    assert_eq!((kinds(&first), kinds(&second)), (vec!["accepted"], vec!["stop"]));
     // The login is "\0me\0pass" in base64.
     assert!(
-        server
-            .commands()
-            .contains(&"AUTH PLAIN AG1lAHBhc3M=".to_owned()),
+        server.commands().contains(&"AUTH PLAIN AG1lAHBhc3M=".to_owned()),
         "{:?}",
         server.commands()
     );
@@ -421,17 +367,10 @@ async fn a_server_without_tls_receives_no_password() {
     })
     .unwrap();
 
-    let outcomes = careful
-        .send("ref", &[email("ada")], &Permit::always())
-        .await;
+    let outcomes = careful.send("ref", &[email("ada")], &Permit::always()).await;
 
     assert_eq!(kinds(&outcomes), ["stop"], "{outcomes:?}");
-    assert!(
-        !server
-            .commands()
-            .iter()
-            .any(|command| command.starts_with("AUTH"))
-    );
+    assert!(!server.commands().iter().any(|command| command.starts_with("AUTH")));
 }
 
 #[tokio::test]
@@ -445,10 +384,7 @@ async fn the_configured_server_receives_the_emails() {
     let two = emails(2);
 
     assert_eq!(mailer.calls(&two), [[0], [1]]);
-    assert_eq!(
-        kinds(&mailer.send("ref", &two[..1], &Permit::always()).await),
-        ["accepted"]
-    );
+    assert_eq!(kinds(&mailer.send("ref", &two[..1], &Permit::always()).await), ["accepted"]);
     let check = mailer.check().await;
     assert!(
         matches!(&check, Checked::Ready(found, _) if found.contains("in plain text")),
@@ -477,13 +413,8 @@ async fn a_check_logs_in_and_quits_without_a_recipient() {
 async fn a_silent_server_is_unreached_and_an_absent_one_is_wrong() {
     let server = Server::start().await;
     server.then("", Say::Nothing);
-    let hasty = |port| {
-        Smtp::new(Relay {
-            port,
-            timeout: Duration::from_millis(300),
-            ..relay(&server)
-        })
-    };
+    let hasty =
+        |port| Smtp::new(Relay { port, timeout: Duration::from_millis(300), ..relay(&server) });
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let unused = free.local_addr().unwrap().port();
     drop(free);

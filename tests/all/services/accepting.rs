@@ -79,20 +79,11 @@ async fn concurrent_events_share_a_store_call_and_get_separate_answers(fresh: Fr
 
     assert_eq!(gate.calls.load(Ordering::Relaxed), 2);
     let conflict = answers[4].as_ref().unwrap_err();
-    assert!(
-        matches!(conflict, Error::Conflict(why) if why.contains("three")),
-        "{conflict:?}"
-    );
-    let receipts: Vec<_> = answers
-        .iter()
-        .filter_map(|answer| answer.as_ref().ok())
-        .collect();
+    assert!(matches!(conflict, Error::Conflict(why) if why.contains("three")), "{conflict:?}");
+    let receipts: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().ok()).collect();
     let duplicates: Vec<bool> = receipts.iter().map(|receipt| receipt.duplicate).collect();
     assert_eq!(duplicates, [false, false, false, true, false, true]);
-    assert_eq!(
-        (receipts[3].id, receipts[5].id),
-        (receipts[2].id, receipts[0].id)
-    );
+    assert_eq!((receipts[3].id, receipts[5].id), (receipts[2].id, receipts[0].id));
     let ids: BTreeSet<_> = receipts.iter().map(|receipt| receipt.id).collect();
     assert_eq!(ids.len(), 4);
     town.process().fanouts().drain(&Silent).await.unwrap();
@@ -106,17 +97,12 @@ async fn a_large_request_has_a_store_call_of_its_own(fresh: Fresh) {
     let crowd: Vec<String> = (0..101).map(|n| format!("p{n}")).collect();
     let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
     let mut excluding_many = request(&["a1"], to(&["ada"]), None);
-    excluding_many.audience = excluding_many
-        .audience
-        .except(crowd.iter().map(|id| user(id)));
+    excluding_many.audience = excluding_many.audience.except(crowd.iter().map(|id| user(id)));
     let large = vec![
         vec![request(&["a1", "a2", "a3", "a4", "a5"], to(&["ada"]), None)],
         vec![request(&["a1"], to(&crowd), None)],
         vec![excluding_many],
-        vec![
-            request(&["a1"], to(&["ada"]), None),
-            request(&["a2"], to(&["ada"]), None),
-        ],
+        vec![request(&["a1"], to(&["ada"]), None), request(&["a2"], to(&["ada"]), None)],
     ];
     let first = pin!(notify.accept(vec![request(&["a1"], to(&["ada"]), None)]));
     let mut first = first;
@@ -130,10 +116,7 @@ async fn a_large_request_has_a_store_call_of_its_own(fresh: Fresh) {
         // A request that waited for the first one would block forever.
         let accepted = tokio::time::timeout(Duration::from_secs(30), notify.accept(requests));
         let receipts = accepted.await.expect("it waits for nobody").unwrap();
-        assert_eq!(
-            (receipts.len(), gate.calls.load(Ordering::Relaxed)),
-            (count, n + 2)
-        );
+        assert_eq!((receipts.len(), gate.calls.load(Ordering::Relaxed)), (count, n + 2));
     }
 
     gate.open.send(()).unwrap();

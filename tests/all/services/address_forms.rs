@@ -79,10 +79,7 @@ async fn insert_legacy_suppression(fresh: &Fresh, address: &str) {
     let url = fresh.url();
     let Some(file) = url.strip_prefix("sqlite:") else {
         let client = mongodb::Client::with_uri_str(url).await.unwrap();
-        let suppressions = client
-            .default_database()
-            .unwrap()
-            .collection("suppressions");
+        let suppressions = client.default_database().unwrap().collection("suppressions");
         let at = bson::DateTime::from_millis(noon().timestamp_millis());
         let row = doc! {"_id": address, "reason": "complaint", "at": at, "source": "esp"};
         suppressions.insert_one(row).await.unwrap();
@@ -90,8 +87,5 @@ async fn insert_legacy_suppression(fresh: &Fresh, address: &str) {
     };
     let row = (address, noon().timestamp_millis());
     let sql = "INSERT INTO suppressions (address, reason, at, source) VALUES (?1, 'complaint', ?2, 'esp')";
-    rusqlite::Connection::open(file)
-        .unwrap()
-        .execute(sql, row)
-        .unwrap();
+    rusqlite::Connection::open(file).unwrap().execute(sql, row).unwrap();
 }

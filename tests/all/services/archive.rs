@@ -42,10 +42,7 @@ pub fn request(export: Option<&Path>) -> Request {
 async fn archive(town: &Town, request: &Request) -> Vec<DayReport> {
     let mut reports = Vec::new();
     let app = town.process();
-    app.archive()
-        .run(request, &Silent, &mut reports)
-        .await
-        .unwrap();
+    app.archive().run(request, &Silent, &mut reports).await.unwrap();
     reports
 }
 
@@ -58,14 +55,8 @@ pub async fn days(town: &Town) -> Vec<Day> {
 pub async fn accept_late(app: &App, event: ingest::Request) {
     let mut config = (*app.config).clone();
     config.window_back = 60;
-    let context = Context {
-        config: Arc::new(config),
-        ..(*app.context).clone()
-    };
-    let then = ingest::Notify {
-        context: Arc::new(context),
-        ..app.notify()
-    };
+    let context = Context { config: Arc::new(config), ..(*app.context).clone() };
+    let then = ingest::Notify { context: Arc::new(context), ..app.notify() };
     then.accept(vec![event]).await.unwrap();
 }
 
@@ -84,15 +75,8 @@ async fn young_days_and_days_in_the_window_are_kept_despite_force(fresh: Fresh) 
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     town.happens(&["a3"], to(&["ada"])).await;
-    let force = Request {
-        keep: TimeDelta::days(1),
-        force: true,
-        ..request(None)
-    };
-    let young = Request {
-        keep: TimeDelta::days(300),
-        ..force.clone()
-    };
+    let force = Request { keep: TimeDelta::days(1), force: true, ..request(None) };
+    let young = Request { keep: TimeDelta::days(300), ..force.clone() };
 
     assert_eq!(archive(&town, &young).await[0].fate, DayFate::Young);
     let fates = archive(&town, &force).await;
@@ -104,28 +88,14 @@ async fn young_days_and_days_in_the_window_are_kept_despite_force(fresh: Fresh) 
 
 async fn a_day_with_pending_events_is_not_dropped_without_force(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    town.happens(&["a1", "a2"], to(&["ada", "ben", "dee"]))
-        .await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben", "dee"])).await;
     town.clock.set(monday(5));
 
     let kept = archive(&town, &request(None)).await;
-    assert_eq!(
-        kept[0].fate,
-        DayFate::Unmailed {
-            people: 3,
-            events: 6
-        }
-    );
+    assert_eq!(kept[0].fate, DayFate::Unmailed { people: 3, events: 6 });
     assert_eq!(days(&town).await, [first_day()]);
 
-    let forced = archive(
-        &town,
-        &Request {
-            force: true,
-            ..request(None)
-        },
-    )
-    .await;
+    let forced = archive(&town, &Request { force: true, ..request(None) }).await;
     assert_eq!(forced[0].fate, DayFate::Dropped { file: None });
     assert!(days(&town).await.is_empty());
 }
@@ -138,11 +108,7 @@ async fn a_day_whose_events_were_emailed_is_dropped(fresh: Fresh) {
 
     assert_eq!(
         dropped,
-        [DayReport {
-            day: first_day(),
-            stacks: 2,
-            fate: DayFate::Dropped { file: None }
-        }]
+        [DayReport { day: first_day(), stacks: 2, fate: DayFate::Dropped { file: None } }]
     );
     assert!(days(&town).await.is_empty());
 }
@@ -167,10 +133,7 @@ async fn a_dry_run_drops_nothing(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_an_old_day(&town).await;
     let folder = tempfile::tempdir().unwrap();
-    let dry_run = Request {
-        dry_run: true,
-        ..request(Some(folder.path()))
-    };
+    let dry_run = Request { dry_run: true, ..request(Some(folder.path())) };
 
     let report = archive(&town, &dry_run).await;
 
@@ -195,12 +158,7 @@ async fn an_exported_day_is_restored_exactly(fresh: Fresh) {
     let file = exported(&town, folder.path()).await;
     assert!(days(&town).await.is_empty());
 
-    let summary = town
-        .process()
-        .archive()
-        .restore(&file, &Silent)
-        .await
-        .unwrap();
+    let summary = town.process().archive().restore(&file, &Silent).await.unwrap();
 
     assert_eq!((summary.day, summary.stacks), (first_day(), 2));
     assert_eq!(fresh.exported(first_day()).await, before);
@@ -218,26 +176,10 @@ async fn a_damaged_export_restores_nothing(fresh: Fresh) {
     flipped[whole.len() / 2] ^= 1;
     let other = zstd::encode_all(&b"{\"_id\":\"ada\",\"events\":[]}\n"[..], 1).unwrap();
 
-    for damaged in [
-        &flipped[..],
-        &whole[..whole.len() - 9],
-        &other,
-        b"",
-        b"not an export",
-    ] {
+    for damaged in [&flipped[..], &whole[..whole.len() - 9], &other, b"", b"not an export"] {
         std::fs::write(&file, damaged).unwrap();
-        let error = town
-            .process()
-            .archive()
-            .restore(&file, &Silent)
-            .await
-            .unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("notifications_20140419.ndjson.zst"),
-            "{error}"
-        );
+        let error = town.process().archive().restore(&file, &Silent).await.unwrap_err();
+        assert!(error.to_string().contains("notifications_20140419.ndjson.zst"), "{error}");
         assert!(days(&town).await.is_empty());
     }
 }
@@ -248,10 +190,8 @@ async fn an_interrupted_restore_resumes_after_other_writers(fresh: Fresh) {
     let day = first_day();
     let before = fresh.exported(day).await;
     let (ada, ben) = (user("ada"), user("ben"));
-    let [ada_before, ben_before] = [
-        fresh.entries_of(&ada, day).await,
-        fresh.entries_of(&ben, day).await,
-    ];
+    let [ada_before, ben_before] =
+        [fresh.entries_of(&ada, day).await, fresh.entries_of(&ben, day).await];
     let folder = tempfile::tempdir().unwrap();
     let file = exported(&town, folder.path()).await;
     // A process restored one stack and crashed while it held the lease. Then a digest and a fan-out
@@ -259,28 +199,15 @@ async fn an_interrupted_restore_resumes_after_other_writers(fresh: Fresh) {
     let now = town.clock.now();
     let dead = lease("dead", now + TimeDelta::minutes(1));
     assert!(fresh.lease("day:20140419", &dead, now).await.unwrap());
-    fresh
-        .restore_day(day, &before[..1], Meeting::Append { is_expired: false })
-        .await
-        .unwrap();
+    fresh.restore_day(day, &before[..1], Meeting::Append { is_expired: false }).await.unwrap();
     let marker = new_marker(&ada, day, id(90), ada_before.len() as u32);
-    fresh
-        .write_markers(std::slice::from_ref(&marker))
-        .await
-        .unwrap();
-    fresh
-        .push(day, 1_000, &push_to(&ben, vec![event("a9", 7)]))
-        .await
-        .unwrap();
+    fresh.write_markers(std::slice::from_ref(&marker)).await.unwrap();
+    fresh.push(day, 1_000, &push_to(&ben, vec![event("a9", 7)])).await.unwrap();
 
     let leased = town.process().archive().restore(&file, &Silent).await;
     town.clock.advance(TimeDelta::minutes(1));
     for _ in 0..2 {
-        town.process()
-            .archive()
-            .restore(&file, &Silent)
-            .await
-            .unwrap();
+        town.process().archive().restore(&file, &Silent).await.unwrap();
     }
 
     let leased = leased.unwrap_err().to_string();
@@ -301,11 +228,8 @@ fn write_export(file: &Path, lines: &[String]) {
     let DaySum { stacks, sha256 } = summing.end();
     let trailer =
         format!(r#"{{"tidings":{{"day":"20140419","stacks":{stacks},"sha256":"{sha256}"}}}}"#);
-    let text: String = lines
-        .iter()
-        .chain([&trailer])
-        .flat_map(|line| [line.as_str(), "\n"])
-        .collect();
+    let text: String =
+        lines.iter().chain([&trailer]).flat_map(|line| [line.as_str(), "\n"]).collect();
     std::fs::write(file, zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();
 }
 

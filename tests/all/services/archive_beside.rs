@@ -33,10 +33,7 @@ async fn fan_out_late(town: &Town, works: &[&str], people: &[&str]) {
 }
 
 fn forced(folder: &Path) -> Request {
-    Request {
-        force: true,
-        ..request(Some(folder))
-    }
+    Request { force: true, ..request(Some(folder)) }
 }
 
 async fn entries(fresh: &Fresh, person: &str) -> Vec<Entry> {
@@ -57,9 +54,8 @@ async fn archive_again(town: &Town, folder: &Path) -> PathBuf {
 /// Returns the sorted names of the files in a folder.
 fn file_names(folder: &Path) -> Vec<String> {
     let files = folder.read_dir().unwrap();
-    let mut all: Vec<String> = files
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut all: Vec<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     all.sort();
     all
 }
@@ -86,10 +82,7 @@ async fn a_day_that_exists_again_is_exported_to_a_second_file(fresh: Fresh) {
     }
     // The first export holds two events and Monday's marker. The entries of the second follow them,
     // so its marker now covers the first four entries.
-    let moved = Entry::Marker(tidings::domain::Marker {
-        id: Some(marker),
-        n: Some(4),
-    });
+    let moved = Entry::Marker(tidings::domain::Marker { id: Some(marker), n: Some(4) });
     let ada = entries(&fresh, "ada").await;
     assert_eq!(ada[3..], [late[0].clone(), moved]);
     assert_eq!(entries(&fresh, "cem").await.len(), 1);
@@ -153,25 +146,13 @@ async fn a_day_that_fails_does_not_stop_the_archive_run(fresh: Fresh) {
     let archive = town.process_on(&(store as _)).archive();
 
     let mut reports = Vec::new();
-    archive
-        .run(&forced(folder.path()), &Silent, &mut reports)
-        .await
-        .unwrap();
+    archive.run(&forced(folder.path()), &Silent, &mut reports).await.unwrap();
 
     let is_ours = |why: &str| why.contains("the test wanted it to fail");
-    assert!(
-        matches!(&reports[0].fate, DayFate::Failed { why } if is_ours(why)),
-        "{reports:?}"
-    );
-    assert!(
-        matches!(reports[1].fate, DayFate::Dropped { .. }),
-        "{reports:?}"
-    );
+    assert!(matches!(&reports[0].fate, DayFate::Failed { why } if is_ours(why)), "{reports:?}");
+    assert!(matches!(reports[1].fate, DayFate::Dropped { .. }), "{reports:?}");
     assert_eq!(days(&town).await, [first_day()]);
-    assert_eq!(
-        file_names(folder.path()),
-        ["notifications_20140422.ndjson.zst"]
-    );
+    assert_eq!(file_names(folder.path()), ["notifications_20140422.ndjson.zst"]);
 }
 
 async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
@@ -185,10 +166,7 @@ async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
         let push = async move { drop(store.push(first_day(), 1_000, &late).await.unwrap()) };
         let store = FailingStore::before(town.store.clone(), "drop_day", Box::pin(push));
         let archive = town.process_on(&(store as _)).archive();
-        let request = Request {
-            force: true,
-            ..request(export.then(|| folder.path()))
-        };
+        let request = Request { force: true, ..request(export.then(|| folder.path())) };
 
         let mut reports = Vec::new();
         archive.run(&request, &Silent, &mut reports).await.unwrap();
@@ -198,10 +176,7 @@ async fn writes_to_a_day_that_is_being_archived_are_not_lost(fresh: Fresh) {
         assert_eq!(entries(&fresh, "ada").await.len(), 4);
         archive.run(&request, &Silent, &mut reports).await.unwrap();
 
-        assert!(
-            matches!(reports[1].fate, DayFate::Dropped { .. }),
-            "{reports:?}"
-        );
+        assert!(matches!(reports[1].fate, DayFate::Dropped { .. }), "{reports:?}");
         assert!(days(&town).await.is_empty());
     }
 }
@@ -220,10 +195,7 @@ async fn a_day_leased_by_another_process_is_not_touched_even_with_force(fresh: F
     let archive = town.process().archive();
 
     let refused = archive.restore(&file, &Silent).await.unwrap_err();
-    assert!(
-        leased && refused.to_string().contains("by another process"),
-        "{refused}"
-    );
+    assert!(leased && refused.to_string().contains("by another process"), "{refused}");
     assert!(days(&town).await.is_empty());
     fresh.unlease(name, &other_lease.owner).await;
     archive.restore(&file, &Silent).await.unwrap();
@@ -255,14 +227,9 @@ async fn two_concurrent_archive_runs_leave_one_valid_export(fresh: Fresh) {
         a.unwrap();
         b.unwrap();
         let fates: Vec<_> = first.iter().chain(&second).map(|day| &day.fate).collect();
-        let dropped = fates
-            .iter()
-            .filter(|fate| matches!(fate, DayFate::Dropped { .. }));
+        let dropped = fates.iter().filter(|fate| matches!(fate, DayFate::Dropped { .. }));
         assert_eq!(dropped.count(), 1, "{fates:?}");
-        assert_eq!(
-            file_names(folder.path()),
-            ["notifications_20140419.ndjson.zst"]
-        );
+        assert_eq!(file_names(folder.path()), ["notifications_20140419.ndjson.zst"]);
         assert!(days(&town).await.is_empty(), "{first:?} {second:?}");
         let file = folder.path().join("notifications_20140419.ndjson.zst");
         first_archive.restore(&file, &Silent).await.unwrap();
@@ -305,18 +272,12 @@ async fn a_day_that_a_crashed_drop_left_renamed_is_restored() {
         let kept = request(Some(folder.path()));
         archive.run(&kept, &Silent, &mut reports).await.unwrap();
 
-        assert!(
-            matches!(reports[0].fate, DayFate::Unmailed { .. }),
-            "{reports:?}"
-        );
+        assert!(matches!(reports[0].fate, DayFate::Unmailed { .. }), "{reports:?}");
         assert_eq!(entries(&fresh, "ada").await, [before.0, late].concat());
         assert_eq!(entries(&fresh, "ben").await, before.1);
         assert_eq!(entries(&fresh, "cem").await.len(), 1);
         let collections = database.list_collection_names().await.unwrap();
-        assert!(
-            !collections.iter().any(|name| name.starts_with("leaving_")),
-            "{collections:?}"
-        );
+        assert!(!collections.iter().any(|name| name.starts_with("leaving_")), "{collections:?}");
     })
     .await;
 }

@@ -59,10 +59,7 @@ fn counted(bytes: &[u8], subtype: u8) -> Vec<u8> {
 fn raw_shapes() -> Vec<Vec<u8>> {
     let fields: Vec<Vec<Field<'_>>> = vec![
         // Field names that are duplicate, empty, or invalid UTF-8.
-        vec![
-            (0x10, b"a", vec![1, 0, 0, 0]),
-            (0x10, b"a", vec![2, 0, 0, 0]),
-        ],
+        vec![(0x10, b"a", vec![1, 0, 0, 0]), (0x10, b"a", vec![2, 0, 0, 0])],
         vec![(0x10, b"", vec![1, 0, 0, 0])],
         vec![(0x10, b"\xff\xfe", vec![1, 0, 0, 0])],
         // Strings, symbols, code, and patterns with invalid UTF-8.
@@ -75,16 +72,8 @@ fn raw_shapes() -> Vec<Vec<u8>> {
         vec![(0x01, b"n", 0x7ff8_0000_0000_0001_u64.to_le_bytes().to_vec())],
         vec![(0x01, b"n", 0xfff0_0000_0000_0007_u64.to_le_bytes().to_vec())],
         vec![(0x13, b"n", vec![0xff; 16])],
-        vec![(
-            0x13,
-            b"n",
-            [vec![1], vec![0; 13], vec![0x40, 0x30]].concat(),
-        )],
-        vec![(
-            0x13,
-            b"n",
-            [vec![10], vec![0; 13], vec![0x3e, 0x30]].concat(),
-        )],
+        vec![(0x13, b"n", [vec![1], vec![0; 13], vec![0x40, 0x30]].concat())],
+        vec![(0x13, b"n", [vec![10], vec![0; 13], vec![0x3e, 0x30]].concat())],
         // Binary: generic, subtype 2 with a right and a wrong inner length, UUIDs (one too short),
         // and user-defined.
         vec![(0x05, b"b", counted(b"abc", 0))],
@@ -110,10 +99,7 @@ fn raw_shapes() -> Vec<Vec<u8>> {
         vec![(
             0x04,
             b"events",
-            document(&[
-                (0x10, b"7", vec![1, 0, 0, 0]),
-                (0x10, b"7", vec![2, 0, 0, 0]),
-            ]),
+            document(&[(0x10, b"7", vec![1, 0, 0, 0]), (0x10, b"7", vec![2, 0, 0, 0])]),
         )],
     ];
     fields.iter().map(|fields| document(fields)).collect()
@@ -145,11 +131,7 @@ fn values() -> Vec<Bson> {
         Bson::Array(vec![]),
         doc! {"a.b": 1, "": 2, "ke\"y\n": 3, "ü": 4}.into(),
         Bson::JavaScriptCode("f()".into()),
-        bson::JavaScriptCodeWithScope {
-            code: "g()".into(),
-            scope: doc! {"$oid": "x"},
-        }
-        .into(),
+        bson::JavaScriptCodeWithScope { code: "g()".into(), scope: doc! {"$oid": "x"} }.into(),
         // Documents that look like the type wrappers of Extended JSON.
         doc! {"$oid": "x"}.into(),
         doc! {"$oid": "5334647b139b2165160000d8"}.into(),
@@ -218,25 +200,16 @@ fn shapes() -> Vec<Vec<u8>> {
         ]
     });
     let named = ids().into_iter().map(|id| doc! {"_id": id, "events": [1]});
-    shapes.extend(
-        documents
-            .chain(named)
-            .map(|document| bson::serialize_to_vec(&document).unwrap()),
-    );
+    shapes
+        .extend(documents.chain(named).map(|document| bson::serialize_to_vec(&document).unwrap()));
     shapes
 }
 
 /// Returns the bytes of all documents of the day, each with its count.
 async fn load_documents(database: &mongodb::Database) -> BTreeMap<Vec<u8>, usize> {
     let collection = database.collection::<bson::Document>(&first_day().collection());
-    let batches: Vec<_> = collection
-        .find(doc! {})
-        .batch()
-        .await
-        .unwrap()
-        .try_collect()
-        .await
-        .unwrap();
+    let batches: Vec<_> =
+        collection.find(doc! {}).batch().await.unwrap().try_collect().await.unwrap();
     let mut found = BTreeMap::new();
     for batch in &batches {
         for document in batch.doc_slices().unwrap().into_iter() {
@@ -276,10 +249,7 @@ async fn documents_of_every_shape_are_restored_byte_for_byte() {
 
         let mut reports = Vec::new();
         let archive = town.process().archive();
-        archive
-            .run(&request(folder.path()), &Silent, &mut reports)
-            .await
-            .unwrap();
+        archive.run(&request(folder.path()), &Silent, &mut reports).await.unwrap();
         let DayFate::Dropped { file: Some(file) } = &reports[0].fate else {
             panic!("{reports:?}");
         };
@@ -289,16 +259,8 @@ async fn documents_of_every_shape_are_restored_byte_for_byte() {
         }
 
         let after = load_documents(&database).await;
-        let lost: Vec<_> = before
-            .keys()
-            .filter(|bytes| !after.contains_key(*bytes))
-            .collect();
-        assert!(
-            lost.is_empty(),
-            "{} of {}: {lost:?}",
-            lost.len(),
-            before.len()
-        );
+        let lost: Vec<_> = before.keys().filter(|bytes| !after.contains_key(*bytes)).collect();
+        assert!(lost.is_empty(), "{} of {}: {lost:?}", lost.len(), before.len());
         assert_eq!(after.len(), before.len());
     })
     .await;
@@ -328,15 +290,9 @@ async fn a_day_with_a_damaged_row_is_not_dropped() {
 
             let mut reports = Vec::new();
             let archive = town.process().archive();
-            archive
-                .run(&request(folder.path()), &Silent, &mut reports)
-                .await
-                .unwrap();
+            archive.run(&request(folder.path()), &Silent, &mut reports).await.unwrap();
 
-            assert!(
-                matches!(reports[0].fate, DayFate::Failed { .. }),
-                "{row}: {reports:?}"
-            );
+            assert!(matches!(reports[0].fate, DayFate::Failed { .. }), "{row}: {reports:?}");
             assert_eq!(town.store.days().await.unwrap(), [first_day()]);
         })
         .await;

@@ -44,11 +44,7 @@ async fn run_each_minute(
         let before = town.emails().len();
         worker.round(&mut scanned, &Silent).await.unwrap();
         let emails = town.emails().split_off(before);
-        sent.extend(
-            emails
-                .iter()
-                .map(|email| (minute, email.to.reveal().to_owned())),
-        );
+        sent.extend(emails.iter().map(|email| (minute, email.to.reveal().to_owned())));
     }
     sent
 }
@@ -59,9 +55,8 @@ async fn a_steady_stream_is_emailed_after_max_wait_or_not_until_it_stops(fresh: 
         types.Starving = { route = "batch", cooldown = "4m" }
     "#;
     let town = Town::found(&fresh, true, config).await;
-    let steady: Vec<_> = (0..7)
-        .flat_map(|n| [(n * 3, "Patient", "ada"), (n * 3, "Starving", "ben")])
-        .collect();
+    let steady: Vec<_> =
+        (0..7).flat_map(|n| [(n * 3, "Patient", "ada"), (n * 3, "Starving", "ben")]).collect();
 
     let sent = run_each_minute(&town, 1..=25, &steady).await;
 
@@ -92,10 +87,7 @@ async fn close_at_ends_a_window_early_and_the_email_has_the_exact_total(fresh: F
         if work == "a2" {
             let removed = [ObjectId::stored("a2")];
             let kind = kind("ArtworkPublished");
-            app.batches()
-                .remove_events(&kind, &removed, None)
-                .await
-                .unwrap();
+            app.batches().remove_events(&kind, &removed, None).await.unwrap();
         }
         emailed_at.push(town.emails().len());
     }

@@ -47,12 +47,7 @@ fn policies() -> Vec<BatchPolicy> {
     let most = std::num::NonZeroU64::new;
     let immediate = BatchPolicy::IMMEDIATE;
     vec![
-        BatchPolicy {
-            window: seconds(60),
-            close_at: most(4),
-            keep: Keep::Last(2),
-            ..immediate
-        },
+        BatchPolicy { window: seconds(60), close_at: most(4), keep: Keep::Last(2), ..immediate },
         BatchPolicy {
             cooldown: seconds(30),
             max_wait: Some(seconds(100)),
@@ -83,13 +78,7 @@ fn service(
     config.fanout.lease = lease;
     let context = Arc::new(Context {
         owner,
-        ..Context::new(
-            config,
-            store,
-            clock.clone(),
-            ids.clone(),
-            Metrics::new(Build::default()),
-        )
+        ..Context::new(config, store, clock.clone(), ids.clone(), Metrics::new(Build::default()))
     });
     BatchService { context }
 }
@@ -149,10 +138,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 async fn batches_equal_a_plain_model_after_every_action(fresh: Fresh) {
-    let (seed, cases) = (
-        number("TIDINGS_TEST_SEED", 1),
-        number("TIDINGS_TEST_CASES", 40),
-    );
+    let (seed, cases) = (number("TIDINGS_TEST_SEED", 1), number("TIDINGS_TEST_CASES", 40));
     println!("TIDINGS_TEST_SEED={seed} TIDINGS_TEST_CASES={cases}");
     let mut runner = TestRunner::new(Settings {
         cases: u32::try_from(cases).unwrap(),
@@ -215,10 +201,7 @@ impl<'a> Machine<'a> {
             Action::CrashCloser(nth, fault) => self.crash_closer(*nth, *fault).await,
             Action::Remove(object) => {
                 let about = [ObjectId::stored(object.to_string())];
-                let out = self
-                    .book()
-                    .remove_events(&kind("Happened"), &about, None)
-                    .await;
+                let out = self.book().remove_events(&kind("Happened"), &about, None).await;
                 let removed = self.model.remove(*object, self.now);
                 assert_eq!(out.unwrap().removed, removed);
             }
@@ -268,11 +251,7 @@ impl<'a> Machine<'a> {
             let policy = policy(key, fanout);
             for person in people {
                 let slot = (*person, key);
-                joins.push(Join {
-                    accumulator: accumulator(slot),
-                    items: items.clone(),
-                    policy,
-                });
+                joins.push(Join { accumulator: accumulator(slot), items: items.clone(), policy });
                 self.model.join(slot, fanout, &objects, &policy, at);
             }
         }
@@ -297,13 +276,8 @@ impl<'a> Machine<'a> {
         let died = self.closer(&failing).drain(&Silent).await.is_err();
         assert_eq!(died, failing.struck().is_some());
         let done = failing.verbs();
-        let (ended, filed) = (
-            done.contains("put_accumulators"),
-            done.contains("file_batches"),
-        );
-        let leased = Reached::Ended {
-            leased_until: self.now + LEASE,
-        };
+        let (ended, filed) = (done.contains("put_accumulators"), done.contains("file_batches"));
+        let leased = Reached::Ended { leased_until: self.now + LEASE };
         let reached = match (failing.struck(), fault) {
             (None, _) => Reached::Finished,
             (Some("find_accumulators" | "users"), _) if ended => Reached::Finished,
@@ -358,12 +332,7 @@ impl<'a> Machine<'a> {
         self.fresh.settle_batches(&settled, now).await.unwrap();
         self.model.settle();
         let counts = self.fresh.batch_counts().await;
-        let open = self
-            .model
-            .views()
-            .iter()
-            .filter(|view| view.state == "open")
-            .count();
+        let open = self.model.views().iter().filter(|view| view.state == "open").count();
         assert_eq!((counts.open, counts.closing), (open as u64, 0));
     }
 

@@ -40,8 +40,7 @@ async fn open_batches_are_found_behind_sent_ones(fresh: Fresh) {
     happens(&town, "Show", &["a1"], to(&["ada"])).await;
     for minute in 1..=25 {
         happens(&town, "Alarm", &["a2"], to(&["ada"])).await;
-        town.send_due_at(saturday() + TimeDelta::minutes(minute))
-            .await;
+        town.send_due_at(saturday() + TimeDelta::minutes(minute)).await;
     }
 
     let drafts = of_batches(&town, "ada").await;
@@ -67,10 +66,7 @@ async fn withdrawn_events_and_users_without_a_confirmed_address_are_excluded(fre
     happens(&town, "Show", &["a4", "a9"], to(&["ada", "ben"])).await;
     town.change("ben", |ben| ben.confirmed = false).await;
 
-    let (ada, ben) = (
-        of_batches(&town, "ada").await,
-        of_batches(&town, "ben").await,
-    );
+    let (ada, ben) = (of_batches(&town, "ada").await, of_batches(&town, "ben").await);
 
     let totals: Vec<u64> = ada.iter().map(|draft| draft.content.total).collect();
     assert_eq!((totals, ben.len()), (vec![1], 0));

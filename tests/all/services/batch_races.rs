@@ -46,17 +46,9 @@ fn accumulators(count: usize) -> impl Iterator<Item = AccumulatorId> {
 
 /// Returns the joins of one fan-out to the first `count` accumulators.
 fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
-    let items: Arc<[Item]> = [Item {
-        i: id(fanout),
-        t: kind("T"),
-        o: ObjectId::stored(format!("o{fanout}")),
-    }]
-    .into();
-    let join = |accumulator| Join {
-        accumulator,
-        items: items.clone(),
-        policy,
-    };
+    let items: Arc<[Item]> =
+        [Item { i: id(fanout), t: kind("T"), o: ObjectId::stored(format!("o{fanout}")) }].into();
+    let join = |accumulator| Join { accumulator, items: items.clone(), policy };
     accumulators(count).map(join).collect()
 }
 
@@ -101,10 +93,7 @@ async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
     const EVENTS: u32 = 10;
     let town = Town::of(&fresh).await;
     // Batches close after one second, or earlier with four events.
-    let full = BatchPolicy {
-        close_at: std::num::NonZeroU64::new(4),
-        ..policy(1)
-    };
+    let full = BatchPolicy { close_at: std::num::NonZeroU64::new(4), ..policy(1) };
     let writers = (0..4).map(|writer| {
         let (first, again) = (town.process(), town.process());
         let clock = town.clock.clone();
@@ -112,16 +101,10 @@ async fn an_event_that_joins_while_closers_run_is_in_one_batch(fresh: Fresh) {
             for event in 0..EVENTS {
                 let fanout = event * 4 + writer;
                 let joiner = first.batches();
-                joiner
-                    .join(joins(ACCUMULATORS, fanout, full))
-                    .await
-                    .unwrap();
+                joiner.join(joins(ACCUMULATORS, fanout, full)).await.unwrap();
                 // A repeated fan-out changes nothing.
                 let joiner = again.batches();
-                joiner
-                    .join(joins(ACCUMULATORS, fanout, full))
-                    .await
-                    .unwrap();
+                joiner.join(joins(ACCUMULATORS, fanout, full)).await.unwrap();
                 clock.advance(TimeDelta::seconds(1));
             }
         })

@@ -14,13 +14,8 @@ mostly_on_sqlite! {
 
 /// The fates of twelve comments on one budget: ` ` applies, `u` is an unknown object, `w` is
 /// withdrawn, and `r` is retracted while the batch is open.
-const COMMENTS: [&str; 5] = [
-    "            ",
-    "uu          ",
-    "       uwr  ",
-    "uwr  uwruwr ",
-    "r    u     w",
-];
+const COMMENTS: [&str; 5] =
+    ["            ", "uu          ", "       uwr  ", "uwr  uwruwr ", "r    u     w"];
 
 async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
     let config = r#"
@@ -63,12 +58,7 @@ async fn a_batch_email_counts_exactly_the_events_that_apply(fresh: Fresh) {
         let apply = fates.chars().filter(|fate| *fate == ' ').count() as u64;
         assert_eq!(sender.ledger.tally.so_far().events, apply, "{fates:?}");
         let more = format!("{} more on Budget", apply.min(10).saturating_sub(5));
-        assert_eq!(
-            email.text.contains(&more),
-            apply > 5,
-            "{fates:?}: {}",
-            email.text
-        );
+        assert_eq!(email.text.contains(&more), apply > 5, "{fates:?}: {}", email.text);
         subjects.push(email.subject);
     }
 

@@ -104,10 +104,7 @@ async fn events_within_a_window_are_one_email_per_user(fresh: Fresh) {
     let newest = vec!["a2", "a3"];
     assert_eq!(
         emails,
-        [
-            ("ada@example.org".to_owned(), newest.clone()),
-            ("ben@example.org".to_owned(), newest)
-        ]
+        [("ada@example.org".to_owned(), newest.clone()), ("ben@example.org".to_owned(), newest)]
     );
     assert!(town.emails()[0].filled().text.contains("\n  1 more\n"));
     let expected = [
@@ -150,10 +147,7 @@ async fn an_event_that_arrives_during_a_send_is_in_the_next_batch(fresh: Fresh) 
     send_due_at(&town, 600).await;
 
     let ada = "ada@example.org".to_owned();
-    assert_eq!(
-        shown_works(&town),
-        [(ada.clone(), vec!["a1"]), (ada, vec!["a2"])]
-    );
+    assert_eq!(shown_works(&town), [(ada.clone(), vec!["a1"]), (ada, vec!["a2"])]);
 }
 
 async fn each_immediate_event_is_one_email_until_its_type_is_muted(fresh: Fresh) {
@@ -166,11 +160,7 @@ async fn each_immediate_event_is_one_email_until_its_type_is_muted(fresh: Fresh)
 
     let route = |route| {
         move |user: &mut tidings::domain::User| {
-            let chosen = TypePreference {
-                route,
-                since: at(20),
-                window: None,
-            };
+            let chosen = TypePreference { route, since: at(20), window: None };
             user.types.insert(kind("ArtworkPublished"), chosen);
         }
     };
@@ -186,10 +176,7 @@ async fn each_immediate_event_is_one_email_until_its_type_is_muted(fresh: Fresh)
     town.happens(&["a5"], to(&["ada"])).await;
     assert_eq!(send_due_at(&town, 30).await.sent, 1);
 
-    let works: Vec<_> = shown_works(&town)
-        .into_iter()
-        .flat_map(|(_, works)| works)
-        .collect();
+    let works: Vec<_> = shown_works(&town).into_iter().flat_map(|(_, works)| works).collect();
     assert_eq!(works, ["a1", "a2", "a5"]);
 }
 
@@ -203,12 +190,7 @@ async fn an_event_fanned_out_again_is_emailed_once(fresh: Fresh) {
             town.process().notify().accept(vec![event]).await.unwrap();
             let dies: Arc<dyn Store> =
                 FailingStore::new(town.store.clone(), nth, fault, Then::StaysDown);
-            let died = town
-                .process_on(&dies)
-                .fanouts()
-                .drain(&Silent)
-                .await
-                .is_err();
+            let died = town.process_on(&dies).fanouts().drain(&Silent).await.is_err();
             // If the event joined a batch, send that batch before the second fan-out.
             town.clock.advance(TimeDelta::minutes(5));
             town.send_due().await;
@@ -273,13 +255,11 @@ async fn events_beyond_keep_are_shown_when_all_kept_ones_are_withdrawn(fresh: Fr
 
 async fn users_who_may_not_be_emailed_get_no_batch_email(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCHED).await;
-    town.happens(&["a1"], to(&["ada", "ben", "cem", "dee", "nobody"]))
-        .await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem", "dee", "nobody"])).await;
     let ada = tidings::domain::Address::new("ada@example.org").unwrap();
     let bounced = Suppression::new(&ada, Reason::HardBounce, at(1), "esp");
     fresh.suppress(&[bounced]).await;
-    town.change("ben", |user| user.unsubscribed = Some(at(2)))
-        .await;
+    town.change("ben", |user| user.unsubscribed = Some(at(2))).await;
 
     let tally = send_due_at(&town, 300).await;
 
@@ -319,10 +299,7 @@ async fn a_lead_is_emailed_at_once_and_later_events_are_batched(fresh: Fresh) {
 
     assert_eq!(send_due_at(&town, 300).await.sent, 1);
 
-    let works: Vec<_> = shown_works(&town)
-        .into_iter()
-        .map(|(_, works)| works)
-        .collect();
+    let works: Vec<_> = shown_works(&town).into_iter().map(|(_, works)| works).collect();
     assert_eq!(works, [vec!["a1"], vec!["a2", "a3"]]);
     // All three events were emailed, so no digest includes them.
     let digests = Town::found(&fresh, true, "").await;
@@ -352,15 +329,9 @@ async fn types_with_the_same_batch_key_share_an_email(fresh: Fresh) {
 
     assert_eq!(send_due_at(&town, 300).await.sent, 4);
 
-    let mut works: Vec<_> = shown_works(&town)
-        .into_iter()
-        .map(|(_, works)| works)
-        .collect();
+    let mut works: Vec<_> = shown_works(&town).into_iter().map(|(_, works)| works).collect();
     works.sort();
-    assert_eq!(
-        works,
-        [vec!["a1", "a2"], vec!["a3"], vec!["a4"], vec!["a5"]]
-    );
+    assert_eq!(works, [vec!["a1", "a2"], vec!["a3"], vec!["a4"], vec!["a5"]]);
 }
 
 async fn a_batch_with_an_unknown_outcome_can_be_settled_by_hand(fresh: Fresh) {
@@ -413,20 +384,15 @@ async fn users_with_the_same_events_share_content_and_a_provider_call(fresh: Fre
 
     let emails = town.emails();
     let first = &emails[0].content;
-    assert!(
-        emails
-            .iter()
-            .all(|email| Arc::ptr_eq(&email.content, first))
-    );
+    assert!(emails.iter().all(|email| Arc::ptr_eq(&email.content, first)));
     assert_eq!(town.calls().len(), 1);
 }
 
 async fn a_user_with_many_emails_does_not_delay_other_users(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"";
     let town = Town::found(&fresh, true, config).await;
-    let many: Vec<_> = (0..20)
-        .map(|n| request(&[["a1", "a2"][n % 2]], to(&["ada"]), None))
-        .collect();
+    let many: Vec<_> =
+        (0..20).map(|n| request(&[["a1", "a2"][n % 2]], to(&["ada"]), None)).collect();
     let app = town.process();
     app.notify().accept(many).await.unwrap();
     let one = request(&["a3"], to(&["ben"]), None);
@@ -435,10 +401,7 @@ async fn a_user_with_many_emails_does_not_delay_other_users(fresh: Fresh) {
 
     assert_eq!(send_due_at(&town, 0).await.sent, 21);
 
-    let order: Vec<String> = shown_works(&town)
-        .into_iter()
-        .map(|(person, _)| person)
-        .collect();
+    let order: Vec<String> = shown_works(&town).into_iter().map(|(person, _)| person).collect();
     let ben = order.iter().position(|person| person == "ben@example.org");
     assert!(ben.unwrap() < 2, "{order:?}");
 }
@@ -455,14 +418,8 @@ async fn users_take_turns_even_if_their_batches_close_separately(fresh: Fresh) {
 
     assert_eq!(send_due_at(&town, 0).await.sent, 4);
 
-    let works: Vec<_> = shown_works(&town)
-        .into_iter()
-        .map(|(_, works)| works[0])
-        .collect();
-    assert!(
-        works[..2].contains(&"a1") && works[..2].contains(&"a4"),
-        "{works:?}"
-    );
+    let works: Vec<_> = shown_works(&town).into_iter().map(|(_, works)| works[0]).collect();
+    assert!(works[..2].contains(&"a1") && works[..2].contains(&"a4"), "{works:?}");
 }
 
 async fn a_lead_is_not_shown_again_when_a_kept_event_is_withdrawn(fresh: Fresh) {
@@ -477,10 +434,7 @@ async fn a_lead_is_not_shown_again_when_a_kept_event_is_withdrawn(fresh: Fresh) 
 
     send_due_at(&town, 300).await;
 
-    let works: Vec<_> = shown_works(&town)
-        .into_iter()
-        .map(|(_, works)| works)
-        .collect();
+    let works: Vec<_> = shown_works(&town).into_iter().map(|(_, works)| works).collect();
     assert_eq!(works, [vec!["a1"], vec!["a2", "a3"]]);
 }
 
@@ -499,9 +453,8 @@ async fn repeated_events_about_one_object_are_shown_once(fresh: Fresh) {
 async fn an_accumulator_holds_a_limited_number_of_ended_batches(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"";
     let town = Town::found(&fresh, true, config).await;
-    let events: Vec<_> = (0..MOST_ENDED + 50)
-        .map(|n| request(&[["a1", "a2"][n % 2]], to(&["ada"]), None))
-        .collect();
+    let events: Vec<_> =
+        (0..MOST_ENDED + 50).map(|n| request(&[["a1", "a2"][n % 2]], to(&["ada"]), None)).collect();
     let app = town.process();
     for part in events.chunks(100) {
         app.notify().accept(part.to_vec()).await.unwrap();
@@ -523,9 +476,7 @@ async fn a_marker_lists_only_events_stored_within_the_day_cap(fresh: Fresh) {
     let town = Town::found(&fresh, true, &config).await;
     let app = town.process();
     for _ in 0..6 {
-        let events: Vec<_> = (0..100)
-            .map(|_| request(&["a1"], to(&["ada"]), None))
-            .collect();
+        let events: Vec<_> = (0..100).map(|_| request(&["a1"], to(&["ada"]), None)).collect();
         app.notify().accept(events).await.unwrap();
     }
     app.fanouts().drain(&Silent).await.unwrap();

@@ -26,10 +26,7 @@ async fn a_dry_run_counts_the_emails_of_each_brand(fresh: Fresh) {
         &town,
         "brands.acme.site.name = \"Acmeish\"\nbrands.acme.mail.from_name = \"Acme\"\n",
     );
-    let request = Run {
-        dry_run: true,
-        ..Run::default()
-    };
+    let request = Run { dry_run: true, ..Run::default() };
 
     let (report, found) = app.dry_run().run(&request, &Silent).await.unwrap();
 
@@ -52,21 +49,11 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
     let put = |json: &str| {
         let input = user(json);
         let people = app.people();
-        async move {
-            people
-                .put(vec![input])
-                .await
-                .map_err(|error| error.to_string())
-        }
+        async move { people.put(vec![input]).await.map_err(|error| error.to_string()) }
     };
     let accept = |request| {
         let notify = app.notify();
-        async move {
-            notify
-                .accept(vec![request])
-                .await
-                .map_err(|error| error.to_string())
-        }
+        async move { notify.accept(vec![request]).await.map_err(|error| error.to_string()) }
     };
     let mut digest = request(&["a1"], to(&["ada"]), None);
     digest.details.brand = brand(WORDS[1]);
@@ -75,40 +62,24 @@ async fn an_unconfigured_brand_is_rejected_with_the_configured_names(fresh: Fres
     let unknown = put(r#"{"id": "new", "brand": "gone"}"#).await.unwrap_err();
     let in_digests = put(r#"{"id": "new", "types": {"Comment": {"route": "digest"}}}"#).await;
     put(r#"{"id": "eve", "brand": "acmeish"}"#).await.unwrap();
-    let event = accept(comment("remark-1", &["ada"], brand("gone")))
-        .await
-        .unwrap_err();
+    let event = accept(comment("remark-1", &["ada"], brand("gone"))).await.unwrap_err();
     let digest = accept(digest).await.unwrap_err();
     let file = tempfile::NamedTempFile::new().unwrap();
     let lines = "{\"id\":\"x\",\"brand\":\"gone\"}\n{\"id\":\"y\",\"brand\":\"umbrage\"}\n";
     std::fs::write(file.path(), lines).unwrap();
     let users = tidings::engine::users::import::Kind::Users;
-    let imported = app
-        .import()
-        .file(&users, file.path(), &Silent)
-        .await
-        .unwrap();
+    let imported = app.import().file(&users, file.path(), &Silent).await.unwrap();
 
     assert_eq!(unknown, named);
-    assert!(
-        in_digests
-            .unwrap_err()
-            .contains("has events of several brands")
-    );
+    assert!(in_digests.unwrap_err().contains("has events of several brands"));
     assert_eq!(event, named);
     assert_contains!(digest, "set types.ArtworkPublished.branded = true");
     assert_eq!((imported.accepted, imported.bad), (1, 1));
     assert!(imported.bad_lines[0].why.contains(named));
     let ids = ["new", "eve", "x", "y"].map(crate::support::user);
     let kept = town.store.users(&ids).await.unwrap();
-    let brands: Vec<_> = kept
-        .into_iter()
-        .map(|user| user.map(|user| user.brand))
-        .collect();
-    assert_eq!(
-        brands,
-        [None, Some(brand("acmeish")), None, Some(brand("umbrage"))]
-    );
+    let brands: Vec<_> = kept.into_iter().map(|user| user.map(|user| user.brand)).collect();
+    assert_eq!(brands, [None, Some(brand("acmeish")), None, Some(brand("umbrage"))]);
 }
 
 async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
@@ -118,18 +89,9 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
     app.sender().drain().await.unwrap();
     let email = town.emails().remove(0);
     let link = email.personal.unwrap().unsubscribe.unwrap();
-    let token = link
-        .strip_prefix("https://mail.acmeish.example/u/")
-        .unwrap();
+    let token = link.strip_prefix("https://mail.acmeish.example/u/").unwrap();
 
-    let opened = app
-        .identities
-        .default
-        .links
-        .open(token, town.clock.now())
-        .await
-        .unwrap()
-        .unwrap();
+    let opened = app.identities.default.links.open(token, town.clock.now()).await.unwrap().unwrap();
     app.people().stop(&opened.user, &opened.stop).await.unwrap();
     happens(
         &app,
@@ -144,15 +106,8 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
 
     assert_eq!(opened.brand, brand(WORDS[1]));
     let notice = Page::Notice(Notice::Expired);
-    let page = app
-        .identities
-        .pages_of(opened.brand.as_ref())
-        .render(&notice, None)
-        .unwrap();
-    assert!(
-        page.contains("acmeish Gallery") && !page.contains("origina"),
-        "{page}"
-    );
+    let page = app.identities.pages_of(opened.brand.as_ref()).render(&notice, None).unwrap();
+    assert!(page.contains("acmeish Gallery") && !page.contains("origina"), "{page}");
     assert!(
         app.identities
             .pages_of(brand("gone").as_ref())
@@ -160,9 +115,5 @@ async fn a_link_opens_its_brands_pages_and_applies_to_all_brands(fresh: Fresh) {
             .unwrap()
             .contains("origina")
     );
-    assert_eq!(
-        town.emails().len(),
-        1,
-        "the type is ended, whatever the brand"
-    );
+    assert_eq!(town.emails().len(), 1, "the type is ended, whatever the brand");
 }

@@ -101,14 +101,7 @@ pub(super) fn by_postbox(town: &Town, config: &str) -> App {
 fn assembled(town: &Town, config: &str, mailers: Mailers) -> App {
     let (store, clock) = (town.store.clone(), town.clock.clone());
     let (themes, config) = (themes(config), Config::parse(config).unwrap());
-    App::of(
-        config,
-        store,
-        mailers,
-        themes,
-        clock,
-        Arc::new(Ids::random()),
-    )
+    App::of(config, store, mailers, themes, clock, Arc::new(Ids::random()))
 }
 
 pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> Request {
@@ -150,11 +143,7 @@ async fn emails_of_different_brands_in_one_run_share_no_content(fresh: Fresh) {
     town.clock.set(monday(0));
     let report = app.digests().run(&Run::default(), &Silent).await.unwrap();
 
-    assert_eq!(
-        (report.emails.sent, report.emails.failed),
-        (60, 0),
-        "{report:?}"
-    );
+    assert_eq!((report.emails.sent, report.emails.failed), (60, 0), "{report:?}");
     let (mut emails, mut of) = (0, BTreeMap::<&str, usize>::new());
     for (provider, only) in [(&shared, None), (&acmes, Some(WORDS[1]))] {
         for request in provider.requests() {
@@ -172,35 +161,17 @@ async fn emails_of_different_brands_in_one_run_share_no_content(fresh: Fresh) {
             };
             assert!(only.is_none_or(|only| only == word));
             for part in ["news@", "desk@", "mail.", "www."] {
-                assert!(
-                    request.body.contains(&format!("{part}{word}.example")),
-                    "{part}"
-                );
+                assert!(request.body.contains(&format!("{part}{word}.example")), "{part}");
             }
-            assert!(
-                request
-                    .body
-                    .contains(&format!("www.{word}.example/logo.png"))
-            );
+            assert!(request.body.contains(&format!("www.{word}.example/logo.png")));
             assert!(request.body.contains(&format!("1 {word} Road")));
             *of.entry(word).or_default() += 1;
         }
-        emails += provider
-            .emails()
-            .iter()
-            .map(|email| email.to.len())
-            .sum::<usize>();
+        emails += provider.emails().iter().map(|email| email.to.len()).sum::<usize>();
     }
     assert_eq!(emails, 60);
     assert_eq!(of.len(), 3, "{of:?}");
-    assert_eq!(
-        acmes
-            .emails()
-            .iter()
-            .map(|email| email.to.len())
-            .sum::<usize>(),
-        20
-    );
+    assert_eq!(acmes.emails().iter().map(|email| email.to.len()).sum::<usize>(), 20);
 }
 
 async fn a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest(fresh: Fresh) {
@@ -216,8 +187,7 @@ async fn a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest(fresh: Fres
         user.types.insert(EventType::stored("Comment"), digest);
     })
     .await;
-    town.change("ben", |user| user.brand = brand(WORDS[2]))
-        .await;
+    town.change("ben", |user| user.brand = brand(WORDS[2])).await;
     let both = ["ada", "ben"];
     happens(
         &app,
@@ -245,10 +215,7 @@ async fn a_branded_event_is_emailed_as_its_brand_and_not_in_a_digest(fresh: Fres
             let events = ["remark-1", "remark-2", "remark-3", "remark-4"].into_iter();
             (
                 email.to.reveal().to_owned(),
-                WORDS
-                    .into_iter()
-                    .filter(|word| all.contains(word))
-                    .collect(),
+                WORDS.into_iter().filter(|word| all.contains(word)).collect(),
                 events.filter(|event| filled.text.contains(event)).collect(),
             )
         })
@@ -276,10 +243,7 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
     town.clock.set(monday(0));
 
     let app = by_postbox(&town, "brands.other.site.name = \"Other\"");
-    let request = Run {
-        patience: Some(TimeDelta::zero()),
-        ..Run::default()
-    };
+    let request = Run { patience: Some(TimeDelta::zero()), ..Run::default() };
     app.digests().run(&request, &Silent).await.unwrap();
 
     assert_eq!(town.emailed_to("ada"), [] as [&str; 0]);
@@ -289,15 +253,8 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
     let reason = row.outcome.reason.as_deref();
     assert_eq!(reason, Some("the brand gone is not configured"));
     let story = app.compose().story(row).await.unwrap();
-    assert_eq!(
-        story.barred.as_deref(),
-        Some("the brand gone is not configured")
-    );
-    let explained = app
-        .explain()
-        .user(&crate::support::user("ada"), None)
-        .await
-        .unwrap();
+    assert_eq!(story.barred.as_deref(), Some("the brand gone is not configured"));
+    let explained = app.explain().user(&crate::support::user("ada"), None).await.unwrap();
     assert!(explained.brand.is_some_and(|brand| !brand.configured));
 
     let app = by_postbox(&town, "brands.gone.site.name = \"Gone\"");
@@ -307,10 +264,7 @@ async fn deliveries_for_an_unconfigured_brand_stay_pending(fresh: Fresh) {
 
     assert_eq!(town.emailed_to("ada"), ["a1"]);
     let emails = town.emails();
-    let adas: Vec<_> = emails
-        .iter()
-        .filter(|email| email.to.reveal().starts_with("ada"))
-        .collect();
+    let adas: Vec<_> = emails.iter().filter(|email| email.to.reveal().starts_with("ada")).collect();
     assert_eq!(adas.len(), 1);
     assert!(adas[0].filled().html.contains("Gone"));
 }
@@ -321,10 +275,7 @@ async fn a_delivery_for_a_missing_brand_fails_and_its_events_are_sent_later(fres
     town.happens(&["a1"], to(&["ada"])).await;
     town.clock.set(monday(0));
     let app = town.process();
-    let request = Run {
-        patience: Some(TimeDelta::zero()),
-        ..Run::default()
-    };
+    let request = Run { patience: Some(TimeDelta::zero()), ..Run::default() };
     app.digests().run(&request, &Silent).await.unwrap();
 
     town.clock.advance(TimeDelta::days(3));
@@ -347,10 +298,7 @@ async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([lost()]);
     town.clock.set(monday(0));
-    let request = Run {
-        patience: Some(TimeDelta::zero()),
-        ..Run::default()
-    };
+    let request = Run { patience: Some(TimeDelta::zero()), ..Run::default() };
     app.digests().run(&request, &Silent).await.unwrap();
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!(row.state, DeliveryState::Sending);
@@ -363,10 +311,7 @@ async fn a_repeated_call_uses_the_brand_of_the_first_call(fresh: Fresh) {
     assert_eq!(calls.len(), 2, "{calls:?}");
     assert_eq!(calls[0].reference, calls[1].reference);
     let acme = brand("acme");
-    assert_eq!(
-        app.identities.brand_of_call(&calls[0].reference),
-        acme.as_ref()
-    );
+    assert_eq!(app.identities.brand_of_call(&calls[0].reference), acme.as_ref());
     assert_eq!(town.emails().len(), 1);
     assert!(town.emails()[0].filled().html.contains("Acmeish"));
     let row = town.deliveries_of("ada").await.remove(0);
@@ -377,17 +322,13 @@ async fn a_rate_limited_account_does_not_delay_other_brands(fresh: Fresh) {
     let shared = Provider::start(Dialect::SendGrid).await;
     let acmes = Provider::start(Dialect::Postmark).await;
     let town = Town::found(&fresh, true, "").await;
-    town.change("ada", |user| user.brand = brand(WORDS[1]))
-        .await;
+    town.change("ada", |user| user.brand = brand(WORDS[1])).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     let app = process(&town, &three(&shared.url, &acmes.url));
     let wait = vec![("Retry-After", "600".to_owned())];
     shared.then([crate::mail::provider::Next::Answer(429, wait, "{}".into())]);
     town.clock.set(monday(0));
-    let request = Run {
-        patience: Some(TimeDelta::zero()),
-        ..Run::default()
-    };
+    let request = Run { patience: Some(TimeDelta::zero()), ..Run::default() };
 
     app.digests().run(&request, &Silent).await.unwrap();
     // Other processes observe the wait too. It applies to this account only.
@@ -411,8 +352,7 @@ async fn successes_of_one_account_do_not_hide_lost_calls_of_another(fresh: Fresh
     let acmes = Provider::start(Dialect::SendGrid).await;
     let config = three(&shared.url, &acmes.url).replace("postmark", "sendgrid");
     let town = Town::found(&fresh, true, "").await;
-    town.change("ada", |user| user.brand = brand(WORDS[1]))
-        .await;
+    town.change("ada", |user| user.brand = brand(WORDS[1])).await;
     let app = process(&town, &config);
     acmes.then((0..6).map(|_| crate::mail::provider::Next::Lose));
 
@@ -444,8 +384,7 @@ async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
     };
     let app = Arc::new(assembled(&town, &text, mailers));
     for person in ["ada", "ben"] {
-        town.change(person, |user| user.brand = brand(WORDS[1]))
-            .await;
+        town.change(person, |user| user.brand = brand(WORDS[1])).await;
     }
     town.happens(&["a1"], to(&["ben"])).await;
     town.clock.set(monday(0));
@@ -458,9 +397,7 @@ async fn a_lost_call_is_not_repeated_while_its_account_is_in_use(fresh: Fresh) {
         async move {
             clock.advance(TimeDelta::minutes(1));
             let mut step = tokio::spawn(async move { other.sender().drain().await });
-            let waits = timeout(Duration::from_millis(500), &mut step)
-                .await
-                .is_err();
+            let waits = timeout(Duration::from_millis(500), &mut step).await.is_err();
             *made.lock().unwrap() = Some((waits, step));
         }
         .boxed()

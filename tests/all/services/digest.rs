@@ -75,10 +75,7 @@ async fn an_event_after_the_digest_hour_is_in_the_next_period(fresh: Fresh) {
 async fn timing_now_ignores_the_digest_hour_but_sends_once_per_period(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    let now = Request {
-        now: true,
-        ..Request::default()
-    };
+    let now = Request { now: true, ..Request::default() };
 
     let first = town.process().digests().run(&now, &Silent).await.unwrap();
     town.happens(&["a2"], to(&["ada"])).await;
@@ -88,32 +85,17 @@ async fn timing_now_ignores_the_digest_hour_but_sends_once_per_period(fresh: Fre
     assert_eq!(first.emails.sent, 1);
     assert_eq!(second.emails.sent, 0);
     assert_eq!(second.users.mailed_already, 1);
-    let sent: Vec<_> = town
-        .emails()
-        .iter()
-        .map(|email| email.delivery.to_string())
-        .collect();
-    assert_eq!(
-        sent,
-        ["digest:ada:weekly:2014-W16", "digest:ada:weekly:2014-W17"]
-    );
+    let sent: Vec<_> = town.emails().iter().map(|email| email.delivery.to_string()).collect();
+    assert_eq!(sent, ["digest:ada:weekly:2014-W16", "digest:ada:weekly:2014-W17"]);
 }
 
 async fn a_dry_run_counts_digests_and_writes_nothing(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.clock.set(monday(0));
-    let request = Request {
-        dry_run: true,
-        ..Request::default()
-    };
+    let request = Request { dry_run: true, ..Request::default() };
 
-    let report = town
-        .process()
-        .digests()
-        .run(&request, &Silent)
-        .await
-        .unwrap();
+    let report = town.process().digests().run(&request, &Silent).await.unwrap();
 
     assert_eq!(report.due.users, 2);
     assert_eq!(report.due.events, 2);
@@ -128,11 +110,7 @@ async fn an_event_between_read_and_flush_is_in_the_next_digest(fresh: Fresh) {
     let bystander = town.process();
     town.meanwhile(move || {
         Box::pin(async move {
-            bystander
-                .notify()
-                .accept(vec![request(&["a2"], to(&["ada"]), None)])
-                .await
-                .unwrap();
+            bystander.notify().accept(vec![request(&["a2"], to(&["ada"]), None)]).await.unwrap();
             bystander.fanouts().drain(&Silent).await.unwrap();
         })
     });
@@ -176,18 +154,9 @@ async fn a_withdrawal_before_the_send_cancels_the_email_and_marks_nothing(fresh:
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!((report.emails.canceled, report.emails.sent), (1, 0));
-    assert_eq!(
-        town.deliveries_of("ada").await[0].state,
-        DeliveryState::Canceled
-    );
+    assert_eq!(town.deliveries_of("ada").await[0].state, DeliveryState::Canceled);
     town.put_works(&["a1"], |_| true).await;
-    assert_eq!(
-        town.digests_at("2014-04-26T09:00:00Z".parse().unwrap())
-            .await
-            .emails
-            .sent,
-        0
-    );
+    assert_eq!(town.digests_at("2014-04-26T09:00:00Z".parse().unwrap()).await.emails.sent, 0);
     town.clock.set("2014-04-26T12:00:00Z".parse().unwrap());
     town.happens(&["a2"], to(&["ada"])).await;
     town.digests_at(monday(1)).await;
@@ -199,8 +168,7 @@ async fn a_withdrawal_before_the_send_cancels_the_email_and_marks_nothing(fresh:
 async fn turning_digests_off_before_the_send_cancels_the_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     with_a_deferred_email(&town).await;
-    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never))
-        .await;
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never)).await;
 
     let report = town.digests_at(monday(0)).await;
 
@@ -210,19 +178,14 @@ async fn turning_digests_off_before_the_send_cancels_the_email(fresh: Fresh) {
 
 async fn unconfirmed_and_suppressed_users_get_no_email_and_are_counted(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    town.change("ben", |ben| ben.suppressed = Some(saturday()))
-        .await;
-    town.happens(&["a1"], to(&["ada", "ben", "dee", "zoe"]))
-        .await;
+    town.change("ben", |ben| ben.suppressed = Some(saturday())).await;
+    town.happens(&["a1"], to(&["ada", "ben", "dee", "zoe"])).await;
 
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!(report.emails.sent, 1);
     let counted: Vec<_> = report.users.unmailable.into_iter().collect();
-    assert_eq!(
-        counted,
-        [("suppressed", 1), ("unconfirmed", 1), ("unknown", 1)]
-    );
+    assert_eq!(counted, [("suppressed", 1), ("unconfirmed", 1), ("unknown", 1)]);
 }
 
 async fn the_events_of_a_rejected_email_are_in_the_next_digest(fresh: Fresh) {
@@ -235,14 +198,7 @@ async fn the_events_of_a_rejected_email_are_in_the_next_digest(fresh: Fresh) {
     let again = town.digests_at(monday(0)).await;
     let next = town.digests_at(monday(1)).await;
 
-    assert_eq!(
-        (
-            first.emails.failed,
-            again.emails.settled(),
-            next.emails.sent
-        ),
-        (1, 0, 1)
-    );
+    assert_eq!((first.emails.failed, again.emails.settled(), next.emails.sent), (1, 0, 1));
     assert_eq!(first.emails.reasons, [("no such mailbox".to_owned(), 1)]);
     assert_eq!(town.emailed_to("ada"), ["a1"]);
 }
@@ -282,14 +238,7 @@ async fn an_email_with_an_unknown_outcome_and_its_events_are_not_resent(fresh: F
     let again = town.digests_at(monday(0)).await;
     let next = town.digests_at(monday(1)).await;
 
-    assert_eq!(
-        (
-            first.emails.unknown,
-            again.emails.settled(),
-            next.emails.settled()
-        ),
-        (1, 0, 0)
-    );
+    assert_eq!((first.emails.unknown, again.emails.settled(), next.emails.settled()), (1, 0, 0));
     assert_eq!(town.emails().len(), 1);
 }
 
@@ -300,11 +249,7 @@ async fn concurrent_schedulers_send_one_email_per_user(fresh: Fresh) {
     town.clock.set(monday(0));
 
     let request = Request::default();
-    let (a, b, c) = (
-        town.process(),
-        town.process_on(&fresh.second().handle()),
-        town.process(),
-    );
+    let (a, b, c) = (town.process(), town.process_on(&fresh.second().handle()), town.process());
     let (a, b, c) = (a.digests(), b.digests(), c.digests());
     let reports = futures::try_join!(
         a.run(&request, &Silent),
@@ -313,24 +258,16 @@ async fn concurrent_schedulers_send_one_email_per_user(fresh: Fresh) {
     )
     .unwrap();
 
-    assert_eq!(
-        reports.0.emails.sent + reports.1.emails.sent + reports.2.emails.sent,
-        3
-    );
+    assert_eq!(reports.0.emails.sent + reports.1.emails.sent + reports.2.emails.sent, 3);
     assert_eq!(town.emails().len(), 3);
-    assert!(
-        town.emailed().values().all(|times| *times == 1),
-        "{:?}",
-        town.emailed()
-    );
+    assert!(town.emailed().values().all(|times| *times == 1), "{:?}", town.emailed());
 }
 
 async fn a_change_from_weekly_to_daily_repeats_no_event(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
-    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily))
-        .await;
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily)).await;
 
     let same_day = town.digests_at(monday(0) + TimeDelta::hours(1)).await;
     town.happens(&["a2"], to(&["ada"])).await;
@@ -368,49 +305,27 @@ async fn a_template_error_fails_one_delivery_and_no_other(fresh: Fresh) {
     std::fs::write(folder.path().join("digest/subject.txt"), poison).unwrap();
     let config = format!("mail.templates = {:?}", folder.path());
     let town = Town::found(&fresh, true, &config).await;
-    town.change("ben", |ben| ben.name = Some("Poison".into()))
-        .await;
+    town.change("ben", |ben| ben.name = Some("Poison".into())).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
 
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!((report.emails.sent, report.emails.failed), (1, 1));
     let row = town.deliveries_of("ben").await.remove(0);
-    assert!(
-        row.outcome.reason.as_ref().unwrap().contains("subject.txt"),
-        "{row:?}"
-    );
+    assert!(row.outcome.reason.as_ref().unwrap().contains("subject.txt"), "{row:?}");
 }
 
 async fn a_limit_ends_the_run_and_the_next_one_continues(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
-    let request = Request {
-        limit: Some(2),
-        ..Request::default()
-    };
+    let request = Request { limit: Some(2), ..Request::default() };
 
-    let first = town
-        .process()
-        .digests()
-        .run(&request, &Silent)
-        .await
-        .unwrap();
-    let second = town
-        .process()
-        .digests()
-        .run(&request, &Silent)
-        .await
-        .unwrap();
+    let first = town.process().digests().run(&request, &Silent).await.unwrap();
+    let second = town.process().digests().run(&request, &Silent).await.unwrap();
 
     assert_eq!(
-        (
-            first.emails.sent,
-            first.limited,
-            second.emails.sent,
-            second.limited
-        ),
+        (first.emails.sent, first.limited, second.emails.sent, second.limited),
         (2, true, 1, false)
     );
 }
@@ -439,11 +354,7 @@ async fn a_send_lost_in_a_crash_is_repeated_only_if_that_is_safe(fresh: Fresh) {
         town.clock.advance(TimeDelta::minutes(6));
         let late = town.digests_at(monday(0)).await;
 
-        assert_eq!(
-            early.emails.settled(),
-            0,
-            "the lease of the dead has not run out"
-        );
+        assert_eq!(early.emails.settled(), 0, "the lease of the dead has not run out");
         let expected = if safe { (1, 0) } else { (0, 1) };
         assert_eq!((late.emails.sent, late.emails.unknown), expected);
         assert_eq!(town.store.users(&[user("ada")]).await.unwrap().len(), 1);

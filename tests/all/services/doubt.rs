@@ -39,8 +39,7 @@ async fn with_an_unknown_email(town: &Town) -> tidings::domain::DeliveryId {
     assert_eq!(town.digests_at(monday(0)).await.emails.unknown, 1);
     town.happens(&["a2"], to(&["ada"])).await;
     let next: DateTime<Utc> = monday(0) + TimeDelta::days(1);
-    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily))
-        .await;
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily)).await;
     assert_eq!(town.digests_at(next).await.emails.sent, 1);
     assert_eq!(town.emailed_to("ada"), ["a2"]);
     let rows = town.deliveries_of("ada").await;
@@ -53,15 +52,9 @@ async fn an_unknown_email_that_is_settled_as_not_sent_is_sent(fresh: Fresh) {
     let unknown = with_an_unknown_email(&town).await;
 
     let app = town.process();
-    app.deliveries()
-        .settle(&unknown, OperatorDecision::NotSent)
-        .await
-        .unwrap();
+    app.deliveries().settle(&unknown, OperatorDecision::NotSent).await.unwrap();
     let report = run(&town, &app).await;
-    let again = app
-        .deliveries()
-        .settle(&unknown, OperatorDecision::NotSent)
-        .await;
+    let again = app.deliveries().settle(&unknown, OperatorDecision::NotSent).await;
 
     assert_eq!((report.left_over, report.emails.sent), (1, 1));
     assert_eq!(town.emailed_to("ada"), ["a1", "a2"]);
@@ -75,10 +68,7 @@ async fn an_unknown_email_that_is_settled_as_sent_is_not_resent(fresh: Fresh) {
     let unknown = with_an_unknown_email(&town).await;
 
     let app = town.process();
-    app.deliveries()
-        .settle(&unknown, OperatorDecision::Sent)
-        .await
-        .unwrap();
+    app.deliveries().settle(&unknown, OperatorDecision::Sent).await.unwrap();
     let report = run(&town, &app).await;
 
     assert_eq!(report.emails.settled(), 0);
@@ -91,10 +81,7 @@ async fn an_unknown_email_that_is_rejected_later_is_unknown_again(fresh: Fresh) 
     let unknown = with_an_unknown_email(&town).await;
     let app = town.process();
     let settle = async || {
-        app.deliveries()
-            .settle(&unknown, OperatorDecision::NotSent)
-            .await
-            .unwrap();
+        app.deliveries().settle(&unknown, OperatorDecision::NotSent).await.unwrap();
     };
 
     settle().await;
@@ -170,10 +157,7 @@ async fn a_requested_wait_starts_when_the_answer_arrives(fresh: Fresh) {
 /// Runs the digests of this process at this time, without waiting for deferred emails.
 async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
     town.clock.set(at);
-    let now = Request {
-        now: true,
-        ..Request::default()
-    };
+    let now = Request { now: true, ..Request::default() };
     process.digests().run(&now, &Silent).await.unwrap();
 }
 
@@ -210,36 +194,19 @@ async fn unknown_emails_can_be_settled_by_call_and_by_time(fresh: Fresh) {
         town.digests_at(monday(week as i64)).await;
     }
     let call = town.deliveries_of("ada").await[0].attempts.call.clone();
-    let of_last = Span {
-        since: Some(monday(2)),
-        until: None,
-    };
+    let of_last = Span { since: Some(monday(2)), until: None };
 
     let (first, last) = (
         ledger.unknown(call.as_deref(), &Span::default()).await,
         ledger.unknown(None, &of_last).await,
     );
-    let sent = ledger
-        .settle_all(&first.unwrap(), OperatorDecision::Sent)
-        .await;
+    let sent = ledger.settle_all(&first.unwrap(), OperatorDecision::Sent).await;
     let last = last.unwrap();
-    let not_sent = ledger
-        .settle_all(&last, OperatorDecision::NotSent)
-        .await
-        .unwrap();
-    let again = ledger
-        .settle_all(&last, OperatorDecision::NotSent)
-        .await
-        .unwrap();
+    let not_sent = ledger.settle_all(&last, OperatorDecision::NotSent).await.unwrap();
+    let again = ledger.settle_all(&last, OperatorDecision::NotSent).await.unwrap();
 
-    let one = Settled {
-        settled: 1,
-        busy: 0,
-    };
-    assert_eq!(
-        (sent.unwrap(), not_sent, again),
-        (one, one, Settled::default())
-    );
+    let one = Settled { settled: 1, busy: 0 };
+    assert_eq!((sent.unwrap(), not_sent, again), (one, one, Settled::default()));
     assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
     assert_eq!(state(&town, "ben").await, DeliveryState::Unknown);
     assert_eq!(state(&town, "cem").await, DeliveryState::Pending);

@@ -45,8 +45,7 @@ async fn show(town: &Town, objects: &[&str], people: &[&str]) {
 
 async fn a_dry_run_shows_the_emails_that_a_run_sends(fresh: Fresh) {
     let town = Town::found(&fresh, true, LINKS).await;
-    town.happens(&["a1", "a2", "a9"], followers_of("artist:1"))
-        .await;
+    town.happens(&["a1", "a2", "a9"], followers_of("artist:1")).await;
     town.happens(&["a9"], to(&["cem"])).await;
     show(&town, &["s1"], &["ada"]).await;
     town.clock.set(monday(0));
@@ -55,10 +54,7 @@ async fn a_dry_run_shows_the_emails_that_a_run_sends(fresh: Fresh) {
     let ran = town.digests_at(monday(0)).await;
 
     assert_eq!(
-        (
-            found.total,
-            found.emails.iter().map(|email| email.events).sum::<u64>()
-        ),
+        (found.total, found.emails.iter().map(|email| email.events).sum::<u64>()),
         (ran.emails.sent, ran.emails.events)
     );
     assert_eq!(report.due.users, ran.due.users);
@@ -100,10 +96,7 @@ async fn a_dry_run_only_reads(fresh: Fresh) {
         "count",
     ];
     let (verbs, reading) = (watched.verbs(), BTreeSet::from(reading));
-    assert!(
-        verbs.is_subset(&reading) && verbs.contains("scan"),
-        "{verbs:?}"
-    );
+    assert!(verbs.is_subset(&reading) && verbs.contains("scan"), "{verbs:?}");
     assert!(town.emails().is_empty());
     assert_eq!(town.store.note("link_secret").await.unwrap(), None);
 }
@@ -117,27 +110,21 @@ async fn each_excluded_user_is_counted_once_with_the_reason(fresh: Fresh) {
     });
     town.store.put_users(&more).await.unwrap();
     town.change("ben", |ben| ben.email = None).await;
-    town.change("eva", |eva| eva.suppressed = Some(saturday()))
-        .await;
+    town.change("eva", |eva| eva.suppressed = Some(saturday())).await;
     let policies = Default::default();
-    town.change("fay", |fay| fay.unsubscribe(&policies, saturday()))
-        .await;
-    town.change("gil", |gil| gil.digest.cadence = Some(Cadence::Never))
-        .await;
+    town.change("fay", |fay| fay.unsubscribe(&policies, saturday())).await;
+    town.change("gil", |gil| gil.digest.cadence = Some(Cadence::Never)).await;
     let never = TypePreference::new(Route::Never, saturday());
     town.change("hal", |hal| {
         hal.types.insert(kind("ArtworkPublished"), never);
     })
     .await;
-    let all_users = [
-        "ada", "ben", "cem", "dee", "eva", "fay", "gil", "hal", "nobody",
-    ];
+    let all_users = ["ada", "ben", "cem", "dee", "eva", "fay", "gil", "hal", "nobody"];
     town.happens(&["a1"], to(&all_users)).await;
     town.digests_at(monday(0)).await;
     town.clock.set(monday(1) - chrono::TimeDelta::days(1));
     town.happens(&["a2"], to(&all_users)).await;
-    town.change("cem", |cem| cem.digest.cadence = Some(Cadence::Daily))
-        .await;
+    town.change("cem", |cem| cem.digest.cadence = Some(Cadence::Daily)).await;
     town.clock.set(monday(1));
 
     let (report, found) = dry_run(&town, &Request::default()).await;
@@ -160,23 +147,16 @@ async fn a_report_contains_no_address_and_no_working_link(fresh: Fresh) {
     let app = town.process();
     let dry_run = app.dry_run();
     let (_, found) = dry_run.run(&Request::default(), &Silent).await.unwrap();
-    let contents = DryRunPage {
-        at: String::new(),
-        counts: Vec::new(),
-        warnings: Vec::new(),
-        found,
-    };
+    let contents =
+        DryRunPage { at: String::new(), counts: Vec::new(), warnings: Vec::new(), found };
     let page = contents.render(&app.config.site).unwrap();
 
     for hidden in ["ada@", "ben@", "dee@", "/u/", "https://news.example.org"] {
         assert!(!page.contains(hidden), "{hidden}");
     }
-    for shown in [
-        "<td>ada</td>",
-        "<td>ben</td>",
-        Place::Unsubscribe.nowhere(),
-        Place::Preferences.nowhere(),
-    ] {
+    for shown in
+        ["<td>ada</td>", "<td>ben</td>", Place::Unsubscribe.nowhere(), Place::Preferences.nowhere()]
+    {
         assert!(page.contains(shown), "{shown}");
     }
 }
@@ -210,12 +190,7 @@ async fn the_first_emails_are_rendered_and_counts_stay_exact(fresh: Fresh) {
 }
 
 async fn the_sizes_of_emails_are_measured(fresh: Fresh) {
-    let town = Town::found(
-        &fresh,
-        true,
-        "digest.section_items = 200\ndigest.items = 500\n",
-    )
-    .await;
+    let town = Town::found(&fresh, true, "digest.section_items = 200\ndigest.items = 500\n").await;
     let ids: Vec<String> = (0..200).map(|n| format!("long{n}")).collect();
     let works: Vec<Object> = ids
         .iter()
@@ -247,10 +222,7 @@ async fn a_limit_bounds_the_emails(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
-    let limited = Request {
-        limit: Some(2),
-        ..Request::default()
-    };
+    let limited = Request { limit: Some(2), ..Request::default() };
 
     let (report, found) = dry_run(&town, &limited).await;
 
@@ -261,10 +233,7 @@ async fn users_of_a_missing_brand_are_counted_separately(fresh: Fresh) {
     let town = Town::found(&fresh, true, LINKS).await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.happens(&["a3"], to(&["ben"])).await;
-    town.change("ada", |ada| {
-        ada.brand = Some(BrandName::new("gone").unwrap())
-    })
-    .await;
+    town.change("ada", |ada| ada.brand = Some(BrandName::new("gone").unwrap())).await;
     town.clock.set(monday(0));
 
     let (report, found) = dry_run(&town, &Request::default()).await;

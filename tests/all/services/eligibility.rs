@@ -28,9 +28,7 @@ mostly_on_sqlite! {
 
 /// Each type with its objects. Their names start with the type, so an email's text shows which
 /// events it includes.
-const TYPES: [&str; 7] = [
-    "Work", "Loose", "Hidden", "Rule", "Reply", "Alarm", "Muffled",
-];
+const TYPES: [&str; 7] = ["Work", "Loose", "Hidden", "Rule", "Reply", "Alarm", "Muffled"];
 const CONFIG: &str = r#"
 types.Work.route = "digest"
 types.Loose.route = "digest"
@@ -184,10 +182,7 @@ impl World {
     /// The objects that the user's emails include.
     fn emailed(&self, person: &Person) -> BTreeSet<String> {
         let gets = |(kind, object, at): &&(&'static str, String, DateTime<Utc>)| {
-            let alone = matches!(
-                self.route(person, kind, *at),
-                Route::Batch | Route::Immediate
-            );
+            let alone = matches!(self.route(person, kind, *at), Route::Batch | Route::Immediate);
             match alone {
                 true => {
                     self.unfit(person, kind, object, *at).is_none()
@@ -248,10 +243,7 @@ impl World {
     fn reasons(&self, person: &Person) -> Vec<Option<Why>> {
         let mut included = BTreeSet::new();
         let reason = |(kind, object, at): &(&'static str, String, DateTime<Utc>)| {
-            let alone = matches!(
-                self.route(person, kind, *at),
-                Route::Batch | Route::Immediate
-            );
+            let alone = matches!(self.route(person, kind, *at), Route::Batch | Route::Immediate);
             // What once joined a batch is explained by it.
             if alone || default_route(kind) == Route::Batch || person.routes.contains_key(kind) {
                 return None;
@@ -318,12 +310,7 @@ async fn found(fresh: &Fresh, random: &mut Dice) -> (Town, World) {
     }
     town.store.put_users(&records).await.unwrap();
     town.store.suppress(&suppressed).await;
-    let world = World {
-        skips_seen,
-        people,
-        objects: BTreeMap::new(),
-        retracted: BTreeMap::new(),
-    };
+    let world = World { skips_seen, people, objects: BTreeMap::new(), retracted: BTreeMap::new() };
     (town, world)
 }
 
@@ -355,16 +342,11 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
             let ids: Vec<String> = chosen.iter().map(|n| name(*n)).collect();
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             let of_event: Vec<&str> = objects.iter().map(String::as_str).collect();
-            let request = Request {
-                kind: kind(kind_name),
-                ..request(&of_event, to(&ids), None)
-            };
+            let request = Request { kind: kind(kind_name), ..request(&of_event, to(&ids), None) };
             app.notify().accept(vec![request]).await.unwrap();
             app.fanouts().drain(&Silent).await.unwrap();
             for n in chosen {
-                let events = objects
-                    .iter()
-                    .map(|object| (kind_name, object.clone(), now));
+                let events = objects.iter().map(|object| (kind_name, object.clone(), now));
                 world.people[n].events.extend(events);
             }
         }
@@ -379,8 +361,7 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
             world.people[n].routes.insert(kind_name, (route, now));
         }
         8 => {
-            town.change(&name(n), |user| user.digest.since = Some(now))
-                .await;
+            town.change(&name(n), |user| user.digest.since = Some(now)).await;
             world.people[n].digests_since = Some(now);
         }
         9 | 10 => {
@@ -402,10 +383,7 @@ async fn step(town: &Town, app: &App, world: &mut World, random: &mut Dice) {
         }
         12 => {
             let objects = [object.parse().unwrap()];
-            app.objects()
-                .retract(&kind(kind_name), &objects)
-                .await
-                .unwrap();
+            app.objects().retract(&kind(kind_name), &objects).await.unwrap();
             world.retracted.insert(object, now);
         }
         13 => {
@@ -433,9 +411,7 @@ fn emailed(town: &Town) -> BTreeMap<String, BTreeSet<String>> {
     for email in town.emails() {
         let text = email.filled().text;
         let to = email.to.reveal().split('@').next().unwrap_or_default();
-        let all = TYPES
-            .iter()
-            .flat_map(|kind| (0..OBJECTS).map(move |n| format!("{kind}{n}")));
+        let all = TYPES.iter().flat_map(|kind| (0..OBJECTS).map(move |n| format!("{kind}{n}")));
         let shown = all.filter(|object| text.contains(object.as_str()));
         emailed.entry(to.to_owned()).or_default().extend(shown);
     }
@@ -456,9 +432,8 @@ async fn random_worlds_agree_with_the_model(fresh: Fresh) {
         for (n, person) in world.people.iter().enumerate() {
             let page = page(&app, n).await;
             let items = page.items.iter();
-            let shown: BTreeMap<String, bool> = items
-                .map(|item| (item.object.to_string(), item.state.is_unread()))
-                .collect();
+            let shown: BTreeMap<String, bool> =
+                items.map(|item| (item.object.to_string(), item.state.is_unread())).collect();
             assert_eq!(shown, world.shown(person), "world {seed}, feed of u{n}");
             let explained = app.explain().user(&user(&name(n)), None).await.unwrap();
             let reasons = explained.events.iter().map(|fate| match fate.why {
@@ -466,42 +441,25 @@ async fn random_worlds_agree_with_the_model(fresh: Fresh) {
                 why => why,
             });
             let expected = world.reasons(person);
-            assert_eq!(
-                reasons.len(),
-                expected.len(),
-                "world {seed}, events of u{n}"
-            );
-            let reasons: Vec<Option<Why>> = reasons
-                .zip(&expected)
-                .map(|(why, expected)| expected.map(|_| why))
-                .collect();
+            assert_eq!(reasons.len(), expected.len(), "world {seed}, events of u{n}");
+            let reasons: Vec<Option<Why>> =
+                reasons.zip(&expected).map(|(why, expected)| expected.map(|_| why)).collect();
             assert_eq!(reasons, expected, "world {seed}, reasons of u{n}");
             cases += 4 * person.events.len();
         }
         for day in [Day::of(monday(0)).back(2), Day::of(monday(0)).back(1)] {
             let count = app.backlog().count(day).await.unwrap().backlog;
             let counted = (count.mailable.events, count.blocked.events);
-            assert_eq!(
-                counted,
-                world.backlog(day),
-                "world {seed}, backlog of {day}"
-            );
+            assert_eq!(counted, world.backlog(day), "world {seed}, backlog of {day}");
         }
         town.clock.set(monday(0));
         app.batches().drain(&Silent).await.unwrap();
         app.sender().drain().await.unwrap();
-        app.digests()
-            .run(&Default::default(), &Silent)
-            .await
-            .unwrap();
+        app.digests().run(&Default::default(), &Silent).await.unwrap();
         let mut emailed = emailed(&town);
         for (n, person) in world.people.iter().enumerate() {
             let emailed = emailed.remove(&name(n)).unwrap_or_default();
-            assert_eq!(
-                emailed,
-                world.emailed(person),
-                "world {seed}, emails of u{n}"
-            );
+            assert_eq!(emailed, world.emailed(person), "world {seed}, emails of u{n}");
         }
     }
     println!("{cases} cases");

@@ -65,18 +65,12 @@ async fn a_withdrawn_event_is_listed_with_its_title(fresh: Fresh) {
         .collect();
     assert_eq!(
         listed,
-        [
-            ("Work a9.".to_owned(), Why::Withdrawn),
-            ("Work a1.".to_owned(), Why::NextDigest)
-        ]
+        [("Work a9.".to_owned(), Why::Withdrawn), ("Work a1.".to_owned(), Why::NextDigest)]
     );
 }
 
 fn greylisted() -> Outcome {
-    Outcome::TryLater(
-        "451 4.7.1 greylisted".into(),
-        Some(Duration::from_secs(600)),
-    )
+    Outcome::TryLater("451 4.7.1 greylisted".into(), Some(Duration::from_secs(600)))
 }
 
 async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: Fresh) {
@@ -85,9 +79,7 @@ async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: F
     let deliveries = async |person: &str| {
         let explanation = town.process().explain().user(&user(person), None).await;
         let fates = explanation.unwrap().events.into_iter();
-        fates
-            .map(|fate| (fate.why, fate.delivery))
-            .collect::<Vec<_>>()
+        fates.map(|fate| (fate.why, fate.delivery)).collect::<Vec<_>>()
     };
 
     assert_eq!(deliveries("ada").await, [(Why::NextDigest, None)]);
@@ -113,17 +105,11 @@ async fn an_event_names_its_pending_or_failed_delivery_and_next_attempt(fresh: F
     let failed = deliveries("ada").await;
     let (why, delivery) = failed[1].clone();
     let delivery = delivery.unwrap();
-    assert_eq!(
-        (why, delivery.state),
-        (Why::NextDigest, DeliveryState::Failed)
-    );
+    assert_eq!((why, delivery.state), (Why::NextDigest, DeliveryState::Failed));
     assert_eq!(delivery.reason, "550 5.1.1 no such user");
     assert_eq!(delivery.next_attempt, Some(next + TimeDelta::hours(1)));
 
-    let comment = Request {
-        kind: kind("Comment"),
-        ..request(&["a3"], to(&["ben"]), None)
-    };
+    let comment = Request { kind: kind("Comment"), ..request(&["a3"], to(&["ben"]), None) };
     town.process().notify().accept(vec![comment]).await.unwrap();
     town.process().fanouts().drain(&Silent).await.unwrap();
     town.clock.advance(TimeDelta::hours(1));
@@ -146,9 +132,7 @@ types.ArtworkPublished.window = "5m"
 async fn fates(town: &Town, person: &str) -> Vec<(String, Why)> {
     let explanation = town.process().explain().user(&user(person), None).await;
     let fates = explanation.unwrap().events.into_iter().rev();
-    fates
-        .map(|fate| (fate.object.to_string(), fate.why))
-        .collect()
+    fates.map(|fate| (fate.object.to_string(), fate.why)).collect()
 }
 
 async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
@@ -173,10 +157,7 @@ async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
 
     let batch = before_send.events[1].batch.clone().unwrap();
     assert_eq!(batch.closes_at, saturday() + TimeDelta::minutes(5));
-    assert_eq!(
-        (before_send.batches.len(), before_send.batches[0].id),
-        (1, batch.id)
-    );
+    assert_eq!((before_send.batches.len(), before_send.batches[0].id), (1, batch.id));
     assert_eq!(before, why([Why::Gathering, Why::Withdrawn, Why::TakenOut]));
     let after = app.explain().user(&user("ada"), None).await.unwrap();
     assert_eq!((after.batches.len(), after.events[2].why), (0, Why::Mailed));
@@ -185,14 +166,7 @@ async fn a_batched_event_is_explained_before_and_after_the_send(fresh: Fresh) {
     let dee = app.explain().user(&user("dee"), None).await.unwrap();
     let canceled = dee.events[1].clone();
     assert_eq!(canceled.why, Why::NotMailed);
-    assert!(
-        canceled
-            .batch
-            .unwrap()
-            .reason
-            .unwrap()
-            .contains("unconfirmed")
-    );
+    assert!(canceled.batch.unwrap().reason.unwrap().contains("unconfirmed"));
 }
 
 async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) {
@@ -212,34 +186,18 @@ async fn unknown_and_canceled_batches_are_not_reported_as_emailed(fresh: Fresh) 
     town.answer([lost()]);
     town.send_due().await;
 
-    assert_eq!(
-        fates(&town, "ada").await,
-        [("a1".to_owned(), Why::MayBeMailed)]
-    );
-    assert_eq!(
-        fates(&town, "ben").await,
-        [("a2".to_owned(), Why::NotMailed)]
-    );
+    assert_eq!(fates(&town, "ada").await, [("a1".to_owned(), Why::MayBeMailed)]);
+    assert_eq!(fates(&town, "ben").await, [("a2".to_owned(), Why::NotMailed)]);
     // A muted type is reported even while a batch with the event is open.
     town.happens(&["a3"], to(&["cem"])).await;
-    assert_eq!(
-        fates(&town, "cem").await,
-        [("a3".to_owned(), Why::Gathering)]
-    );
-    let muted = TypePreference {
-        route: Route::Never,
-        since: saturday(),
-        window: None,
-    };
+    assert_eq!(fates(&town, "cem").await, [("a3".to_owned(), Why::Gathering)]);
+    let muted = TypePreference { route: Route::Never, since: saturday(), window: None };
     let of_type = kind("ArtworkPublished");
     town.change("cem", move |cem| {
         cem.types.insert(of_type, muted);
     })
     .await;
-    assert_eq!(
-        fates(&town, "cem").await,
-        [("a3".to_owned(), Why::NotForDigest)]
-    );
+    assert_eq!(fates(&town, "cem").await, [("a3".to_owned(), Why::NotForDigest)]);
     // The same applies to a repeated event.
     town.happens(&["a3"], to(&["cem"])).await;
     let muted = ("a3".to_owned(), Why::NotForDigest);
@@ -252,18 +210,12 @@ type Placed = (String, Why, Place, Option<Why>);
 async fn places(town: &Town, person: &str) -> Vec<Placed> {
     let explanation = town.process().explain().user(&user(person), None).await;
     let place = |fate: Fate| match fate.covered {
-        Some(By::Email {
-            place, excluded, ..
-        }) => (fate.object.to_string(), fate.why, place, excluded),
+        Some(By::Email { place, excluded, .. }) => {
+            (fate.object.to_string(), fate.why, place, excluded)
+        }
         other => panic!("{other:?}"),
     };
-    explanation
-        .unwrap()
-        .events
-        .into_iter()
-        .rev()
-        .map(place)
-        .collect()
+    explanation.unwrap().events.into_iter().rev().map(place).collect()
 }
 
 fn shown(object: &str) -> Placed {
@@ -281,8 +233,7 @@ async fn send_due_after(town: &Town, minutes: i64) {
 
 async fn each_batched_event_has_its_place_in_the_email_explained(fresh: Fresh) {
     let town = Town::found(&fresh, true, COMMENTS).await;
-    town.happens(&["a1", "unheard-of", "a9"], to(&["ada"]))
-        .await;
+    town.happens(&["a1", "unheard-of", "a9"], to(&["ada"])).await;
     town.happens(&["a2"], to(&["ada"])).await;
     town.answer([busy()]);
     send_due_after(&town, 5).await;
@@ -302,8 +253,7 @@ async fn each_batched_event_has_its_place_in_the_email_explained(fresh: Fresh) {
 
 async fn later_changes_do_not_change_the_explanation_of_a_sent_batch(fresh: Fresh) {
     let town = Town::found(&fresh, true, COMMENTS).await;
-    town.happens(&["a1", "a2", "unheard-of"], to(&["ada"]))
-        .await;
+    town.happens(&["a1", "a2", "unheard-of"], to(&["ada"])).await;
     send_due_after(&town, 5).await;
     let unknown = excluded("unheard-of", Why::UnknownObject);
     let expected = [shown("a1"), shown("a2"), unknown];
@@ -350,21 +300,11 @@ async fn events_that_a_batch_only_counted_are_not_reported_as_shown(fresh: Fresh
     // The email shows all kept events, so it counts all others, including the unknown object.
     assert_eq!(
         places(&town, "ada").await,
-        [
-            counted("a1"),
-            counted("unheard-of"),
-            shown("a2"),
-            shown("a3")
-        ]
+        [counted("a1"), counted("unheard-of"), shown("a2"), shown("a3")]
     );
     assert_eq!(
         places(&town, "ben").await,
-        [
-            shown("a4"),
-            shown("a5"),
-            shown("a6"),
-            excluded("a9", Why::Withdrawn)
-        ]
+        [shown("a4"), shown("a5"), shown("a6"), excluded("a9", Why::Withdrawn)]
     );
 }
 
@@ -381,9 +321,7 @@ async fn a_lead_and_the_later_events_name_separate_emails(fresh: Fresh) {
     let explained = town.process().explain().user(&user("ada"), None).await;
 
     let by = |fate: Fate| match fate.covered {
-        Some(By::Email {
-            delivery, place, ..
-        }) => (delivery, place),
+        Some(By::Email { delivery, place, .. }) => (delivery, place),
         other => panic!("{other:?}"),
     };
     let events = explained.unwrap().events.into_iter().rev();
@@ -402,8 +340,7 @@ async fn a_lead_and_the_later_events_name_separate_emails(fresh: Fresh) {
 
 async fn each_event_that_a_digest_excluded_has_a_reason(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    town.happens(&["a1", "unheard-of", "a9", "a2"], to(&["ada"]))
-        .await;
+    town.happens(&["a1", "unheard-of", "a9", "a2"], to(&["ada"])).await;
     town.happens(&["a1"], to(&["ada"])).await;
     town.happens(&["a3"], to(&["ada"])).await;
     retract(&town.process(), &["a3"]).await;

@@ -42,12 +42,7 @@ struct Meanwhile<F> {
 impl<F> Meanwhile<F> {
     fn new(at: usize, stop: usize, action: F) -> Self {
         let pages = AtomicUsize::new(0);
-        Self {
-            pages,
-            at,
-            stop,
-            action,
-        }
+        Self { pages, at, stop, action }
     }
 }
 
@@ -68,10 +63,8 @@ impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
 /// Makes 3,000 users follow `key`: more pages than a worker processes here before it stops.
 async fn crowd_follows(town: &Town, key: &str) {
     let crowd = people(3_000);
-    let follows: Vec<_> = crowd
-        .iter()
-        .map(|person| (FollowKey::stored(key), person.clone()))
-        .collect();
+    let follows: Vec<_> =
+        crowd.iter().map(|person| (FollowKey::stored(key), person.clone())).collect();
     town.store.follow(&follows).await;
 }
 
@@ -115,40 +108,25 @@ async fn a_new_small_fan_out_does_not_wait_for_a_slow_one(fresh: Fresh) {
 async fn objects_of(town: &Town, person: &UserId) -> Vec<String> {
     let query = feed_of(person);
     let page = town.process().feeds().page(&query).await.unwrap();
-    page.answer
-        .items
-        .into_iter()
-        .rev()
-        .map(|item| item.object.to_string())
-        .collect()
+    page.answer.items.into_iter().rev().map(|item| item.object.to_string()).collect()
 }
 
 async fn every_member_of_an_audience_gets_an_event_once(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let crowd = people(1_234);
-    let follows: Vec<_> = crowd
-        .iter()
-        .map(|person| (FollowKey::stored("artist:7"), person.clone()))
-        .collect();
+    let follows: Vec<_> =
+        crowd.iter().map(|person| (FollowKey::stored("artist:7"), person.clone())).collect();
     town.store.follow(&follows).await;
 
     let receipt = town.happens(&["a1"], followers_of("artist:7")).await;
 
     let fanout = town.store.fanout(receipt.id).await.unwrap().unwrap();
     assert_eq!(
-        (
-            fanout.state,
-            fanout.progress.counts.people,
-            fanout.progress.counts.pushed
-        ),
+        (fanout.state, fanout.progress.counts.people, fanout.progress.counts.pushed),
         (FanoutState::Done, 1_234, 1_234)
     );
     for person in &crowd {
-        assert_eq!(
-            fresh.entries_of(person, fanout.day).await.len(),
-            1,
-            "{person}"
-        );
+        assert_eq!(fresh.entries_of(person, fanout.day).await.len(), 1, "{person}");
     }
 }
 
@@ -156,9 +134,7 @@ async fn a_follower_of_several_keys_gets_an_event_once(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let keys = ["artist:1", "artist:2"].map(FollowKey::stored);
 
-    let receipt = town
-        .happens(&["a1"], Audience::followers_of(keys).unwrap())
-        .await;
+    let receipt = town.happens(&["a1"], Audience::followers_of(keys).unwrap()).await;
 
     let fanout = town.store.fanout(receipt.id).await.unwrap().unwrap();
     assert_eq!(fanout.progress.counts.people, 4);
@@ -167,10 +143,8 @@ async fn a_follower_of_several_keys_gets_an_event_once(fresh: Fresh) {
 
 async fn excluded_users_do_not_get_an_event(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    town.happens(&["a1"], followers_of("artist:1").except([user("ada")]))
-        .await;
-    town.happens(&["a2"], to(&["ada"]).except([user("ada")]))
-        .await;
+    town.happens(&["a1"], followers_of("artist:1").except([user("ada")])).await;
+    town.happens(&["a2"], to(&["ada"]).except([user("ada")])).await;
 
     assert_eq!(objects_of(&town, &user("ada")).await, Vec::<String>::new());
     assert_eq!(objects_of(&town, &user("ben")).await, ["a1"]);
@@ -178,33 +152,23 @@ async fn excluded_users_do_not_get_an_event(fresh: Fresh) {
 
 async fn users_near_a_point_get_an_event(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    let place = |id: &str, lng, lat| User {
-        loc: Point::new(lng, lat).ok(),
-        ..User::new(user(id))
-    };
+    let place = |id: &str, lng, lat| User { loc: Point::new(lng, lat).ok(), ..User::new(user(id)) };
     town.store
         .put_users(&[place("potsdam", 13.06, 52.4), place("paris", 2.35, 48.86)])
         .await
         .unwrap();
 
     let berlin = Point::new(13.405, 52.52).unwrap();
-    town.happens(&["a1"], Audience::near(berlin, 50.0).unwrap())
-        .await;
+    town.happens(&["a1"], Audience::near(berlin, 50.0).unwrap()).await;
 
     assert_eq!(objects_of(&town, &user("potsdam")).await, ["a1"]);
-    assert_eq!(
-        objects_of(&town, &user("paris")).await,
-        Vec::<String>::new()
-    );
+    assert_eq!(objects_of(&town, &user("paris")).await, Vec::<String>::new());
 }
 
 async fn a_reused_key_is_a_duplicate_or_a_conflict(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let notify = town.process().notify();
-    let first = notify
-        .accept(vec![request(&["a1"], to(&["ada"]), Some("k"))])
-        .await
-        .unwrap()[0];
+    let first = notify.accept(vec![request(&["a1"], to(&["ada"]), Some("k"))]).await.unwrap()[0];
 
     let again = town
         .process()
@@ -212,22 +176,11 @@ async fn a_reused_key_is_a_duplicate_or_a_conflict(fresh: Fresh) {
         .accept(vec![request(&["a1"], to(&["ada"]), Some("k"))])
         .await
         .unwrap()[0];
-    let other = town
-        .process()
-        .notify()
-        .accept(vec![request(&["a2"], to(&["ada"]), Some("k"))])
-        .await;
+    let other =
+        town.process().notify().accept(vec![request(&["a2"], to(&["ada"]), Some("k"))]).await;
 
-    assert_eq!(
-        (again.id, again.duplicate, first.duplicate),
-        (first.id, true, false)
-    );
-    assert!(
-        other
-            .unwrap_err()
-            .to_string()
-            .contains("\"k\" was used for a different event")
-    );
+    assert_eq!((again.id, again.duplicate, first.duplicate), (first.id, true, false));
+    assert!(other.unwrap_err().to_string().contains("\"k\" was used for a different event"));
 }
 
 async fn fan_outs_to_overlapping_audiences_keep_their_order(fresh: Fresh) {
@@ -242,14 +195,8 @@ async fn fan_outs_to_overlapping_audiences_keep_their_order(fresh: Fresh) {
 
     let done = app.fanouts().drain(&Silent).await.unwrap();
 
-    assert_eq!(
-        (done.done, done.counts.people, done.counts.pushed),
-        (3, 7, 10)
-    );
-    assert_eq!(
-        objects_of(&town, &user("ada")).await,
-        ["a1", "a2", "a3", "a4"]
-    );
+    assert_eq!((done.done, done.counts.people, done.counts.pushed), (3, 7, 10));
+    assert_eq!(objects_of(&town, &user("ada")).await, ["a1", "a2", "a3", "a4"]);
     assert_eq!(objects_of(&town, &user("cem")).await, ["a3"]);
     assert_eq!(objects_of(&town, &user("zoe")).await, ["a4"]);
 }
@@ -259,10 +206,7 @@ async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
     let crowd = people(450);
     let app = town.process();
     let audience = Audience::users(crowd.clone()).unwrap();
-    app.notify()
-        .accept(vec![request(&["a1"], audience, None)])
-        .await
-        .unwrap();
+    app.notify().accept(vec![request(&["a1"], audience, None)]).await.unwrap();
     let now = tidings::clock::Clock::now(town.clock.as_ref());
     let claimed = town
         .store
@@ -272,18 +216,11 @@ async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
         .fanouts;
     let half = tidings::domain::Progress {
         cursor: Some(crowd[199].clone()),
-        counts: tidings::domain::Counts {
-            people: 200,
-            pushed: 200,
-            capped: 0,
-        },
+        counts: tidings::domain::Counts { people: 200, pushed: 200, capped: 0 },
         done: false,
     };
     town.store
-        .save_fanouts(
-            &lease("dead", now + TimeDelta::minutes(1)),
-            &[(claimed[0].id, half)],
-        )
+        .save_fanouts(&lease("dead", now + TimeDelta::minutes(1)), &[(claimed[0].id, half)])
         .await
         .unwrap();
 
@@ -308,10 +245,7 @@ async fn a_fan_out_resumes_where_a_crashed_worker_stopped(fresh: Fresh) {
 async fn a_worker_whose_lease_expired_cannot_save_its_progress(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let app = town.process();
-    app.notify()
-        .accept(vec![request(&["a1"], to(&["ada"]), None)])
-        .await
-        .unwrap();
+    app.notify().accept(vec![request(&["a1"], to(&["ada"]), None)]).await.unwrap();
     let now = tidings::clock::Clock::now(town.clock.as_ref());
     let slow = town
         .store
@@ -322,16 +256,10 @@ async fn a_worker_whose_lease_expired_cannot_save_its_progress(fresh: Fresh) {
     town.clock.advance(TimeDelta::minutes(2));
 
     let done = app.fanouts().drain(&Silent).await.unwrap();
-    let late = tidings::domain::Progress {
-        done: true,
-        ..Default::default()
-    };
+    let late = tidings::domain::Progress { done: true, ..Default::default() };
     let saved = town
         .store
-        .save_fanouts(
-            &lease("slow", now + TimeDelta::minutes(9)),
-            &[(slow[0].id, late)],
-        )
+        .save_fanouts(&lease("slow", now + TimeDelta::minutes(9)), &[(slow[0].id, late)])
         .await
         .unwrap();
 
@@ -348,19 +276,12 @@ async fn entries_beyond_the_day_cap_are_counted(fresh: Fresh) {
     let first = town.happens(&many, to(&["ada", "ben"])).await;
     let second = app
         .notify()
-        .accept(vec![request(
-            &["x1", "x2", "x3"],
-            to(&["ada", "cem"]),
-            None,
-        )])
+        .accept(vec![request(&["x1", "x2", "x3"], to(&["ada", "cem"]), None)])
         .await
         .unwrap()[0];
     app.fanouts().drain(&Silent).await.unwrap();
 
-    let (first, second) = (
-        counts(&town, first.id).await,
-        counts(&town, second.id).await,
-    );
+    let (first, second) = (counts(&town, first.id).await, counts(&town, second.id).await);
     assert_eq!((first.pushed, first.capped), (16, 0));
     assert_eq!((second.people, second.pushed, second.capped), (2, 5, 1));
     assert_eq!(fresh.entries_of(&user("ada"), saturday).await.len(), 10);
@@ -398,11 +319,7 @@ async fn many_small_fan_outs_share_pushes_and_keep_their_order(fresh: Fresh) {
     assert_eq!(objects_of(&town, &user("p49")).await, ["n49"]);
     for (n, receipt) in accepted.iter().enumerate() {
         let capped = u64::from(n % 2 == 0 && n >= 40);
-        let Counts {
-            people,
-            pushed,
-            capped: counted,
-        } = counts(&town, receipt.id).await;
+        let Counts { people, pushed, capped: counted } = counts(&town, receipt.id).await;
         assert_eq!((people, pushed, counted), (1, 1 - capped, capped), "{n}");
     }
 }
@@ -421,11 +338,7 @@ async fn a_small_fan_out_does_not_overtake_earlier_ones(fresh: Fresh) {
         2 => request(&[name], followers_of("artist:7"), None),
         _ => {
             let fifteen = crowd[..15].iter().map(String::as_str);
-            request(
-                &[name],
-                to(&fifteen.chain(["ada"]).collect::<Vec<_>>()),
-                None,
-            )
+            request(&[name], to(&fifteen.chain(["ada"]).collect::<Vec<_>>()), None)
         }
     });
     let follow = [(FollowKey::stored("artist:7"), user("ada"))];
@@ -439,24 +352,14 @@ async fn a_small_fan_out_does_not_overtake_earlier_ones(fresh: Fresh) {
 }
 
 async fn counts(town: &Town, id: tidings::domain::Id) -> Counts {
-    town.store
-        .fanout(id)
-        .await
-        .unwrap()
-        .unwrap()
-        .progress
-        .counts
+    town.store.fanout(id).await.unwrap().unwrap().progress.counts
 }
 
 async fn a_fan_out_that_spans_midnight_stays_in_its_day(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.clock.set("2014-04-19T23:59:59Z".parse().unwrap());
     let app = town.process();
-    let receipt = app
-        .notify()
-        .accept(vec![request(&["a1"], to(&["ada"]), None)])
-        .await
-        .unwrap()[0];
+    let receipt = app.notify().accept(vec![request(&["a1"], to(&["ada"]), None)]).await.unwrap()[0];
     town.clock.set("2014-04-20T00:00:05Z".parse().unwrap());
     app.fanouts().drain(&Silent).await.unwrap();
 

@@ -32,8 +32,7 @@ types.Sale.route = "immediate"
 
 /// Sets the clock to `minutes` after the start, closes due batches, and sends their emails.
 async fn send_due_after(town: &Town, minutes: i64) {
-    town.send_due_at(saturday() + TimeDelta::minutes(minutes))
-        .await;
+    town.send_due_at(saturday() + TimeDelta::minutes(minutes)).await;
 }
 
 /// Accepts a `Sale` of the work and fans it out.
@@ -75,10 +74,8 @@ async fn emails_about_one_object_share_a_thread_for_all_users(fresh: Fresh) {
 
     let emails = town.emails();
     assert_eq!(emails.len(), 4);
-    let roots: Vec<&str> = emails
-        .iter()
-        .map(|email| header(email, "References").unwrap())
-        .collect();
+    let roots: Vec<&str> =
+        emails.iter().map(|email| header(email, "References").unwrap()).collect();
     assert!(roots[0] == roots[1] && roots[1] == roots[2] && roots[2] != roots[3]);
     for (email, root) in emails.iter().zip(roots) {
         assert_eq!(header(email, "In-Reply-To"), Some(root));
@@ -112,10 +109,7 @@ async fn the_list_of_a_batch_is_its_category_or_type(fresh: Fresh) {
     send_due_after(&town, 7).await;
 
     let emails = town.emails();
-    let lists: Vec<_> = emails
-        .iter()
-        .map(|email| header(email, "List-Id"))
-        .collect();
+    let lists: Vec<_> = emails.iter().map(|email| header(email, "List-Id")).collect();
     let ours = ["Works", "Sale"].map(|list| format!("<{list}.localhost.localdomain>"));
     assert_eq!(lists, [Some(ours[0].as_str()), Some(ours[1].as_str())]);
     assert_auto_submitted(&emails);

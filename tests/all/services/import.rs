@@ -28,11 +28,7 @@ fn file(folder: &Path, lines: &str) -> PathBuf {
 }
 
 async fn import(town: &Town, kind: Kind, path: &Path) -> ImportReport {
-    town.process()
-        .import()
-        .file(&kind, path, &Silent)
-        .await
-        .unwrap()
+    town.process().import().file(&kind, path, &Silent).await.unwrap()
 }
 
 async fn users_are_imported_and_bad_lines_are_reported_by_number(fresh: Fresh) {
@@ -56,31 +52,14 @@ not json
     let report = import(&town, Kind::Users, &path).await;
 
     assert_eq!((report.accepted, report.bad), (2, 7));
-    let numbers: Vec<_> = report
-        .bad_lines
-        .iter()
-        .map(|BadLine { line, .. }| *line)
-        .collect();
+    let numbers: Vec<_> = report.bad_lines.iter().map(|BadLine { line, .. }| *line).collect();
     assert_eq!(numbers, [2, 4, 5, 6, 7, 9, 10]);
-    assert!(
-        report.bad_lines[0].why.contains("has no @"),
-        "{:?}",
-        report.bad_lines[0]
-    );
+    assert!(report.bad_lines[0].why.contains("has no @"), "{:?}", report.bad_lines[0]);
     assert!(!report.bad_lines[0].why.contains("nonsense@"));
-    let found = fresh
-        .users(&["eve", "0", "bad", "worse"].map(user))
-        .await
-        .unwrap();
-    assert_eq!(
-        found.iter().map(Option::is_some).collect::<Vec<_>>(),
-        [true, true, false, false]
-    );
+    let found = fresh.users(&["eve", "0", "bad", "worse"].map(user)).await.unwrap();
+    assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, false]);
     let eve = found[0].as_ref().unwrap();
-    assert_eq!(
-        (eve.digest.hour, eve.types.len(), eve.confirmed),
-        (Some(7), 2, true)
-    );
+    assert_eq!((eve.digest.hour, eve.types.len(), eve.confirmed), (Some(7), 2, true));
     let day = chrono::TimeDelta::days(1);
     assert_eq!(eve.types[&kind("Reply")].window, Some(day));
 }
@@ -88,13 +67,8 @@ not json
 async fn compressed_files_are_imported(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
-    let lines: String = (0..5_000)
-        .map(|n| format!("{{\"id\": \"z{n}\"}}\n"))
-        .collect();
-    let (gz, zst) = (
-        folder.path().join("users.gz"),
-        folder.path().join("users.ndjson.zst"),
-    );
+    let lines: String = (0..5_000).map(|n| format!("{{\"id\": \"z{n}\"}}\n")).collect();
+    let (gz, zst) = (folder.path().join("users.gz"), folder.path().join("users.ndjson.zst"));
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(lines.as_bytes()).unwrap();
     std::fs::write(&gz, encoder.finish().unwrap()).unwrap();
@@ -102,12 +76,7 @@ async fn compressed_files_are_imported(fresh: Fresh) {
 
     for path in [&gz, &zst] {
         let report = import(&town, Kind::Users, path).await;
-        assert_eq!(
-            (report.accepted, report.bad),
-            (5_000, 0),
-            "{}",
-            path.display()
-        );
+        assert_eq!((report.accepted, report.bad), (5_000, 0), "{}", path.display());
     }
     assert!(fresh.users(&[user("z4999")]).await.unwrap()[0].is_some());
 }
@@ -160,19 +129,12 @@ async fn events_imported_twice_are_accepted_once(fresh: Fresh) {
     let second = import(&town, Kind::Events, &path).await;
 
     assert_eq!((first.accepted, first.bad), (2, 5));
-    assert_eq!(
-        first.bad_lines[4].why,
-        "batch key 0 is not text; if it is meant, write \"0\""
-    );
+    assert_eq!(first.bad_lines[4].why, "batch key 0 is not text; if it is meant, write \"0\"");
     assert_eq!(second.accepted, 2);
     assert_eq!(fresh.backlog().await.pending, 2);
     let now = town.clock.now();
     let until = now + chrono::TimeDelta::minutes(1);
-    let pending = fresh
-        .claim_fanouts(&lease("one", until), now, 10.into())
-        .await
-        .unwrap()
-        .fanouts;
+    let pending = fresh.claim_fanouts(&lease("one", until), now, 10.into()).await.unwrap().fanouts;
     let keys = pending.iter().map(|fanout| fanout.batch_key.as_ref());
     let keys: Vec<_> = keys.map(|key| key.map(|key| key.as_str())).collect();
     assert_eq!(keys, [Some("acme"), None]);
@@ -181,18 +143,12 @@ async fn events_imported_twice_are_accepted_once(fresh: Fresh) {
 async fn follows_accept_numeric_user_ids(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let folder = tempfile::tempdir().unwrap();
-    let path = file(
-        folder.path(),
-        "{\"user\": 0, \"key\": \"artist:0\"}\n{\"user\": \"x\"}\n",
-    );
+    let path = file(folder.path(), "{\"user\": 0, \"key\": \"artist:0\"}\n{\"user\": \"x\"}\n");
 
     let report = import(&town, Kind::Follows, &path).await;
 
     assert_eq!((report.accepted, report.bad), (1, 1));
-    assert_eq!(
-        fresh.followers(&key("artist:0"), None, 10).await,
-        [user("0")]
-    );
+    assert_eq!(fresh.followers(&key("artist:0"), None, 10).await, [user("0")]);
 }
 
 async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
@@ -211,9 +167,7 @@ async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
     assert_eq!((report.accepted, report.bad), (2, 1));
     assert_eq!(report.bad_lines[0].line, 2);
     assert!(
-        report.bad_lines[0]
-            .why
-            .contains("\"one\" was used for a different event"),
+        report.bad_lines[0].why.contains("\"one\" was used for a different event"),
         "{:?}",
         report.bad_lines
     );
@@ -236,15 +190,6 @@ async fn an_object_of_a_mapped_model_is_a_bad_line(fresh: Fresh) {
     let bad = &report.bad_lines[0];
     assert_eq!(bad.line, 2);
     assert!(bad.why.contains("own collection"), "{bad:?}");
-    let found = fresh
-        .objects(&["Artwork:1", "Show:1"].map(|key| key.parse().unwrap()))
-        .await;
-    assert_eq!(
-        found
-            .unwrap()
-            .iter()
-            .map(Option::is_some)
-            .collect::<Vec<_>>(),
-        [true, false]
-    );
+    let found = fresh.objects(&["Artwork:1", "Show:1"].map(|key| key.parse().unwrap())).await;
+    assert_eq!(found.unwrap().iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
 }

@@ -66,10 +66,7 @@ enum AppliedMark {
 async fn page(app: &App) -> Page {
     let request = Request {
         user: user(MARA),
-        query: Query {
-            state: StateFilter::All,
-            ..Query::default()
-        },
+        query: Query { state: StateFilter::All, ..Query::default() },
         limit: 200,
         accepts_cached: false,
     };
@@ -80,10 +77,7 @@ async fn page(app: &App) -> Page {
         states.filter(|state| wanted(*state)).count() as u64
     };
     let counted = (page.counts.unseen, page.counts.unread);
-    let listed = (
-        are(|state| state == ItemState::Unseen),
-        are(ItemState::is_unread),
-    );
+    let listed = (are(|state| state == ItemState::Unseen), are(ItemState::is_unread));
     assert_eq!(counted, listed, "counts agree with the feed");
     page
 }
@@ -105,11 +99,7 @@ async fn run_task(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<App
         // Marks all items of a page.
         1..=10 => {
             let shown = page(&app).await.counts.cursor;
-            let what = if night.is_multiple_of(2) {
-                Mark::Seen
-            } else {
-                Mark::Read
-            };
+            let what = if night.is_multiple_of(2) { Mark::Seen } else { Mark::Read };
             // Not every night, so that some items stay unseen.
             if !(n as u32 + night).is_multiple_of(5) {
                 return None;
@@ -124,11 +114,7 @@ async fn run_task(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<App
             if few.is_empty() {
                 return None;
             }
-            let what = if n.is_multiple_of(4) {
-                Mark::Archive
-            } else {
-                Mark::Read
-            };
+            let what = if n.is_multiple_of(4) { Mark::Archive } else { Mark::Read };
             let ids = few.iter().map(|item| item.id).collect();
             mark(&app, what, None, Some(ids)).await;
             let objects = few.iter().map(|item| item.object.clone());
@@ -140,10 +126,8 @@ async fn run_task(app: App, town: Arc<Town>, night: u32, n: usize) -> Option<App
         }
         // Fans out a new event and repeats one of three nights ago.
         _ => {
-            let (new, again) = (
-                format!("o{night}-{n}"),
-                format!("o{}-{n}", night.saturating_sub(3)),
-            );
+            let (new, again) =
+                (format!("o{night}-{n}"), format!("o{}-{n}", night.saturating_sub(3)));
             let happened = request(&[&new, &again], to(&[MARA]), None);
             app.notify().accept(vec![happened]).await.unwrap();
             app.fanouts().drain(&Silent).await.unwrap();
@@ -200,10 +184,7 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         let day = Day::of(evening);
         let bare = (0..6).map(|n| format!(r#"{{"t":"ArtworkPublished","o":"b{night}-{n}"}}"#));
         let events: Vec<String> = bare.collect();
-        let document = format!(
-            r#"{{"_id":{{"$oid":"{MARA}"}},"events":[{}]}}"#,
-            events.join(",")
-        );
+        let document = format!(r#"{{"_id":{{"$oid":"{MARA}"}},"events":[{}]}}"#, events.join(","));
         town.store.restore_stacks(day, &[document]).await;
         let before = positions(&fresh, &Window::ending(day, 7)).await;
 
@@ -238,11 +219,8 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         let nothing = vec!["20140101.0".parse().unwrap()];
         mark(&judge, Mark::Seen, None, Some(nothing)).await;
         let found = page(&judge).await;
-        let found: BTreeMap<ObjectId, ItemState> = found
-            .items
-            .iter()
-            .map(|item| (item.object.clone(), item.state))
-            .collect();
+        let found: BTreeMap<ObjectId, ItemState> =
+            found.items.iter().map(|item| (item.object.clone(), item.state)).collect();
         assert_eq!(
             found.keys().collect::<Vec<_>>(),
             after.keys().collect::<Vec<_>>(),
@@ -250,15 +228,11 @@ async fn states_equal_the_model_under_concurrent_marks_and_writes(fresh: Fresh) 
         );
         model.retain(|object, _| after.contains_key(object));
         for (object, state) in &found {
-            let oldest_leaves = before
-                .get(object)
-                .is_some_and(|positions| positions[0].stack.day == day.back(7));
+            let oldest_leaves =
+                before.get(object).is_some_and(|positions| positions[0].stack.day == day.back(7));
             let expected = model[object].state();
             if oldest_leaves {
-                assert!(
-                    *state <= expected,
-                    "night {night}: {object} is {state:?} of {expected:?}"
-                );
+                assert!(*state <= expected, "night {night}: {object} is {state:?} of {expected:?}");
                 model.insert(object.clone(), marks_of(*state));
             } else {
                 assert_eq!(*state, expected, "night {night}: {object}");

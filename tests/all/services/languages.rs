@@ -19,8 +19,7 @@ const CROWD: [(&str, Option<&str>); 3] =
 
 async fn set_locales(town: &Town) {
     for (person, locale) in CROWD {
-        town.change(person, |user| user.locale = locale.map(str::to_owned))
-            .await;
+        town.change(person, |user| user.locale = locale.map(str::to_owned)).await;
     }
 }
 
@@ -30,38 +29,22 @@ async fn users_get_their_language_and_share_content_with_its_readers(fresh: Fres
     let crowd = town.crowd(6).await;
     for (n, person) in crowd.iter().enumerate() {
         let locale = ["de", "de-CH"][n % 2];
-        town.change(person, |user| user.locale = Some(locale.into()))
-            .await;
+        town.change(person, |user| user.locale = Some(locale.into())).await;
     }
-    let all = crowd
-        .iter()
-        .map(String::as_str)
-        .chain(["ada", "ben", "cem"]);
-    town.happens(&["a1", "a2"], to(&all.collect::<Vec<_>>()))
-        .await;
+    let all = crowd.iter().map(String::as_str).chain(["ada", "ben", "cem"]);
+    town.happens(&["a1", "a2"], to(&all.collect::<Vec<_>>())).await;
 
     town.digests_at(monday(0)).await;
 
     let emails = town.emails();
     let of = |person: &str| {
         let address = format!("{person}@example.org");
-        emails
-            .iter()
-            .find(|email| email.to.reveal() == address)
-            .unwrap()
+        emails.iter().find(|email| email.to.reveal() == address).unwrap()
     };
     for (person, html, text) in [
-        (
-            "ada",
-            r#"<html lang="de" dir="ltr""#,
-            "2 Neuigkeiten für Sie",
-        ),
+        ("ada", r#"<html lang="de" dir="ltr""#, "2 Neuigkeiten für Sie"),
         ("ben", r#"<html lang="ar" dir="rtl""#, "خبران جديدان لك"),
-        (
-            "cem",
-            r#"<html lang="en" dir="ltr""#,
-            "2 new things for you",
-        ),
+        ("cem", r#"<html lang="en" dir="ltr""#, "2 new things for you"),
     ] {
         let email = of(person).filled();
         assert!(email.html.contains(html), "{}", email.html);
@@ -71,25 +54,17 @@ async fn users_get_their_language_and_share_content_with_its_readers(fresh: Fres
     let mut readers: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for email in &emails {
         let content = Arc::as_ptr(&email.content);
-        readers
-            .entry(content)
-            .or_default()
-            .insert(email.to.reveal().to_owned());
+        readers.entry(content).or_default().insert(email.to.reveal().to_owned());
     }
     let mut shared: Vec<usize> = readers.values().map(BTreeSet::len).collect();
     shared.sort_unstable();
-    assert_eq!(
-        shared,
-        [1, 1, 7],
-        "everybody who reads German shares one content"
-    );
+    assert_eq!(shared, [1, 1, 7], "everybody who reads German shares one content");
 }
 
 async fn an_unavailable_locale_is_replaced_by_english(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     for (person, locale) in [("ada", "xx"), ("ben", "xx"), ("cem", "pt-BR")] {
-        town.change(person, |user| user.locale = Some(locale.into()))
-            .await;
+        town.change(person, |user| user.locale = Some(locale.into())).await;
     }
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.clock.set(monday(0));
@@ -97,9 +72,7 @@ async fn an_unavailable_locale_is_replaced_by_english(fresh: Fresh) {
     town.digests_at(monday(0)).await;
 
     let english = town.emails();
-    let english = english
-        .iter()
-        .filter(|email| email.filled().html.contains(r#"lang="en""#));
+    let english = english.iter().filter(|email| email.filled().html.contains(r#"lang="en""#));
     assert_eq!(english.count(), 2);
 }
 
@@ -122,23 +95,11 @@ async fn a_catalog_overrides_the_configured_texts_of_a_type(fresh: Fresh) {
     for email in town.emails() {
         let (subject, text) = (email.filled().subject, email.filled().text);
         let german = email.to.reveal() == "ada@example.org";
-        let headline = if german {
-            "2 neue Werke für Sie"
-        } else {
-            "2 new works for you"
-        };
+        let headline = if german { "2 neue Werke für Sie" } else { "2 new works for you" };
         assert!(text.contains(headline), "{text}");
-        let heading = if german {
-            "Neue Werke · 2"
-        } else {
-            "New works · 2"
-        };
+        let heading = if german { "Neue Werke · 2" } else { "New works · 2" };
         assert!(text.contains(heading), "{text}");
-        let subject_start = if german {
-            "Neue Werke: "
-        } else {
-            "New works: "
-        };
+        let subject_start = if german { "Neue Werke: " } else { "New works: " };
         assert!(subject.starts_with(subject_start), "{subject}");
     }
 }
@@ -157,9 +118,6 @@ async fn a_catalog_cannot_use_placeholders_of_a_provider(fresh: Fresh) {
     let email = town.emails().remove(0).filled();
     for part in [&email.html, &email.text] {
         assert!(part.contains("recipient.email"), "{part}");
-        assert!(
-            !part.contains("%recipient") && !part.contains("{{{ pm:"),
-            "{part}"
-        );
+        assert!(!part.contains("%recipient") && !part.contains("{{{ pm:"), "{part}");
     }
 }

@@ -57,11 +57,7 @@ fn unreachable(times: usize) -> Vec<Outcome> {
 
 /// Returns the works in ada's emails, in order. Fails if a user was emailed a work twice.
 fn emailed_works(town: &Town) -> Vec<String> {
-    assert!(
-        town.emailed().values().all(|times| *times == 1),
-        "{:?}",
-        town.emailed()
-    );
+    assert!(town.emailed().values().all(|times| *times == 1), "{:?}", town.emailed());
     town.emailed_to("ada")
 }
 
@@ -71,24 +67,15 @@ async fn a_run_two_days_late_includes_all_pending_events(fresh: Fresh) {
     event(&town, "2014-04-22T10:00:00Z", "a2").await;
     event(&town, "2014-04-25T10:00:00Z", "a3").await;
 
-    let dry_run = Request {
-        at: Some(at("2014-04-30T09:00:00Z")),
-        dry_run: true,
-        ..Request::default()
-    };
+    let dry_run =
+        Request { at: Some(at("2014-04-30T09:00:00Z")), dry_run: true, ..Request::default() };
     let digests = town.process().digests();
     let predicted = digests.run(&dry_run, &Silent).await.unwrap();
     let late = town.digests_at(at("2014-04-30T09:00:00Z")).await;
 
     assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
-    let backlog = PendingCounts {
-        people: 1,
-        events: 2,
-    };
-    assert_eq!(
-        (predicted.backlog.older, late.backlog.older),
-        (backlog, backlog)
-    );
+    let backlog = PendingCounts { people: 1, events: 2 };
+    assert_eq!((predicted.backlog.older, late.backlog.older), (backlog, backlog));
     assert_eq!((predicted.due.events, late.emails.events), (3, 3));
 }
 
@@ -97,35 +84,23 @@ async fn a_weekday_chosen_after_a_digest_applies_from_the_next_week(fresh: Fresh
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     town.digests_at(monday(0)).await;
     town.clock.set(at("2014-04-22T10:00:00Z"));
-    town.change("ada", |ada| ada.digest.weekday = Some(Weekday::Sun))
-        .await;
+    town.change("ada", |ada| ada.digest.weekday = Some(Weekday::Sun)).await;
     event(&town, "2014-04-23T10:00:00Z", "a2").await;
 
-    let explained = town
-        .process()
-        .explain()
-        .user(&user("ada"), None)
-        .await
-        .unwrap();
+    let explained = town.process().explain().user(&user("ada"), None).await.unwrap();
     town.digests_at(at("2014-04-27T09:00:00Z")).await;
     assert_eq!(emailed_works(&town), ["a1"], "the week has one email");
     event(&town, "2014-04-27T10:00:00Z", "a3").await;
     town.digests_at(at("2014-05-04T09:00:00Z")).await;
 
-    assert_eq!(
-        explained.digest.unwrap().next_due,
-        Some(at("2014-05-04T09:00:00Z"))
-    );
+    assert_eq!(explained.digest.unwrap().next_due, Some(at("2014-05-04T09:00:00Z")));
     assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
 }
 
 async fn an_event_repeated_after_the_opt_in_is_emailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-22T10:00:00Z", "a1").await;
-    town.change("ada", |ada| {
-        ada.digest.since = Some(at("2014-04-23T10:00:00Z"))
-    })
-    .await;
+    town.change("ada", |ada| ada.digest.since = Some(at("2014-04-23T10:00:00Z"))).await;
     event(&town, "2014-04-24T10:00:00Z", "a1").await;
     event(&town, "2014-04-24T11:00:00Z", "a2").await;
 
@@ -165,12 +140,7 @@ async fn a_failed_digest_is_retried_within_its_period(fresh: Fresh) {
 
     let first = town.digests_at(at("2014-04-21T09:00:00Z")).await;
     let soon = town.digests_at(at("2014-04-21T09:30:00Z")).await;
-    let explained = town
-        .process()
-        .explain()
-        .user(&user("ada"), None)
-        .await
-        .unwrap();
+    let explained = town.process().explain().user(&user("ada"), None).await.unwrap();
     let second = town.digests_at(at("2014-04-21T10:00:00Z")).await;
     let between = town.digests_at(at("2014-04-21T11:30:00Z")).await;
     let third = town.digests_at(at("2014-04-21T12:15:00Z")).await;
@@ -218,13 +188,7 @@ async fn the_next_digest_includes_all_events_of_a_failed_one(fresh: Fresh) {
 
     let next = town.digests_at(at("2014-04-28T09:00:00Z")).await;
 
-    assert_eq!(
-        next.backlog.older,
-        PendingCounts {
-            people: 1,
-            events: 2
-        }
-    );
+    assert_eq!(next.backlog.older, PendingCounts { people: 1, events: 2 });
     assert_eq!(emailed_works(&town), ["a1", "a2", "a3"]);
 }
 
@@ -278,24 +242,14 @@ async fn events_older_than_max_age_expire_once_and_can_be_archived(fresh: Fresh)
 
     let day: Day = "20140420".parse().unwrap();
     // dee is one of the three. She has not confirmed her address.
-    let expired = PendingCounts {
-        people: 3,
-        events: 4,
-    };
-    let blocked = PendingCounts {
-        people: 1,
-        events: 1,
-    };
+    let expired = PendingCounts { people: 3, events: 4 };
+    let blocked = PendingCounts { people: 1, events: 1 };
     assert_eq!(late.backlog.expired_blocked, blocked);
     assert!(late.backlog.expired.into_iter().eq([(day, expired)]));
     assert!(again.backlog.expired.is_empty());
     assert_eq!(reported.expired.get(&day), Some(&expired));
     assert_eq!(emailed_works(&town), ["a3"]);
-    assert!(
-        days.iter()
-            .all(|day| matches!(day.fate, DayFate::Dropped { .. })),
-        "{days:?}"
-    );
+    assert!(days.iter().all(|day| matches!(day.fate, DayFate::Dropped { .. })), "{days:?}");
 }
 
 /// Archives the days before the window, without force.
@@ -314,26 +268,14 @@ async fn events_of_an_open_delivery_do_not_expire(fresh: Fresh) {
     town.answer(unreachable(1));
     town.digests_at(at("2014-04-21T09:00:00Z")).await;
     let again = at("2014-05-06T09:00:00Z");
-    town.answer([Outcome::TryLater(
-        "busy".into(),
-        Some(std::time::Duration::from_secs(3_600)),
-    )]);
+    town.answer([Outcome::TryLater("busy".into(), Some(std::time::Duration::from_secs(3_600)))]);
 
     let waiting = town.digests_at(again).await;
     let kept = archive_days(&town).await;
     town.digests_at(again + TimeDelta::hours(2)).await;
 
     assert!(waiting.backlog.expired.is_empty(), "{waiting:?}");
-    assert!(
-        matches!(
-            kept[0].fate,
-            DayFate::Unmailed {
-                people: 1,
-                events: 1
-            }
-        ),
-        "{kept:?}"
-    );
+    assert!(matches!(kept[0].fate, DayFate::Unmailed { people: 1, events: 1 }), "{kept:?}");
     assert_eq!(emailed_works(&town), ["a1"]);
 }
 
@@ -359,10 +301,7 @@ async fn older_days_are_read_only_while_they_have_a_backlog(fresh: Fresh) {
     let clear = days_to_read(&town).await;
 
     assert_eq!(unread, ["20140420", "20140422"]);
-    assert_eq!(
-        (late.emails.sent, remaining),
-        (1, vec!["20140422".to_owned()])
-    );
+    assert_eq!((late.emails.sent, remaining), (1, vec!["20140422".to_owned()]));
     assert!(clear.is_empty(), "{clear:?}");
     assert_eq!(emailed_works(&town), ["a1", "a2"]);
 }
@@ -422,20 +361,8 @@ async fn a_day_with_a_backlog_is_kept_until_it_is_emailed(fresh: Fresh) {
     town.digests_at(at("2014-05-02T10:00:00Z")).await;
     let after = archive_days(&town).await;
 
-    assert!(
-        matches!(
-            before[0].fate,
-            DayFate::Unmailed {
-                people: 1,
-                events: 1
-            }
-        ),
-        "{before:?}"
-    );
-    assert!(
-        matches!(after[0].fate, DayFate::Dropped { .. }),
-        "{after:?}"
-    );
+    assert!(matches!(before[0].fate, DayFate::Unmailed { people: 1, events: 1 }), "{before:?}");
+    assert!(matches!(after[0].fate, DayFate::Dropped { .. }), "{after:?}");
     assert_eq!(emailed_works(&town), ["a1"]);
 }
 
@@ -444,11 +371,8 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     let folder = tempfile::tempdir().unwrap();
     town.clock.set(at("2014-05-02T10:00:00Z"));
-    let forced = archive::Request {
-        export: Some(folder.path().to_owned()),
-        force: true,
-        ..keep_days(8)
-    };
+    let forced =
+        archive::Request { export: Some(folder.path().to_owned()), force: true, ..keep_days(8) };
     let (archive, mut days) = (town.process().archive(), Vec::new());
     archive.run(&forced, &Silent, &mut days).await.unwrap();
     let DayFate::Dropped { file: Some(file) } = &days[0].fate else {
@@ -457,10 +381,7 @@ async fn a_restored_day_is_scanned_again(fresh: Fresh) {
     town.digests_at(at("2014-05-02T10:15:00Z")).await;
 
     archive.restore(file, &Silent).await.unwrap();
-    let now = Request {
-        now: true,
-        ..Request::default()
-    };
+    let now = Request { now: true, ..Request::default() };
     town.process().digests().run(&now, &Silent).await.unwrap();
 
     assert_eq!(emailed_works(&town), ["a1"]);

@@ -31,10 +31,8 @@ const LINGER: TimeDelta = TimeDelta::seconds(5);
 /// Creates a town with 1,200 followers of one artist, more than the first page of an audience.
 async fn town_with_followers(fresh: &Fresh, config: &str) -> Town {
     let town = Town::found(fresh, true, config).await;
-    let follows: Vec<_> = people(1_200)
-        .into_iter()
-        .map(|person| (FollowKey::stored("artist:7"), person))
-        .collect();
+    let follows: Vec<_> =
+        people(1_200).into_iter().map(|person| (FollowKey::stored("artist:7"), person)).collect();
     town.store.follow(&follows).await;
     town
 }
@@ -112,10 +110,7 @@ async fn events_to_a_large_audience_are_pushed_together(fresh: Fresh) {
     assert_eq!(drain(&fanouts).await, 4);
 
     let together = pushes.load(Ordering::Relaxed);
-    assert!(
-        together <= alone + 1,
-        "{together} pushes for four, {alone} for one"
-    );
+    assert!(together <= alone + 1, "{together} pushes for four, {alone} for one");
     let all = ["a1", "a2", "a4", "a5", "a6"];
     assert_eq!(feed_objects(&town, &last).await, all);
     assert_eq!(town.store.backlog().await.pending, 0);
@@ -191,10 +186,7 @@ async fn waiting_events_move_to_other_workers_after_a_stop_or_crash(fresh: Fresh
         // The first worker does not fan the event out again.
         town.clock.advance(LINGER);
         assert_eq!(drain(&worker.fanouts).await, 0);
-        assert_eq!(
-            feed_objects(&town, &people(1_200).pop().unwrap()).await,
-            ["a1", "a2"]
-        );
+        assert_eq!(feed_objects(&town, &people(1_200).pop().unwrap()).await, ["a1", "a2"]);
     }
 }
 

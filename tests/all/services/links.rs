@@ -28,26 +28,12 @@ async fn an_email_contains_links_of_its_own_user(fresh: Fresh) {
     let emails = town.emails();
     let tokens: Vec<String> = emails
         .iter()
-        .map(|email| {
-            email
-                .personal
-                .as_ref()
-                .unwrap()
-                .unsubscribe
-                .clone()
-                .unwrap()
-        })
+        .map(|email| email.personal.as_ref().unwrap().unsubscribe.clone().unwrap())
         .collect();
     assert!(tokens.len() == 2 && tokens[0] != tokens[1]);
     for (email, link) in emails.iter().zip(&tokens) {
         let token = link.strip_prefix("https://news.example.org/u/").unwrap();
-        let opened = town
-            .process()
-            .identities
-            .default
-            .links
-            .open(token, town.clock.now())
-            .await;
+        let opened = town.process().identities.default.links.open(token, town.clock.now()).await;
         let person = email.delivery.as_str().split(':').nth(1).unwrap();
         let opened = opened.unwrap().unwrap();
         assert_eq!((opened.user, opened.stop), (user(person), Stop::Digest));
@@ -62,18 +48,9 @@ async fn an_email_contains_links_of_its_own_user(fresh: Fresh) {
             let found = headers.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.as_str())
         };
-        assert_eq!(
-            header("List-Unsubscribe"),
-            Some(format!("<{link}>").as_str())
-        );
-        assert_eq!(
-            header("List-Unsubscribe-Post"),
-            Some("List-Unsubscribe=One-Click")
-        );
-        assert_eq!(
-            header("Feedback-ID"),
-            Some("2014-W17:weekly:digest:tidings")
-        );
+        assert_eq!(header("List-Unsubscribe"), Some(format!("<{link}>").as_str()));
+        assert_eq!(header("List-Unsubscribe-Post"), Some("List-Unsubscribe=One-Click"));
+        assert_eq!(header("Feedback-ID"), Some("2014-W17:weekly:digest:tidings"));
     }
 }
 
@@ -87,11 +64,7 @@ async fn an_email_that_is_built_again_has_the_same_links(fresh: Fresh) {
     town.digests_at(monday(0) + TimeDelta::days(1)).await;
 
     let secret = fresh.note("link_secret").await.unwrap();
-    let links = Links::new(
-        fresh.handle(),
-        Some("https://news.example.org".into()),
-        secret,
-    );
+    let links = Links::new(fresh.handle(), Some("https://news.example.org".into()), secret);
     let address = Address::new("ada@example.org").unwrap();
     let maker = links.maker().await.unwrap().unwrap();
     let stop = Some(&Stop::Digest);
@@ -104,11 +77,7 @@ async fn unsubscribing_cancels_a_pending_email(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([busy()]);
     town.digests_at(monday(0)).await;
-    town.process()
-        .people()
-        .unsubscribe(&user("ada"))
-        .await
-        .unwrap();
+    town.process().people().unsubscribe(&user("ada")).await.unwrap();
 
     let report = town.digests_at(monday(0) + TimeDelta::days(1)).await;
 
@@ -132,9 +101,6 @@ async fn emails_have_no_links_without_a_public_url(fresh: Fresh) {
     assert!(email.personal.is_none());
     assert_eq!(names, ["Auto-Submitted", "List-Id"]);
     let text = email.filled().text;
-    assert!(
-        !text.contains("Unsubscribe") && !text.contains(".invalid"),
-        "{text}"
-    );
+    assert!(!text.contains("Unsubscribe") && !text.contains(".invalid"), "{text}");
     assert_eq!(fresh.note("link_secret").await.unwrap(), None);
 }

@@ -32,11 +32,8 @@ mostly_on_sqlite! {
 /// same flags.
 async fn mailed(town: &Town, person: &str) -> Vec<(String, bool)> {
     let page = town.feed(person).await;
-    let mut items: Vec<_> = page
-        .items
-        .iter()
-        .map(|item| (item.object.to_string(), item.mailed))
-        .collect();
+    let mut items: Vec<_> =
+        page.items.iter().map(|item| (item.object.to_string(), item.mailed)).collect();
     items.reverse();
     let request = feed_of(&user(person));
     let groups = town.process().feeds().groups(&request).await.unwrap();
@@ -53,18 +50,13 @@ async fn mailed(town: &Town, person: &str) -> Vec<(String, bool)> {
 }
 
 fn each<const N: usize>(items: [(&str, bool); N]) -> Vec<(String, bool)> {
-    items
-        .map(|(object, mailed)| (object.to_owned(), mailed))
-        .into()
+    items.map(|(object, mailed)| (object.to_owned(), mailed)).into()
 }
 
 async fn an_item_in_a_sent_digest_is_flagged_as_mailed(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
-    assert_eq!(
-        mailed(&town, "ada").await,
-        each([("a1", false), ("a2", false)])
-    );
+    assert_eq!(mailed(&town, "ada").await, each([("a1", false), ("a2", false)]));
 
     town.digests_at(monday(0)).await;
     town.happens(&["a3"], to(&["ada"])).await;
@@ -166,11 +158,7 @@ async fn turning_off_a_type_keeps_the_mailed_flag(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     town.happens(&["a1", "a2"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
-    let muted = TypePreference {
-        route: Route::Never,
-        since: town.clock.now(),
-        window: None,
-    };
+    let muted = TypePreference { route: Route::Never, since: town.clock.now(), window: None };
     let of_type = kind("ArtworkPublished");
     town.change("ada", move |ada| {
         ada.types.insert(of_type, muted);
@@ -201,8 +189,7 @@ async fn an_unknown_object_in_a_covered_entry_is_flagged_as_mailed(fresh: Fresh)
 async fn a_digest_of_mandatory_events_excludes_seen_ones(fresh: Fresh) {
     let config = format!("{SKIP}[types.Notice]\nmandatory = true\n");
     let town = Town::found(&fresh, true, &config).await;
-    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never))
-        .await;
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never)).await;
     happens(&town, "Notice", &["a1"], to(&["ada"])).await;
     let seen = town.feed("ada").await.items[0].id;
     mark(&town.process(), "ada", Mark::Seen, vec![seen]).await;
@@ -245,11 +232,7 @@ async fn check_sent_content(fresh: Fresh, config: &str) {
         items.sort();
         items
     };
-    let muted = TypePreference {
-        route: Route::Never,
-        since: town.clock.now(),
-        window: None,
-    };
+    let muted = TypePreference { route: Route::Never, since: town.clock.now(), window: None };
     let of_type = kind("ArtworkPublished");
     town.change(person, move |of| {
         of.types.insert(of_type, muted);

@@ -55,10 +55,7 @@ batch_key = "news"
 
 pub(super) async fn happens(town: &Town, name: &str, objects: &[&str], audience: Audience) {
     let app = town.process();
-    let request = Request {
-        kind: kind(name),
-        ..request(objects, audience, None)
-    };
+    let request = Request { kind: kind(name), ..request(objects, audience, None) };
     app.notify().accept(vec![request]).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
 }
@@ -80,8 +77,7 @@ async fn unsubscribe(town: &Town, id: &str) {
 async fn town(fresh: &Fresh, config: &str) -> Town {
     let town = Town::found(fresh, true, config).await;
     unsubscribe(&town, "ada").await;
-    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never))
-        .await;
+    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never)).await;
     town
 }
 
@@ -136,11 +132,7 @@ async fn an_email_of_mandatory_events_only_has_no_unsubscribe_link(fresh: Fresh)
     let town = town(&fresh, DIGEST).await;
     both_happen(&town, "a1", "a2").await;
     happens(&town, "Notice", &["a3"], to(&["cem"])).await;
-    let rehearse = DigestRequest {
-        dry_run: true,
-        at: Some(monday(0)),
-        ..DigestRequest::default()
-    };
+    let rehearse = DigestRequest { dry_run: true, at: Some(monday(0)), ..DigestRequest::default() };
     let run = town.process().digests();
     assert_eq!(run.run(&rehearse, &Silent).await.unwrap().due.users, 3);
     town.digests_at(monday(0)).await;
@@ -152,22 +144,14 @@ async fn an_email_of_mandatory_events_only_has_no_unsubscribe_link(fresh: Fresh)
     let offers = |email: &Message| {
         let (headers, filled) = (email.headers(), email.filled());
         let header = headers.iter().any(|(name, _)| name == "List-Unsubscribe");
-        let post = headers
-            .iter()
-            .any(|(name, _)| name == "List-Unsubscribe-Post");
+        let post = headers.iter().any(|(name, _)| name == "List-Unsubscribe-Post");
         let text = filled.text.contains("Unsubscribe from this digest:");
         let html = filled.html.contains(">Unsubscribe from this digest</a>");
-        assert!(
-            filled.html.contains("/preferences\""),
-            "all lead to the preferences"
-        );
+        assert!(filled.html.contains("/preferences\""), "all lead to the preferences");
         assert!([post, text, html].iter().all(|is| *is == header));
         header
     };
-    let offers: Vec<_> = emails
-        .iter()
-        .map(|email| (works_of(email), offers(email)))
-        .collect();
+    let offers: Vec<_> = emails.iter().map(|email| (works_of(email), offers(email))).collect();
     let of = |id: &str, works: &[&'static str], offer: bool| ((masked(id), works.to_vec()), offer);
     for expected in [
         of("ada", &["a2"], false),
@@ -184,12 +168,7 @@ async fn mandatory_events_override_an_unsubscribe_but_not_a_bounce(fresh: Fresh)
     let town = Town::found(&fresh, true, DIGEST).await;
     let news = |id: &str, reason, minutes| {
         let address = Address::new(format!("{id}@example.org")).unwrap();
-        Suppression::new(
-            &address,
-            reason,
-            noon() + TimeDelta::minutes(minutes),
-            "esp",
-        )
+        Suppression::new(&address, reason, noon() + TimeDelta::minutes(minutes), "esp")
     };
     let all = [
         news("ada", Reason::Unsubscribe, 0),
@@ -233,13 +212,9 @@ async fn a_pending_digest_keeps_only_mandatory_events_after_an_opt_out(fresh: Fr
     let story = async |id: &str| {
         let row = town.deliveries_of(id).await.remove(0);
         let preview = town.process().compose().story(row).await.unwrap();
-        let titles = preview
-            .email
-            .map(|email| email.items.into_iter().map(|item| item.title.unwrap()));
-        (
-            titles.map_or(Vec::new(), Iterator::collect::<Vec<_>>),
-            preview.barred,
-        )
+        let titles =
+            preview.email.map(|email| email.items.into_iter().map(|item| item.title.unwrap()));
+        (titles.map_or(Vec::new(), Iterator::collect::<Vec<_>>), preview.barred)
     };
     let before = story("ada").await;
     town.postbox.takes_everything();
@@ -279,8 +254,7 @@ async fn opting_in_again_keeps_pending_mandatory_events(fresh: Fresh) {
 
 /// Sets the clock to this many minutes after the start, closes due batches, and sends.
 async fn send_after(town: &Town, minutes: i64) {
-    town.send_due_at(saturday() + TimeDelta::minutes(minutes))
-        .await;
+    town.send_due_at(saturday() + TimeDelta::minutes(minutes)).await;
 }
 
 async fn a_batch_for_an_unsubscribed_user_has_mandatory_events_only(fresh: Fresh) {
@@ -304,11 +278,8 @@ async fn a_batch_for_an_unsubscribed_user_has_mandatory_events_only(fresh: Fresh
         let mut names = email.headers().into_iter().map(|(name, _)| name);
         names.any(|name| name == "List-Unsubscribe")
     };
-    let mut all: Vec<_> = town
-        .emails()
-        .iter()
-        .map(|email| (works_of(email), offers(email)))
-        .collect();
+    let mut all: Vec<_> =
+        town.emails().iter().map(|email| (works_of(email), offers(email))).collect();
     all.sort();
     let of = |id: &str, works: [&'static str; 1]| ((masked(id), works.to_vec()), false);
     assert_eq!(
@@ -330,11 +301,7 @@ async fn a_route_that_a_user_chose_for_a_mandatory_type_is_ignored(fresh: Fresh)
     let town = Town::found(&fresh, true, BATCH).await;
     let choose = |route, since: DateTime<Utc>| {
         move |person: &mut User| {
-            let chosen = TypePreference {
-                route,
-                since,
-                window: Some(TimeDelta::hours(9)),
-            };
+            let chosen = TypePreference { route, since, window: Some(TimeDelta::hours(9)) };
             person.types.insert(kind("Notice"), chosen);
         }
     };
@@ -356,22 +323,14 @@ async fn a_day_with_mandatory_events_for_unsubscribed_users_is_kept(fresh: Fresh
     town.change("ben", |ben| ben.confirmed = false).await;
     town.change("cem", |cem| cem.confirmed = false).await;
     town.clock.set(monday(8));
-    let request = Archive {
-        keep: TimeDelta::days(30),
-        export: None,
-        dry_run: true,
-        force: false,
-    };
+    let request = Archive { keep: TimeDelta::days(30), export: None, dry_run: true, force: false };
     let mut days = Vec::new();
     let archive = town.process().archive();
     archive.run(&request, &Silent, &mut days).await.unwrap();
 
     assert_eq!(
         days.remove(0).fate,
-        DayFate::Unmailed {
-            people: 4,
-            events: 6
-        },
+        DayFate::Unmailed { people: 4, events: 6 },
         "the notices of ada and ben, who want no more, and all of cem and dee, who may confirm"
     );
 }
@@ -381,10 +340,7 @@ async fn a_run_for_another_cadence_skips_digests_of_mandatory_events(fresh: Fres
     both_happen(&town, "a1", "a2").await;
     town.clock.set(monday(0));
     let run = async |cadence| {
-        let request = DigestRequest {
-            cadence: Some(cadence),
-            ..DigestRequest::default()
-        };
+        let request = DigestRequest { cadence: Some(cadence), ..DigestRequest::default() };
         let run = town.process().digests();
         run.run(&request, &Silent).await.unwrap().emails.sent
     };
@@ -402,9 +358,7 @@ async fn explain_marks_mandatory_events_and_says_why_others_are_excluded(fresh: 
     };
     let fates = |explanation: &tidings::wire::explanation::Explanation| -> Vec<_> {
         let fates = explanation.events.iter().rev();
-        fates
-            .map(|fate| (fate.object.to_string(), fate.mandatory, fate.why))
-            .collect()
+        fates.map(|fate| (fate.object.to_string(), fate.mandatory, fate.why)).collect()
     };
 
     let before = explained().await;
@@ -415,16 +369,10 @@ async fn explain_marks_mandatory_events_and_says_why_others_are_excluded(fresh: 
         before.unmailable.as_deref(),
         Some("they are unsubscribed, so none but of mandatory types")
     );
-    assert_eq!(
-        before.digest.as_ref().unwrap().next_due,
-        Some(monday(0) - TimeDelta::minutes(30))
-    );
+    assert_eq!(before.digest.as_ref().unwrap().next_due, Some(monday(0) - TimeDelta::minutes(30)));
     assert_eq!(
         fates(&before),
-        [
-            ("a1".to_owned(), false, Why::NoDigest),
-            ("a2".to_owned(), true, Why::NextDigest)
-        ]
+        [("a1".to_owned(), false, Why::NoDigest), ("a2".to_owned(), true, Why::NextDigest)]
     );
     assert_eq!(after.digest.as_ref().unwrap().next_due, None);
     let place = |at: usize| match &after.events[at].covered {

@@ -67,10 +67,7 @@ async fn a_sent_digest_is_marked_then_settled_and_closed_in_one_write(fresh: Fre
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
 
-    assert_eq!(
-        calls(&town).await,
-        ["open", "hand_over", "write_markers", "settle"]
-    );
+    assert_eq!(calls(&town).await, ["open", "hand_over", "write_markers", "settle"]);
 
     assert_emailed_once(&town, &["ada", "ben"]).await;
 }

@@ -141,8 +141,7 @@ async fn muting_a_topic_mutes_every_object_about_it(fresh: Fresh) {
         about("a4", linked),
     ];
     town.store.put_objects(&works).await.unwrap();
-    town.happens(&["a1", "a2", "a3", "a4", "a5"], to(&["ada", "ben"]))
-        .await;
+    town.happens(&["a1", "a2", "a3", "a4", "a5"], to(&["ada", "ben"])).await;
     mute(&town, "ada", "Budget").await;
     mute(&town, "ben", "https://a.example/show").await;
 
@@ -158,8 +157,7 @@ async fn an_event_from_followed_keys_is_muted_only_if_all_are_muted(fresh: Fresh
     let both = ["artist:1", "artist:2"].map(FollowKey::stored);
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.happens(&["a2"], followers_of("artist:2")).await;
-    town.happens(&["a3"], Audience::followers_of(both).unwrap())
-        .await;
+    town.happens(&["a3"], Audience::followers_of(both).unwrap()).await;
     town.happens(&["a4"], to(&["ada"])).await;
 
     town.digests_at(monday(0)).await;
@@ -190,10 +188,7 @@ async fn an_expired_mute_does_not_email_its_earlier_events(fresh: Fresh) {
     let until = Some(town.clock.now() + TimeDelta::hours(2));
     let input = MuteInput { until, title: None };
     let people = town.process().people();
-    people
-        .mute(&user("ada"), &subject("artist:1"), input)
-        .await
-        .unwrap();
+    people.mute(&user("ada"), &subject("artist:1"), input).await.unwrap();
     town.happens(&["a1"], followers_of("artist:1")).await;
     town.clock.advance(TimeDelta::hours(3));
     town.happens(&["a2"], followers_of("artist:1")).await;
@@ -268,16 +263,11 @@ async fn muted_items_count_as_read_in_the_feed(fresh: Fresh) {
     assert_eq!((before.unseen, before.unread), (2, 2));
     assert_eq!((page.counts.unseen, page.counts.unread), (1, 1));
     let items = page.items.iter();
-    let mut states: Vec<_> = items
-        .map(|item| (item.object.as_str(), item.state.as_str()))
-        .collect();
+    let mut states: Vec<_> =
+        items.map(|item| (item.object.as_str(), item.state.as_str())).collect();
     states.sort_unstable();
     assert_eq!(states, [("a1", "read"), ("a2", "unseen")]);
-    assert_eq!(
-        (after.unseen, after.unread),
-        (2, 2),
-        "what it was stays read"
-    );
+    assert_eq!((after.unseen, after.unread), (2, 2), "what it was stays read");
 }
 
 async fn explain_reports_events_from_before_an_unmute(fresh: Fresh) {
@@ -311,11 +301,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
         let mut fates: Vec<_> = fates
             .map(|fate| {
                 let excluded = match fate.covered {
-                    Some(By::Email {
-                        place: Place::Excluded,
-                        excluded,
-                        ..
-                    }) => excluded,
+                    Some(By::Email { place: Place::Excluded, excluded, .. }) => excluded,
                     _ => None,
                 };
                 (fate.kind, fate.object.to_string(), fate.why, excluded)
@@ -323,9 +309,7 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
             .collect();
         fates.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         let fates = fates.into_iter();
-        fates
-            .map(|(_, _, why, excluded)| (why, excluded))
-            .collect::<Vec<_>>()
+        fates.map(|(_, _, why, excluded)| (why, excluded)).collect::<Vec<_>>()
     };
 
     mute(&town, "ada", "a1").await;
@@ -337,21 +321,11 @@ async fn explain_reports_a_mute_before_and_after_the_email(fresh: Fresh) {
     let muted = Some(Why::Muted);
     assert_eq!(
         before,
-        [
-            (Why::Muted, None),
-            (Why::Gathering, None),
-            (Why::Muted, None),
-            (Why::NextDigest, None),
-        ]
+        [(Why::Muted, None), (Why::Gathering, None), (Why::Muted, None), (Why::NextDigest, None),]
     );
     assert_eq!(
         after,
-        [
-            (Why::Excluded, muted),
-            (Why::Mailed, None),
-            (Why::Covered, muted),
-            (Why::Covered, None),
-        ]
+        [(Why::Excluded, muted), (Why::Mailed, None), (Why::Covered, muted), (Why::Covered, None),]
     );
     // Later mutes do not change the explanation of a sent email.
     town.clock.advance(TimeDelta::minutes(1));
@@ -412,17 +386,9 @@ async fn a_user_mutes_at_most_a_thousand_subjects(fresh: Fresh) {
 }
 
 async fn unmute_all(town: &Town, ada: &User) {
-    let all: Vec<Subject> = ada
-        .mutes
-        .all()
-        .map(|(subject, _)| subject.clone())
-        .collect();
+    let all: Vec<Subject> = ada.mutes.all().map(|(subject, _)| subject.clone()).collect();
     let now = town.clock.now();
-    town.change("ada", |ada| {
-        all.iter()
-            .for_each(|subject| ada.mutes.unmute(subject, now))
-    })
-    .await;
+    town.change("ada", |ada| all.iter().for_each(|subject| ada.mutes.unmute(subject, now))).await;
 }
 
 async fn mutes_that_ended_long_ago_are_deleted(fresh: Fresh) {
@@ -457,9 +423,7 @@ async fn the_total_of_a_batch_excludes_muted_events(fresh: Fresh) {
     let items = async |person: &str| town.deliveries_of(person).await.remove(0).outcome.items;
     assert_eq!((items("ada").await, items("ben").await), (2, 3));
     let emails = town.emails();
-    let ada = emails
-        .iter()
-        .find(|email| email.to.reveal() == "ada@example.org");
+    let ada = emails.iter().find(|email| email.to.reveal() == "ada@example.org");
     let text = ada.unwrap().filled().text;
     assert!(!text.contains("more"), "{text}");
 }

@@ -46,22 +46,16 @@ async fn put_original_documents(town: &Town) {
     };
     town.store.put_users(&[mara]).await.unwrap();
     // The original's objects have ObjectIds as well. Events about unknown objects are not emailed.
-    town.put_works(&["5334647b139b2165160000d8"], |_| true)
-        .await;
+    town.put_works(&["5334647b139b2165160000d8"], |_| true).await;
 }
 
 async fn feed(town: &Town, person: &str) -> Vec<(String, String)> {
     let items = town.feed(person).await.items.into_iter();
-    items
-        .map(|item| (item.id.to_string(), item.object.to_string()))
-        .collect()
+    items.map(|item| (item.id.to_string(), item.object.to_string())).collect()
 }
 
 fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-    expected
-        .iter()
-        .map(|(id, object)| ((*id).to_owned(), (*object).to_owned()))
-        .collect()
+    expected.iter().map(|(id, object)| ((*id).to_owned(), (*object).to_owned())).collect()
 }
 
 async fn documents_of_older_writers_give_the_right_feed(fresh: Fresh) {
@@ -76,11 +70,7 @@ async fn documents_of_older_writers_give_the_right_feed(fresh: Fresh) {
         ("20140417.0", "a1"),
     ];
     assert_eq!(feed(&town, "ada").await, pairs(&ada));
-    let mara = [
-        ("20140419.0", "a4"),
-        ("20140418o.0", "a3"),
-        ("20140417o.0", "a1"),
-    ];
+    let mara = [("20140419.0", "a4"), ("20140418o.0", "a3"), ("20140417o.0", "a1")];
     assert_eq!(feed(&town, MARA).await, pairs(&mara));
 }
 
@@ -90,20 +80,12 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
     town.happens(&["a4"], to(&["ada", MARA])).await;
 
     let report = town.digests_at(monday(0)).await;
-    let again = town
-        .digests_at(monday(0) + chrono::TimeDelta::days(1))
-        .await;
+    let again = town.digests_at(monday(0) + chrono::TimeDelta::days(1)).await;
 
-    assert_eq!(
-        (report.emails.sent, report.emails.events, again.emails.sent),
-        (2, 5, 0)
-    );
+    assert_eq!((report.emails.sent, report.emails.events, again.emails.sent), (2, 5, 0));
     assert_eq!(town.emailed_to("ada"), ["a2", "a4"]);
     assert!(
-        town.emails()[1]
-            .filled()
-            .text
-            .contains("5334647b139b2165160000d8"),
+        town.emails()[1].filled().text.contains("5334647b139b2165160000d8"),
         "an object under an ObjectId is known by its hex text"
     );
     assert_eq!(
@@ -112,27 +94,17 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
         "a marker on Friday covers Friday, not Thursday"
     );
     town.digests_at(monday(1)).await;
-    assert_eq!(
-        town.emails().len(),
-        2,
-        "the markers stand in the documents of the older writers"
-    );
+    assert_eq!(town.emails().len(), 2, "the markers stand in the documents of the older writers");
 }
 
 /// Applies the original's rule: returns the distinct events after the last `flushed`.
 fn pending_for_the_original(document: &Value) -> Vec<String> {
     let events = document["events"].as_array().unwrap();
-    let from = events
-        .iter()
-        .rposition(|entry| entry.get("flushed").is_some())
-        .map_or(0, |last| last + 1);
+    let from =
+        events.iter().rposition(|entry| entry.get("flushed").is_some()).map_or(0, |last| last + 1);
     let mut kept: Vec<String> = Vec::new();
     for entry in &events[from..] {
-        let name = format!(
-            "{}/{}",
-            entry["t"].as_str().unwrap(),
-            entry["o"].as_str().unwrap()
-        );
+        let name = format!("{}/{}", entry["t"].as_str().unwrap(), entry["o"].as_str().unwrap());
         if !kept.contains(&name) {
             kept.push(name);
         }
@@ -152,10 +124,7 @@ async fn flushed_events_look_flushed_to_the_original_reader(fresh: Fresh) {
     };
     let (first, second) = (Day::of(saturday()), Day::of(monday(0)));
     town.happens(&["a1", "a2"], to(&["ada"])).await;
-    assert_eq!(
-        read(first).await,
-        ["ArtworkPublished/a1", "ArtworkPublished/a2"]
-    );
+    assert_eq!(read(first).await, ["ArtworkPublished/a1", "ArtworkPublished/a2"]);
 
     town.digests_at(monday(0)).await;
     assert_eq!(read(first).await, Vec::<String>::new());

@@ -33,11 +33,7 @@ fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFut
     let watched = FailingStore::before(town.store.clone(), RECORDS_CALL, other);
     let store: Arc<dyn Store> = watched.clone();
     let digests = town.process_on(&store).digests();
-    let request = Request {
-        now: true,
-        users: Some(vec![user(person)]),
-        ..Request::default()
-    };
+    let request = Request { now: true, users: Some(vec![user(person)]), ..Request::default() };
     Box::pin(async move {
         digests.run(&request, &Silent).await.unwrap();
         assert!(watched.verbs().contains(RECORDS_CALL));
@@ -97,10 +93,7 @@ impl Change {
             Self::EventRetracted => {
                 let work = ["a1".parse().unwrap()];
                 let objects = town.process().objects();
-                objects
-                    .retract(&kind("ArtworkPublished"), &work)
-                    .await
-                    .unwrap();
+                objects.retract(&kind("ArtworkPublished"), &work).await.unwrap();
             }
             Self::OptedOut | Self::AddressChanged => {
                 for n in 0..users {
@@ -116,12 +109,9 @@ impl Change {
 }
 
 async fn a_change_takes_effect_within_two_seconds_even_with_slow_calls(fresh: Fresh) {
-    for change in [
-        Change::ObjectWithdrawn,
-        Change::EventRetracted,
-        Change::OptedOut,
-        Change::AddressChanged,
-    ] {
+    for change in
+        [Change::ObjectWithdrawn, Change::EventRetracted, Change::OptedOut, Change::AddressChanged]
+    {
         fresh.clear().await;
         let town = crowd_of(&fresh, 40).await;
         *town.postbox.send_takes.lock().unwrap() = TimeDelta::milliseconds(300);
@@ -138,16 +128,8 @@ async fn a_change_takes_effect_within_two_seconds_even_with_slow_calls(fresh: Fr
             is_late && !email.to.reveal().ends_with("@new.example")
         });
         assert_eq!(outdated.count(), 0, "{change:?}");
-        let sent = if change == Change::AddressChanged {
-            40
-        } else {
-            emails.len() as u64
-        };
-        assert_eq!(
-            (report.emails.sent, report.emails.canceled),
-            (sent, 40 - sent),
-            "{change:?}"
-        );
+        let sent = if change == Change::AddressChanged { 40 } else { emails.len() as u64 };
+        assert_eq!((report.emails.sent, report.emails.canceled), (sent, 40 - sent), "{change:?}");
         assert!(emails.len() == 40 || emails.len() < 8, "{change:?}");
     }
 }

@@ -31,10 +31,7 @@ mostly_on_sqlite! {
 }
 
 pub(super) async fn run(town: &Town, request: Request) -> Report {
-    let request = Request {
-        patience: Some(TimeDelta::minutes(15)),
-        ..request
-    };
+    let request = Request { patience: Some(TimeDelta::minutes(15)), ..request };
     town.clock.set(town.clock.now().max(monday(0)));
     let report = town.process().digests().run(&request, &Silent).await;
     let report = report.unwrap();
@@ -56,10 +53,7 @@ pub(super) fn reason(report: &Report) -> &str {
 async fn a_stop_from_the_provider_pauses_all_processes_until_a_resume(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 1\n").await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
-    town.answer([
-        Outcome::Accepted("1".into()),
-        Outcome::Stop("the key is revoked".into()),
-    ]);
+    town.answer([Outcome::Accepted("1".into()), Outcome::Stop("the key is revoked".into())]);
 
     let first = run(&town, Request::default()).await;
     let meanwhile = run(&town, Request::default()).await;
@@ -106,10 +100,7 @@ async fn too_large_a_share_of_failures_pauses_sending(fresh: Fresh) {
 async fn failures_before_a_resume_no_longer_count_in_any_process(fresh: Fresh) {
     let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"49%\"\n";
     let town = Town::found(&fresh, true, config).await;
-    let now = Request {
-        now: true,
-        ..Request::default()
-    };
+    let now = Request { now: true, ..Request::default() };
     let worker = town.process();
     let send_by_worker = async |work: &str, person: &str| {
         town.happens(&[work], to(&[person])).await;
@@ -161,10 +152,7 @@ async fn bounces_and_complaints_pause_sending_and_do_not_count_after_a_resume(fr
     town.happens(&["a1"], to(&names)).await;
     assert_eq!(run(&town, Request::default()).await.emails.sent, 20);
 
-    let now = Request {
-        now: true,
-        ..Request::default()
-    };
+    let now = Request { now: true, ..Request::default() };
 
     // Four complaints in twenty emails exceed 0.3 %, but fewer than five never pause sending.
     report(&names[..4], ReportKind::Bounced).await;
@@ -202,9 +190,7 @@ async fn three_lost_answers_in_a_row_stop_further_calls(fresh: Fresh) {
     let people = town.crowd(9).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
-    town.postbox
-        .per_call
-        .store(1, std::sync::atomic::Ordering::Relaxed);
+    town.postbox.per_call.store(1, std::sync::atomic::Ordering::Relaxed);
     town.answer((0..9).map(|_| crate::support::town::cut_off()));
     town.clock.set(monday(0));
 
@@ -260,10 +246,7 @@ async fn a_resume_cancels_the_retry_delay_of_the_provider(fresh: Fresh) {
         Some(Duration::from_secs(24 * 60 * 60)),
     )]);
     let (one, other) = (town.process(), town.process());
-    let now = Request {
-        now: true,
-        ..Request::default()
-    };
+    let now = Request { now: true, ..Request::default() };
     town.clock.set(monday(0));
     one.digests().run(&now, &Silent).await.unwrap();
     town.happens(&["a2"], to(&["ben", "cem"])).await;
@@ -286,10 +269,7 @@ async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fr
     for hour in people.chunks(40) {
         let names: Vec<&str> = hour.iter().map(String::as_str).collect();
         town.happens(&["a1"], to(&names)).await;
-        let now = Request {
-            now: true,
-            ..Request::default()
-        };
+        let now = Request { now: true, ..Request::default() };
         ended.push(run(&town, now).await);
         town.clock.advance(TimeDelta::hours(1));
     }
@@ -306,16 +286,10 @@ async fn forty_refused_emails_an_hour_pause_sending_in_the_second_hour(fresh: Fr
 async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater(
-        "429".into(),
-        Some(Duration::from_secs(600)),
-    )]);
+    town.answer([Outcome::TryLater("429".into(), Some(Duration::from_secs(600)))]);
     town.digests_at(monday(0)).await;
     town.happens(&["a2"], to(&["ben"])).await;
-    let now = Request {
-        now: true,
-        ..Request::default()
-    };
+    let now = Request { now: true, ..Request::default() };
     let send_by_another = async |at| {
         town.clock.set(at);
         town.process().digests().run(&now, &Silent).await.unwrap()
@@ -332,23 +306,13 @@ async fn a_retry_delay_for_one_process_applies_to_all(fresh: Fresh) {
 async fn a_clock_a_day_ahead_does_not_delay_other_processes(fresh: Fresh) {
     let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater(
-        "429".into(),
-        Some(Duration::from_secs(60)),
-    )]);
+    town.answer([Outcome::TryLater("429".into(), Some(Duration::from_secs(60)))]);
     // This process records the provider's delay by a clock that is a day ahead.
     town.digests_at(monday(0) + TimeDelta::days(1)).await;
     town.clock.set(monday(0));
     town.happens(&["a2"], to(&["ben"])).await;
 
-    run(
-        &town,
-        Request {
-            now: true,
-            ..Request::default()
-        },
-    )
-    .await;
+    run(&town, Request { now: true, ..Request::default() }).await;
 
     assert!(!town.emailed_to("ben").is_empty());
 }

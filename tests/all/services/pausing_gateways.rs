@@ -56,17 +56,11 @@ async fn a_gateway_error_on_the_first_call_of_a_run_costs_one_email(fresh: Fresh
         town.clock.set(monday(week));
         let before = town.calls().len();
 
-        let report = process
-            .digests()
-            .run(&Request::default(), &Silent)
-            .await
-            .unwrap();
+        let report = process.digests().run(&Request::default(), &Silent).await.unwrap();
 
         assert_eq!((report.emails.unknown, report.emails.sent), (1, 89));
-        let sizes: Vec<usize> = town.calls()[before..]
-            .iter()
-            .map(|call| call.deliveries.len())
-            .collect();
+        let sizes: Vec<usize> =
+            town.calls()[before..].iter().map(|call| call.deliveries.len()).collect();
         assert_eq!((sizes[0], sizes[1], sizes[2]), (1, 1, 20 - 2), "{sizes:?}");
     }
 }

@@ -48,19 +48,13 @@ async fn an_unsubscribe_survives_concurrent_writes_of_the_record(fresh: Fresh) {
         let id = user(&format!("p{round}"));
         let put =
             format!("{{\"id\": \"{id}\", \"email\": \"p@example.org\", \"confirmed\": true}}");
-        town.process()
-            .people()
-            .put(vec![input(&put)])
-            .await
-            .unwrap();
+        town.process().people().put(vec![input(&put)]).await.unwrap();
         let (user_id, town) = (id.clone(), town.clone());
         fresh
             .at_once(9, move |store, n| {
                 let people = town.process_on(&store.handle()).people();
-                let (id, put) = (
-                    user_id.clone(),
-                    put.replace("true}", &format!("true, \"name\": \"{n}\"}}")),
-                );
+                let (id, put) =
+                    (user_id.clone(), put.replace("true}", &format!("true, \"name\": \"{n}\"}}")));
                 async move {
                     match n {
                         4 => drop(people.unsubscribe(&id).await.unwrap()),
@@ -86,10 +80,7 @@ async fn concurrent_choices_are_all_stored(fresh: Fresh) {
             let people = sharing.process_on(&store.handle()).people();
             async move {
                 let choice = format!("{{\"types\": {{\"T{n}\": {{\"route\": \"never\"}}}}}}");
-                people
-                    .prefer(&user("ada"), preferences(&choice))
-                    .await
-                    .unwrap();
+                people.prefer(&user("ada"), preferences(&choice)).await.unwrap();
             }
         })
         .await;
@@ -101,10 +92,7 @@ async fn a_record_without_choices_changes_no_choice(fresh: Fresh) {
     let town = Town::found(&fresh, true, SEPARATE_EMAILS).await;
     let people = town.process().people();
     let choice = "{\"tz\": \"Europe/Paris\", \"digest\": {\"cadence\": \"daily\"}, \"types\": {\"Alert\": {\"route\": \"never\"}}}";
-    people
-        .prefer(&user("ada"), preferences(choice))
-        .await
-        .unwrap();
+    people.prefer(&user("ada"), preferences(choice)).await.unwrap();
     let chosen = ada(&people).await;
     people.unsubscribe(&user("ada")).await.unwrap();
     let unsubscribed = ada(&people).await;
@@ -114,14 +102,8 @@ async fn a_record_without_choices_changes_no_choice(fresh: Fresh) {
     people.put(vec![input(put)]).await.unwrap();
 
     let stored = ada(&people).await;
-    assert_eq!(
-        (stored.name.as_deref(), stored.tz),
-        (Some("Ada"), chosen.tz)
-    );
-    assert_eq!(
-        (stored.digest, &stored.types),
-        (unsubscribed.digest, &unsubscribed.types)
-    );
+    assert_eq!((stored.name.as_deref(), stored.tz), (Some("Ada"), chosen.tz));
+    assert_eq!((stored.digest, &stored.types), (unsubscribed.digest, &unsubscribed.types));
     assert_eq!(stored.unsubscribed, Some(town.clock.now()));
     let without_tz = "{\"id\": \"ada\", \"tz\": null}";
     people.put(vec![input(without_tz)]).await.unwrap();
@@ -148,11 +130,7 @@ async fn a_record_with_a_digest_does_not_resubscribe_a_user(fresh: Fresh) {
     people.prefer(&user("ada"), back).await.unwrap();
     town.happens(&["a2"], to(&["ada"])).await;
     town.digests_at(monday(1)).await;
-    assert_eq!(
-        town.emailed_to("ada"),
-        ["a2"],
-        "what they missed stays missed"
-    );
+    assert_eq!(town.emailed_to("ada"), ["a2"], "what they missed stays missed");
     let alert = ada(&people).await.types[&kind("Alert")];
     assert_eq!((alert.route, alert.since), (Route::Immediate, monday(0)));
 }
@@ -162,10 +140,7 @@ async fn a_record_can_unsubscribe_a_user(fresh: Fresh) {
     let people = town.process().people();
     let put = "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true, \"unsubscribed\": true, \"digest\": {\"cadence\": \"daily\"}}";
 
-    people
-        .put(vec![input(put), input(&put.replace("ada", "new"))])
-        .await
-        .unwrap();
+    people.put(vec![input(put), input(&put.replace("ada", "new"))]).await.unwrap();
 
     for id in ["ada", "new"] {
         let left = people.get(&user(id)).await.unwrap().unwrap();
@@ -182,20 +157,14 @@ async fn an_unsubscribed_user_gets_no_email_by_any_route(fresh: Fresh) {
     let people = town.process().people();
     let choice =
         "{\"types\": {\"Mention\": {\"route\": \"batch\"}, \"Loan\": {\"route\": \"digest\"}}}";
-    people
-        .prefer(&user("ada"), preferences(choice))
-        .await
-        .unwrap();
+    people.prefer(&user("ada"), preferences(choice)).await.unwrap();
 
     let left = people.unsubscribe(&user("ada")).await.unwrap().unwrap();
 
     assert_eq!(left.mailable(), Err(Unmailable::Unsubscribed));
     assert_eq!(left.digest.cadence, Some(Cadence::Never));
     let routes = ["Alert", "Reply", "Mention", "Loan"].map(|name| left.types[&kind(name)].route);
-    assert_eq!(
-        routes,
-        [Route::Never, Route::Never, Route::Never, Route::Digest]
-    );
+    assert_eq!(routes, [Route::Never, Route::Never, Route::Never, Route::Digest]);
     assert_eq!(people.unsubscribe(&user("nobody")).await.unwrap(), None);
 }
 
@@ -220,21 +189,13 @@ async fn a_resubscribed_user_gets_no_older_events(fresh: Fresh) {
     town.clock.advance(chrono::TimeDelta::hours(1));
 
     let back = "{\"digest\": {\"cadence\": \"weekly\"}}";
-    let back = people
-        .prefer(&user("ada"), preferences(back))
-        .await
-        .unwrap()
-        .unwrap();
+    let back = people.prefer(&user("ada"), preferences(back)).await.unwrap().unwrap();
     town.happens(&["a3"], to(&["ada"])).await;
     town.digests_at(monday(0)).await;
 
     assert_eq!(back.unsubscribed, None);
     assert_eq!(town.emailed_to("ada"), ["a3"]);
-    assert_eq!(
-        back.types[&kind("Alert")].route,
-        Route::Never,
-        "they asked for the digest alone"
-    );
+    assert_eq!(back.types[&kind("Alert")].route, Route::Never, "they asked for the digest alone");
 }
 
 async fn a_digest_hour_alone_does_not_resubscribe_a_user(fresh: Fresh) {
@@ -247,29 +208,19 @@ async fn a_digest_hour_alone_does_not_resubscribe_a_user(fresh: Fresh) {
         "{\"digest\": {\"cadence\": \"never\"}}",
         "{\"types\": {\"ArtworkPublished\": {\"route\": \"digest\"}}}",
     ] {
-        let left = people
-            .prefer(&user("ada"), preferences(choice))
-            .await
-            .unwrap()
-            .unwrap();
+        let left = people.prefer(&user("ada"), preferences(choice)).await.unwrap().unwrap();
         assert!(left.unsubscribed.is_some(), "{choice}");
     }
 
     let alone = "{\"types\": {\"ArtworkPublished\": {\"route\": \"immediate\"}}}";
-    let back = people
-        .prefer(&user("ada"), preferences(alone))
-        .await
-        .unwrap()
-        .unwrap();
+    let back = people.prefer(&user("ada"), preferences(alone)).await.unwrap().unwrap();
     assert_eq!(back.unsubscribed, None);
 }
 
 async fn an_export_contains_all_follows(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    let follow = |n: usize| FollowInput {
-        user: user("ada"),
-        key: format!("tag:{n}").parse().unwrap(),
-    };
+    let follow =
+        |n: usize| FollowInput { user: user("ada"), key: format!("tag:{n}").parse().unwrap() };
     let before = town.process().people().export(&user("ada")).await.unwrap();
     let before = before.unwrap().follows.len();
 

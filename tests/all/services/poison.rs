@@ -39,17 +39,12 @@ fn first_day() -> Day {
 }
 
 fn bad(person: &str, reason: Defect) -> BadStack {
-    BadStack {
-        user: user(person),
-        day: first_day(),
-        reason,
-    }
+    BadStack { user: user(person), day: first_day(), reason }
 }
 
 async fn a_stack_without_room_for_a_marker_blocks_no_other_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"]))
-        .await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"])).await;
     let database = database(&fresh).await.unwrap();
     fill_up(&database, first_day(), "ada").await;
 
@@ -91,23 +86,14 @@ async fn events_of_a_stack_repaired_after_it_left_the_window_are_emailed(fresh: 
 
 async fn an_events_field_that_is_no_array_blocks_no_batch(fresh: Fresh) {
     let database = database(&fresh).await.unwrap();
-    for (n, spoilt) in [
-        Bson::Null,
-        doc! {"0": {"t": "T", "o": "a"}}.into(),
-        "none".into(),
-        7.into(),
-    ]
-    .into_iter()
-    .enumerate()
+    for (n, spoilt) in
+        [Bson::Null, doc! {"0": {"t": "T", "o": "a"}}.into(), "none".into(), 7.into()]
+            .into_iter()
+            .enumerate()
     {
         fresh.clear().await;
         let town = Town::found(&fresh, true, BATCHES).await;
-        put(
-            &database,
-            first_day(),
-            doc! {"_id": "ada", "events": spoilt},
-        )
-        .await;
+        put(&database, first_day(), doc! {"_id": "ada", "events": spoilt}).await;
         town.happens(&["a1"], to(&["ada", "ben"])).await;
 
         let tally = town.send_due_at(saturday() + TimeDelta::minutes(6)).await;
@@ -202,10 +188,7 @@ async fn a_digest_whose_marker_is_rejected_after_sending_is_sent_once(fresh: Fre
     let ada = town.deliveries_of("ada").await.remove(0);
     assert_eq!((ada.state, ada.open), (DeliveryState::Sent, true));
     for report in [first, later] {
-        assert_eq!(
-            report.emails.bad_stacks.first,
-            [bad("ada", Defect::Refused)]
-        );
+        assert_eq!(report.emails.bad_stacks.first, [bad("ada", Defect::Refused)]);
     }
 
     database.run_command(validator(doc! {})).await.unwrap();
@@ -312,16 +295,11 @@ async fn an_unreadable_id_ends_no_audience(fresh: Fresh) {
     let (ben, zoe) = (user("ben"), user("zoe"));
     let (artist, other) = (key("artist:7"), key("artist:8"));
     let follow = |key: &FollowKey, user: &UserId| (key.clone(), user.clone());
-    fresh
-        .follow(&[follow(&artist, &ben), follow(&artist, &zoe)])
-        .await;
+    fresh.follow(&[follow(&artist, &ben), follow(&artist, &zoe)]).await;
     fresh.follow(&[follow(&other, &ben)]).await;
     let berlin = Point::new(13.405, 52.52).unwrap();
     for id in [&ben, &zoe] {
-        let record = User {
-            loc: Some(berlin),
-            ..User::new(id.clone())
-        };
+        let record = User { loc: Some(berlin), ..User::new(id.clone()) };
         fresh.put_users(&[record]).await.unwrap();
     }
     if let Some(database) = database(&fresh).await {
@@ -345,12 +323,7 @@ async fn an_unreadable_id_ends_no_audience(fresh: Fresh) {
     }
 
     let expected = [ben.clone(), zoe];
-    let choices = DueChoices {
-        tz: None,
-        cadences: vec![None],
-        weekdays: vec![None],
-        hour: None,
-    };
+    let choices = DueChoices { tz: None, cadences: vec![None], weekdays: vec![None], hour: None };
     for filter in [
         PeopleFilter::Follow(&artist),
         PeopleFilter::All,

@@ -151,21 +151,17 @@ async fn full_and_leading_batches_wait_until_quiet_hours_end(fresh: Fresh) {
     let emails = town.emails();
     let whole = |email: &tidings::email::Message| {
         let text = email.filled().text;
-        ["a1", "a2", "a3"]
-            .iter()
-            .all(|work| text.contains(&format!("Work {work}.")))
+        ["a1", "a2", "a3"].iter().all(|work| text.contains(&format!("Work {work}.")))
     };
     assert_eq!(emails[4..].iter().filter(|email| whole(email)).count(), 2);
 }
 
 async fn changed_quiet_hours_apply_to_open_batches(fresh: Fresh) {
     let town = town(&fresh).await;
-    town.change("ben", |ben| ben.quiet = Some(quiet("12:00", "13:00")))
-        .await;
+    town.change("ben", |ben| ben.quiet = Some(quiet("12:00", "13:00"))).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     // While their batches are open, Ben changes his quiet hours and Ada removes hers.
-    town.change("ben", |ben| ben.quiet = Some(quiet("10:03", "11:00")))
-        .await;
+    town.change("ben", |ben| ben.quiet = Some(quiet("10:03", "11:00"))).await;
     town.change("ada", |ada| ada.quiet = None).await;
 
     let soon = send_at(&town, saturday() + TimeDelta::minutes(6)).await;
@@ -212,11 +208,7 @@ async fn mandatory_events_are_emailed_in_quiet_hours(fresh: Fresh) {
     let soon = send_at(&town, saturday() + TimeDelta::minutes(6)).await;
 
     assert_eq!(soon, [2, 0]);
-    let texts: Vec<String> = town
-        .emails()
-        .iter()
-        .map(|email| email.filled().text)
-        .collect();
+    let texts: Vec<String> = town.emails().iter().map(|email| email.filled().text).collect();
     assert!(texts.iter().any(|text| text.contains("Work a1.")));
     // Events in the same batch as a mandatory event are sent with it.
     let both = |text: &&String| text.contains("Work a2.") && text.contains("Work a3.");
@@ -233,11 +225,7 @@ async fn digests_and_manually_closed_batches_ignore_quiet_hours(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     happens(&town, "Loan", &["a2"], to(&["ada"])).await;
     let batch = open(&town).await.remove(0);
-    town.process()
-        .batches()
-        .end(batch.id, End::Close)
-        .await
-        .unwrap();
+    town.process().batches().end(batch.id, End::Close).await.unwrap();
 
     let closed = send_at(&town, saturday() + TimeDelta::seconds(1)).await;
     town.digests_at(monday(0)).await;
@@ -249,23 +237,18 @@ async fn digests_and_manually_closed_batches_ignore_quiet_hours(fresh: Fresh) {
 async fn batches_and_explanations_report_the_deferral(fresh: Fresh) {
     let town = town(&fresh).await;
     // One batch is open when the quiet hours begin, and one opens in them.
-    town.change("ada", |ada| ada.quiet = Some(quiet("19:04", "01:00")))
-        .await;
+    town.change("ada", |ada| ada.quiet = Some(quiet("19:04", "01:00"))).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
     town.clock.advance(TimeDelta::minutes(4));
     happens(&town, "Alarm", &["a2"], to(&["ada"])).await;
     let app = town.process();
     let deferrals = async || {
-        let filter = BatchFilter {
-            state: Some(BatchState::Open),
-            ..BatchFilter::default()
-        };
+        let filter = BatchFilter { state: Some(BatchState::Open), ..BatchFilter::default() };
         let book = app.batches();
         let open = book.list(&filter, 100).await.unwrap();
         let views = book.views(open).await.unwrap().into_iter();
-        let mut views: Vec<_> = views
-            .map(|view| (view.user.to_string(), view.closes_at, view.held_until))
-            .collect();
+        let mut views: Vec<_> =
+            views.map(|view| (view.user.to_string(), view.closes_at, view.held_until)).collect();
         views.sort();
         views
     };
@@ -282,10 +265,7 @@ async fn batches_and_explanations_report_the_deferral(fresh: Fresh) {
     for fate in explained.events {
         let batch = fate.batch.unwrap();
         assert_eq!(fate.why, Why::Gathering);
-        assert_eq!(
-            (batch.closes_at, batch.held_until),
-            (morning(), Some(morning()))
-        );
+        assert_eq!((batch.closes_at, batch.held_until), (morning(), Some(morning())));
     }
 }
 
@@ -350,11 +330,7 @@ async fn events_that_join_after_the_quiet_hours_do_not_start_another_delay(fresh
     let after = send_at(&town, at("2014-04-19T22:01:00Z")).await;
 
     assert_eq!((delayed[0], after[0] >= 2), (0, true), "{after:?}");
-    let texts: Vec<String> = town
-        .emails()
-        .iter()
-        .map(|email| email.filled().text)
-        .collect();
+    let texts: Vec<String> = town.emails().iter().map(|email| email.filled().text).collect();
     let first = texts.iter().filter(|text| text.contains("Work a1."));
     assert_eq!(first.count(), 2, "{texts:#?}");
 }

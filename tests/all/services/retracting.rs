@@ -80,11 +80,7 @@ async fn an_event_after_a_retraction_is_new_and_emailed(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     let page = town.feed("ada").await;
     let read = marks(Mark::Read, Some(page.counts.cursor.clone()), None);
-    town.process()
-        .feeds()
-        .mark(&user("ada"), read)
-        .await
-        .unwrap();
+    town.process().feeds().mark(&user("ada"), read).await.unwrap();
     retract(&town.process(), &["a1"]).await;
     assert_eq!(shown(&town.feed("ada").await), [""; 0]);
 
@@ -177,14 +173,8 @@ async fn explain_reports_retracted_events(fresh: Fresh) {
     let explanation = town.process().explain().user(&user("ada"), None).await;
 
     let fates = explanation.unwrap().events.into_iter();
-    let why: Vec<_> = fates
-        .map(|fate| (fate.object.to_string(), fate.why))
-        .collect();
-    let expected = [
-        ("a1", Why::Gathering),
-        ("a2", Why::Gathering),
-        ("a1", Why::Retracted),
-    ];
+    let why: Vec<_> = fates.map(|fate| (fate.object.to_string(), fate.why)).collect();
+    let expected = [("a1", Why::Gathering), ("a2", Why::Gathering), ("a1", Why::Retracted)];
     assert_eq!(why, expected.map(|(object, why)| (object.to_owned(), why)));
 }
 
@@ -221,10 +211,7 @@ async fn a_retraction_can_be_repeated_after_any_store_call_fails(fresh: Fresh) {
             assert!(first.is_err(), "{nth} {fault:?}");
             app.objects().retract(&kind, &object).await.unwrap();
             assert_eq!(shown(&town.feed("ada").await), [""; 0], "{nth} {fault:?}");
-            let open = BatchFilter {
-                state: Some(BatchState::Open),
-                ..BatchFilter::default()
-            };
+            let open = BatchFilter { state: Some(BatchState::Open), ..BatchFilter::default() };
             let open = town.store.find_batches(&open, 10).await.unwrap();
             assert_eq!(open, [], "{nth} {fault:?}");
         }
@@ -267,15 +254,8 @@ async fn explain_reports_events_retracted_after_their_email_as_shown(fresh: Fres
     };
     let mut places: Vec<_> = explanation.unwrap().events.into_iter().map(place).collect();
     places.sort_by(|one, other| one.0.cmp(&other.0));
-    let expected = [
-        ("a1", Place::Excluded),
-        ("a2", Place::Shown),
-        ("a3", Place::Shown),
-    ];
-    assert_eq!(
-        places,
-        expected.map(|(object, place)| (object.to_owned(), place))
-    );
+    let expected = [("a1", Place::Excluded), ("a2", Place::Shown), ("a3", Place::Shown)];
+    assert_eq!(places, expected.map(|(object, place)| (object.to_owned(), place)));
 }
 
 async fn retracted_events_are_flushed_but_not_counted(fresh: Fresh) {
@@ -286,10 +266,7 @@ async fn retracted_events_are_flushed_but_not_counted(fresh: Fresh) {
     retract(&app, &["a1"]).await;
 
     let (ada, ben) = (user("ada"), user("ben"));
-    let flushed = (
-        app.backlog().flush(&ada).await,
-        app.backlog().flush(&ben).await,
-    );
+    let flushed = (app.backlog().flush(&ada).await, app.backlog().flush(&ben).await);
 
     assert_eq!((flushed.0.unwrap(), flushed.1.unwrap()), (2, 0));
     assert_eq!(app.backlog().flush(&ada).await.unwrap(), 0);

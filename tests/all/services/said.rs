@@ -19,10 +19,7 @@ async fn actor_and_text_are_in_digests_and_immediate_emails(fresh: Fresh) {
     let event = |object: &str, kind: &str, text: &str| Request {
         kind: EventType::stored(kind),
         details: Details {
-            actor: Some(Actor {
-                name: Some("Ben".into()),
-                ..Actor::bare(user("ben"))
-            }),
+            actor: Some(Actor { name: Some("Ben".into()), ..Actor::bare(user("ben")) }),
             text: Some(text.into()),
             ..Details::default()
         },
@@ -49,11 +46,7 @@ async fn actor_and_text_are_in_digests_and_immediate_emails(fresh: Fresh) {
     assert_eq!(emails.len(), 2);
     holds(0, "Ben", "Ben");
     holds(0, "“line 3 is too high”", "“line 3 is too high”");
-    holds(
-        1,
-        "“on show &lt;b&gt;until&lt;/b&gt; May”",
-        "“on show <b>until</b> May”",
-    );
+    holds(1, "“on show &lt;b&gt;until&lt;/b&gt; May”", "“on show <b>until</b> May”");
 }
 
 async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fresh) {
@@ -65,10 +58,7 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
     }
     let comment = |(id, object): (&str, &str)| Request {
         kind: EventType::stored("Comment"),
-        details: Details {
-            actor: Some(Actor::bare(user(id))),
-            ..Details::default()
-        },
+        details: Details { actor: Some(Actor::bare(user(id))), ..Details::default() },
         ..request(&[object], to(&["ada"]), None)
     };
     let events = [("ben", "a1"), ("cem", "a2"), ("dee", "a3")].map(comment);
@@ -98,14 +88,8 @@ async fn an_actor_with_only_an_id_gets_the_name_from_the_user_record(fresh: Fres
 
     assert_eq!(all.0, ["Dee Dow", "Cem Can", "Ben Bly"]);
     assert_eq!(one.1, all.1, "the records are read by one call");
-    let [email] = &town.emails()[..] else {
-        panic!("{:?}", town.emails().len())
-    };
+    let [email] = &town.emails()[..] else { panic!("{:?}", town.emails().len()) };
     for (_, name) in actors {
-        assert!(
-            email.filled().text.contains(name),
-            "{}",
-            email.filled().text
-        );
+        assert!(email.filled().text.contains(name), "{}", email.filled().text);
     }
 }

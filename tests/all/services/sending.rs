@@ -48,10 +48,7 @@ mostly_on_sqlite! {
 
 /// Runs digests as `tidings digest` does, at [`monday`] or later.
 pub(super) async fn run(town: &Town, app: &App) -> Report {
-    let request = Request {
-        patience: Some(TimeDelta::minutes(15)),
-        ..Request::default()
-    };
+    let request = Request { patience: Some(TimeDelta::minutes(15)), ..Request::default() };
     town.clock.set(town.clock.now().max(monday(0)));
     let report = app.digests().run(&request, &Silent).await.unwrap();
     let emails = &report.emails;
@@ -83,10 +80,7 @@ async fn a_run_retries_deferred_emails_and_accounts_for_every_user(fresh: Fresh)
     assert_eq!(report.emails.deferred, 0);
     assert_eq!((report.ended, report.emails.reasons), (None, Vec::new()));
     let waited = town.clock.now() - monday(0);
-    assert!(
-        waited >= TimeDelta::minutes(1) && waited < TimeDelta::minutes(3),
-        "{waited}"
-    );
+    assert!(waited >= TimeDelta::minutes(1) && waited < TimeDelta::minutes(3), "{waited}");
 }
 
 async fn nothing_is_sent_before_the_retry_delay_of_the_provider_ends(fresh: Fresh) {
@@ -99,9 +93,7 @@ async fn nothing_is_sent_before_the_retry_delay_of_the_provider_ends(fresh: Fres
 
     assert_eq!(report.emails.sent, 3);
     let calls = town.calls();
-    let early = calls[1..]
-        .iter()
-        .filter(|call| call.at < calls[0].at + TimeDelta::minutes(10));
+    let early = calls[1..].iter().filter(|call| call.at < calls[0].at + TimeDelta::minutes(10));
     assert_eq!(early.count(), 0, "{calls:?}");
     // The refused user comes last. On a slow machine that can be any user.
     let is_refused = |call: &Call| call.deliveries == calls[0].deliveries;
@@ -117,15 +109,9 @@ async fn an_email_fails_after_the_configured_number_of_attempts(fresh: Fresh) {
     let report = run(&town, &town.process()).await;
 
     assert_eq!((report.emails.failed, town.calls().len()), (1, 3));
-    assert_eq!(
-        report.emails.reasons,
-        [("given up after 3 attempts: busy".to_owned(), 1)]
-    );
-    let references: std::collections::BTreeSet<_> = town
-        .calls()
-        .into_iter()
-        .map(|call| call.reference)
-        .collect();
+    assert_eq!(report.emails.reasons, [("given up after 3 attempts: busy".to_owned(), 1)]);
+    let references: std::collections::BTreeSet<_> =
+        town.calls().into_iter().map(|call| call.reference).collect();
     assert_eq!(references.len(), 3, "each attempt is another call");
 }
 
@@ -136,10 +122,7 @@ async fn a_run_without_progress_ends_and_reports_deferred_emails(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!(
-        (report.ended, report.emails.settled()),
-        (Some(Ended::Patience), 0)
-    );
+    assert_eq!((report.ended, report.emails.settled()), (Some(Ended::Patience), 0));
     assert_eq!(report.emails.deferred + report.due.held, 3);
     let waited = town.clock.now() - monday(0);
     assert!(waited >= TimeDelta::minutes(15), "{waited}");
@@ -187,8 +170,7 @@ async fn ben_opts_out_after_the_first_call(town: &Town, outcome: Outcome) {
     town.answer([outcome.clone(), outcome]);
     let report = town.digests_at(monday(0)).await;
     assert_eq!((report.emails.deferred, report.emails.settled()), (2, 0));
-    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never))
-        .await;
+    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never)).await;
     town.clock.advance(TimeDelta::minutes(1));
 }
 
@@ -243,10 +225,7 @@ async fn an_email_unknown_to_the_provider_is_sent_again_after_ten_minutes(fresh:
     assert_eq!((report.emails.sent, town.emails().len()), (1, 1));
     let calls = town.calls();
     assert_ne!(calls[0].reference, calls[1].reference);
-    assert!(
-        calls[1].at - calls[0].at >= TimeDelta::minutes(10),
-        "{calls:?}"
-    );
+    assert!(calls[1].at - calls[0].at >= TimeDelta::minutes(10), "{calls:?}");
 }
 
 async fn an_email_is_unknown_if_queries_fail_until_resolve_within(fresh: Fresh) {
@@ -259,10 +238,7 @@ async fn an_email_is_unknown_if_queries_fail_until_resolve_within(fresh: Fresh) 
     let report = run(&town, &town.process()).await;
 
     assert_eq!((report.emails.unknown, town.calls().len()), (1, 1));
-    assert_eq!(
-        report.emails.reasons,
-        [("the search is down".to_owned(), 1)]
-    );
+    assert_eq!(report.emails.reasons, [("the search is down".to_owned(), 1)]);
 }
 
 async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
@@ -280,10 +256,7 @@ async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
     }
     let report = run(&town, &town.process()).await;
 
-    assert_eq!(
-        (claimed.len(), report.left_over, report.emails.sent),
-        (2, 3, 3)
-    );
+    assert_eq!((claimed.len(), report.left_over, report.emails.sent), (2, 3, 3));
     let calls = town.calls();
     assert_eq!((calls.len(), calls[1].deliveries.len()), (2, 3));
     assert_eq!(calls[0].reference, calls[1].reference);
@@ -459,10 +432,7 @@ async fn a_stopped_run_sends_no_more_and_releases_its_leases(fresh: Fresh) {
     let report = run(&town, &app).await;
     let next = run(&town, &town.process()).await;
 
-    assert_eq!(
-        (report.emails.sent, report.ended),
-        (0, Some(Ended::Stopped))
-    );
+    assert_eq!((report.emails.sent, report.ended), (0, Some(Ended::Stopped)));
     assert_eq!((next.emails.sent, next.due.busy), (9, 0), "nothing is held");
     assert!(town.emailed().values().all(|times| *times == 1));
 }
@@ -479,10 +449,7 @@ async fn a_run_waits_for_emails_that_a_killed_worker_has_leased(fresh: Fresh) {
 
     let report = run(&town, &town.process()).await;
 
-    assert_eq!(
-        (leased.len(), report.emails.sent, report.due.busy),
-        (2, 2, 0)
-    );
+    assert_eq!((leased.len(), report.emails.sent, report.due.busy), (2, 2, 0));
     assert_eq!(report.ended, None);
     assert!(town.clock.now() >= lease);
 }

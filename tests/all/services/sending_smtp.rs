@@ -55,10 +55,7 @@ fn recipients(server: &Server) -> Vec<String> {
 }
 
 async fn forty_mailboxes_that_reject_emails_delay_no_other_user(fresh: Fresh) {
-    let (server, town) = (
-        Server::start().await,
-        Town::found(&fresh, false, IMMEDIATE).await,
-    );
+    let (server, town) = (Server::start().await, Town::found(&fresh, false, IMMEDIATE).await);
     let (start, users) = (town.clock.now(), town.crowd(540).await);
     let blocked_until = start + TimeDelta::minutes(20);
     let clock = town.clock.clone();
@@ -117,10 +114,7 @@ async fn forty_mailboxes_that_reject_emails_delay_no_other_user(fresh: Fresh) {
 
 async fn a_used_up_quota_delays_all_emails_and_fails_none(fresh: Fresh) {
     let config = IMMEDIATE.to_owned() + "[types.WorkSold]\nroute = \"digest\"\n";
-    let (server, town) = (
-        Server::start().await,
-        Town::found(&fresh, false, &config).await,
-    );
+    let (server, town) = (Server::start().await, Town::found(&fresh, false, &config).await);
     let users = town.crowd(30).await;
     let names: Vec<&str> = users.iter().map(String::as_str).collect();
     let mut sold = request(&["a2"], to(&names[15..]), None);
@@ -153,10 +147,7 @@ async fn a_used_up_quota_delays_all_emails_and_fails_none(fresh: Fresh) {
 }
 
 async fn a_limit_for_one_recipient_does_not_block_the_others(fresh: Fresh) {
-    let (server, town) = (
-        Server::start().await,
-        Town::found(&fresh, false, IMMEDIATE).await,
-    );
+    let (server, town) = (Server::start().await, Town::found(&fresh, false, IMMEDIATE).await);
     let users = town.crowd(30).await;
     let names: Vec<&str> = users.iter().map(String::as_str).collect();
     town.clock.set(monday(0));
@@ -180,20 +171,14 @@ async fn a_limit_for_one_recipient_does_not_block_the_others(fresh: Fresh) {
 }
 
 async fn a_rejection_that_quotes_another_status_suppresses_no_address(fresh: Fresh) {
-    let (server, town) = (
-        Server::start().await,
-        Town::found(&fresh, false, IMMEDIATE).await,
-    );
+    let (server, town) = (Server::start().await, Town::found(&fresh, false, IMMEDIATE).await);
     town.happens(&["a1"], to(&["ada"])).await;
     server.follow(|command, _| {
         let is_content = command == ".";
         is_content.then_some("554 5.7.1 Message rejected by FilterGate 5.2.1 (policy)")
     });
 
-    let round = worker(&town, &server)
-        .round(&mut None, &Silent)
-        .await
-        .unwrap();
+    let round = worker(&town, &server).round(&mut None, &Silent).await.unwrap();
 
     assert_eq!(round.emails.failed, 1);
     let ada = Address::new("ada@example.org").unwrap();

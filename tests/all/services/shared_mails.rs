@@ -30,9 +30,8 @@ async fn with_subject(fresh: &Fresh, subject: &str) -> (Town, TempDir) {
 /// Returns the address and the subject of each email.
 fn subjects(town: &Town) -> Vec<(String, String)> {
     let emails = town.emails().into_iter();
-    let mut subjects: Vec<_> = emails
-        .map(|email| (email.to.reveal().to_owned(), email.filled().subject))
-        .collect();
+    let mut subjects: Vec<_> =
+        emails.map(|email| (email.to.reveal().to_owned(), email.filled().subject)).collect();
     subjects.sort();
     subjects
 }
@@ -59,10 +58,7 @@ async fn recipients_of_the_same_events_share_one_message(fresh: Fresh) {
     };
     assert_eq!(emails.len(), 20);
     assert_eq!(contents("Work a3."), (5, 1));
-    let mut all: Vec<_> = emails
-        .iter()
-        .map(|email| Arc::as_ptr(&email.content))
-        .collect();
+    let mut all: Vec<_> = emails.iter().map(|email| Arc::as_ptr(&email.content)).collect();
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), 2);
@@ -71,8 +67,7 @@ async fn recipients_of_the_same_events_share_one_message(fresh: Fresh) {
 async fn a_message_with_the_name_of_its_user_is_not_shared(fresh: Fresh) {
     let (town, _folder) = with_subject(&fresh, "News for {{ user.name }}").await;
     for (person, name) in [("ada", "Ada"), ("ben", "Ben"), ("cem", "Cem")] {
-        town.change(person, |user| user.name = Some(name.into()))
-            .await;
+        town.change(person, |user| user.name = Some(name.into())).await;
     }
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
 
@@ -93,8 +88,7 @@ async fn dates_are_in_the_time_zone_of_each_user(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
 
     // On Monday at half past ten in UTC it is Tuesday in Kiritimati.
-    town.digests_at(monday(0) + chrono::TimeDelta::hours(1))
-        .await;
+    town.digests_at(monday(0) + chrono::TimeDelta::hours(1)).await;
 
     let expected = [
         ("ada@example.org", "News of 21 April 2014"),
@@ -107,16 +101,13 @@ async fn dates_are_in_the_time_zone_of_each_user(fresh: Fresh) {
 
 async fn daily_and_weekly_digests_do_not_share_a_message(fresh: Fresh) {
     let (town, _folder) = with_subject(&fresh, "Your {{ cadence }} news").await;
-    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Daily))
-        .await;
+    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Daily)).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
 
     town.digests_at(monday(0)).await;
 
-    let expected = [
-        ("ada@example.org", "Your weekly news"),
-        ("ben@example.org", "Your daily news"),
-    ];
+    let expected =
+        [("ada@example.org", "Your weekly news"), ("ben@example.org", "Your daily news")];
     let expected = expected.map(|(person, subject)| (person.to_owned(), subject.to_owned()));
     assert_eq!(subjects(&town), expected);
 }

@@ -57,9 +57,7 @@ fn recording() -> Vec<RecordedEvent> {
             at,
             users,
             kind: kind("Happened"),
-            key: n
-                .is_multiple_of(3)
-                .then(|| ChosenKey::new(&object).unwrap()),
+            key: n.is_multiple_of(3).then(|| ChosenKey::new(&object).unwrap()),
             object: ObjectId::new(&object).unwrap(),
         }
     };
@@ -97,11 +95,7 @@ fn simulated(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures>
             "Now" => BatchPolicy::IMMEDIATE,
             batched => default_user.batch_policy(&kind(batched), &town.process().config.policies),
         };
-        Candidate {
-            name: name.to_owned(),
-            policy,
-            key: None,
-        }
+        Candidate { name: name.to_owned(), policy, key: None }
     });
     let comparison = simulate(events, &trials, &Silent);
     let figures = comparison.policies.into_iter().map(|policy| {
@@ -155,10 +149,7 @@ async fn run(town: &Town, events: &[RecordedEvent]) {
 
 /// Advances the clock to `until`, and sends the due batches at each deadline on the way.
 async fn work_until(town: &Town, app: &App, until: DateTime<Utc>) {
-    let open = BatchFilter {
-        state: Some(BatchState::Open),
-        ..BatchFilter::default()
-    };
+    let open = BatchFilter { state: Some(BatchState::Open), ..BatchFilter::default() };
     loop {
         let open = town.store.find_batches(&open, 10_000).await.unwrap();
         let next = open.iter().map(|batch| batch.closes_at).min();
@@ -180,10 +171,8 @@ async fn work(app: &App) {
 async fn counted(town: &Town, events: &[RecordedEvent]) -> BTreeMap<String, Figures> {
     let all = BatchFilter::default();
     let all = town.store.find_batches(&all, 100_000).await.unwrap();
-    let batches: BTreeMap<DeliveryId, Arc<Batch>> = all
-        .into_iter()
-        .map(|batch| (DeliveryId::batch(batch.id), Arc::new(batch)))
-        .collect();
+    let batches: BTreeMap<DeliveryId, Arc<Batch>> =
+        all.into_iter().map(|batch| (DeliveryId::batch(batch.id), Arc::new(batch))).collect();
     let people: BTreeSet<_> = events.iter().flat_map(|one| &one.users).collect();
     let figures = TYPES.map(|name| {
         let (mut emails, mut largest) = (0, 0);

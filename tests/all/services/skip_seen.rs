@@ -44,8 +44,7 @@ async fn see_all(town: &Town, person: &str) {
 
 async fn a_digest_excludes_seen_events(fresh: Fresh) {
     let town = Town::found(&fresh, true, SKIP).await;
-    town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"]))
-        .await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"])).await;
     see_all(&town, "ada").await;
     see_all(&town, "cem").await;
     town.happens(&["a3"], to(&["ada"])).await;
@@ -58,11 +57,7 @@ async fn a_digest_excludes_seen_events(fresh: Fresh) {
     assert_eq!(town.emailed_to("cem"), [""; 0]);
     // The marker covers the seen events, too.
     let stacks = fresh.stacks_of(&user("ada")).await;
-    assert!(
-        stacks
-            .iter()
-            .all(|stack| stack.uncovered().next().is_none())
-    );
+    assert!(stacks.iter().all(|stack| stack.uncovered().next().is_none()));
     assert_eq!(shown(&town.feed("ada").await).len(), 3);
 }
 
@@ -157,10 +152,7 @@ async fn explain_reports_seen_events(fresh: Fresh) {
     let explanation = town.process().explain().user(&user("ada"), None).await;
 
     let fates = explanation.unwrap().events;
-    let why: Vec<_> = fates
-        .iter()
-        .map(|fate| (fate.object.as_str(), fate.why))
-        .collect();
+    let why: Vec<_> = fates.iter().map(|fate| (fate.object.as_str(), fate.why)).collect();
     assert_eq!(why, [("a2", Why::NextDigest), ("a1", Why::Seen)]);
 }
 
@@ -221,10 +213,7 @@ async fn an_event_seen_before_its_email_is_reported_as_excluded(fresh: Fresh) {
     let (places, items) = explain_email(&town, "ada").await;
 
     let expected = [("a1", Place::Excluded), ("a2", Place::Shown)];
-    assert_eq!(
-        places,
-        expected.map(|(object, place)| (object.to_owned(), place))
-    );
+    assert_eq!(places, expected.map(|(object, place)| (object.to_owned(), place)));
     assert_eq!(items, 1);
 }
 

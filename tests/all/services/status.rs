@@ -56,11 +56,7 @@ async fn the_last_run_of_digests_is_reported(fresh: Fresh) {
 
     let report = town.digests_at(monday(0)).await;
     let run = DigestActivity::of(&report, town.clock.now());
-    town.process()
-        .activity()
-        .record_digests(&run)
-        .await
-        .unwrap();
+    town.process().activity().record_digests(&run).await.unwrap();
 
     assert!(before.digest.is_none());
     let after = status(&town).await;
@@ -76,18 +72,14 @@ async fn failed_and_unknown_emails_are_listed_as_failures_for_seven_days(fresh: 
 
     town.digests_at(monday(0)).await;
     let failed = status(&town).await;
-    town.clock
-        .advance(TimeDelta::days(7) + TimeDelta::seconds(1));
+    town.clock.advance(TimeDelta::days(7) + TimeDelta::seconds(1));
     let later = status(&town).await;
     town.happens(&["a2"], to(&["ben"])).await;
     town.answer([lost()]);
     town.digests_at(monday(2)).await;
 
     assert!(failed.has_failures());
-    assert_eq!(
-        failed.failed[0].reason.as_deref(),
-        Some("550 5.1.1 no such user")
-    );
+    assert_eq!(failed.failed[0].reason.as_deref(), Some("550 5.1.1 no such user"));
     assert!(!later.has_failures());
     assert!(status(&town).await.has_failures());
 }

@@ -74,10 +74,7 @@ async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
         std::fs::write(own.path().join(folder).join("body.html"), BODY).unwrap();
         std::fs::write(own.path().join(folder).join("body.txt"), TEXT).unwrap();
     }
-    for templates in [
-        String::new(),
-        format!("mail.templates = {:?}\n", own.path()),
-    ] {
+    for templates in [String::new(), format!("mail.templates = {:?}\n", own.path())] {
         for route in ["digest", "batch"] {
             fresh.clear().await;
             let config = format!(
@@ -95,15 +92,11 @@ async fn hostile_content_never_reveals_the_links_of_a_recipient(fresh: Fresh) {
                 }
 
                 let requests = provider.requests();
-                let all = requests
-                    .iter()
-                    .flat_map(|request| received(dialect, request));
+                let all = requests.iter().flat_map(|request| received(dialect, request));
                 check_links(&format!("{dialect:?} {route}"), all.collect(), &emails);
             }
             let server = Server::start().await;
-            smtp(&server)
-                .send("ref-1", &emails, &Permit::always())
-                .await;
+            smtp(&server).send("ref-1", &emails, &Permit::always()).await;
             let all = server.emails();
             check_links(
                 &format!("SMTP {route}"),
@@ -119,8 +112,7 @@ async fn emails(town: &Town) -> Vec<Message> {
     let objects: Vec<Object> = (0..HOSTILE.len()).map(hostile).collect();
     town.store.put_objects(&objects).await.unwrap();
     for person in ["ada", "ben"] {
-        town.change(person, |user| user.name = Some(HOSTILE.join(" ")))
-            .await;
+        town.change(person, |user| user.name = Some(HOSTILE.join(" "))).await;
     }
     let ids: Vec<String> = (0..HOSTILE.len()).map(|n| format!("w{n}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -169,27 +161,13 @@ fn check_links(label: &str, all: Vec<Received>, emails: &[Message]) {
         let headers = format!("{:?}", email.headers);
         assert_eq!(headers.matches(stop).count(), 1, "{label}: {headers}");
         assert!(headers.contains(&format!("<{link}>")), "{label}: {headers}");
-        for part in [
-            &email.subject,
-            &email.html,
-            &email.text,
-            &email.to,
-            &headers,
-        ] {
+        for part in [&email.subject, &email.html, &email.text, &email.to, &headers] {
             let stolen = others.iter().any(|other| part.contains(other));
             assert!(!stolen, "{label}: {part}");
         }
         for own in own {
-            assert!(
-                !email.subject.contains(own) && !email.to.contains(own),
-                "{label}"
-            );
-            assert_eq!(
-                email.html.matches(own).count(),
-                1,
-                "{label}: {}",
-                email.html
-            );
+            assert!(!email.subject.contains(own) && !email.to.contains(own), "{label}");
+            assert_eq!(email.html.matches(own).count(), 1, "{label}: {}", email.html);
         }
         assert!(!headers.contains(choose), "{label}: {headers}");
         let wanted = [&link, &preferences].map(|link| format!("href=\"{link}\""));
@@ -197,12 +175,7 @@ fn check_links(label: &str, all: Vec<Received>, emails: &[Message]) {
         assert_eq!(found, [1, 1], "{label}: {}", email.html);
         let is_own = |line: &&str| own.iter().any(|own| line.contains(own));
         let lines: Vec<&str> = email.text.lines().filter(is_own).collect();
-        assert_eq!(
-            lines,
-            [preferences.as_str(), &link],
-            "{label}: {}",
-            email.text
-        );
+        assert_eq!(lines, [preferences.as_str(), &link], "{label}: {}", email.text);
         check_content(label, email);
     }
 }
@@ -210,15 +183,9 @@ fn check_links(label: &str, all: Vec<Received>, emails: &[Message]) {
 /// Checks that readers see the hostile content as it was written, although it was escaped.
 fn check_content(label: &str, email: &Received) {
     let html = email.html.replace('\u{2060}', "");
-    let html = [
-        ("&#37;", "%"),
-        ("&#123;", "{"),
-        ("&lt;", "<"),
-        ("&gt;", ">"),
-        ("&amp;", "&"),
-    ]
-    .iter()
-    .fold(html, |html, (coded, plain)| html.replace(coded, plain));
+    let html = [("&#37;", "%"), ("&#123;", "{"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")]
+        .iter()
+        .fold(html, |html, (coded, plain)| html.replace(coded, plain));
     let text = email.text.replace('\u{2060}', "");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for (n, word) in HOSTILE.iter().enumerate() {

@@ -59,9 +59,7 @@ async fn an_undeliverable_address_gets_no_further_email(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], followers_of("artist:1")).await;
     // The first answer is for Ada's email; Ben's is accepted.
-    town.answer([Outcome::Undeliverable(
-        "406: inactive recipient <ada@example.org>".into(),
-    )]);
+    town.answer([Outcome::Undeliverable("406: inactive recipient <ada@example.org>".into())]);
 
     let first = town.digests_at(monday(0)).await;
     town.happens(&["a2"], followers_of("artist:1")).await;
@@ -71,14 +69,8 @@ async fn an_undeliverable_address_gets_no_further_email(fresh: Fresh) {
     assert_eq!((second.emails.failed, second.emails.sent), (0, 1));
     assert_eq!(second.users.unmailable["suppressed after a hard bounce"], 1);
     let suppression = fresh.suppressed(&[ada()]).await.remove(0).unwrap();
-    assert_eq!(
-        (suppression.reason, suppression.source.as_str()),
-        (Reason::HardBounce, "postbox")
-    );
-    assert_eq!(
-        suppression.detail.as_deref(),
-        Some("406 inactive recipient")
-    );
+    assert_eq!((suppression.reason, suppression.source.as_str()), (Reason::HardBounce, "postbox"));
+    assert_eq!(suppression.detail.as_deref(), Some("406 inactive recipient"));
     let works = town.emailed_to("ben");
     assert_eq!(works, ["a1", "a2"]);
 }
@@ -132,10 +124,8 @@ async fn twelve_days(town: &Town, readers: &[&str]) -> Vec<Report> {
 }
 
 async fn lift(town: &Town) {
-    town.change("suppressed", |user| user.suppressed = None)
-        .await;
-    town.change("unconfirmed", |user| user.confirmed = true)
-        .await;
+    town.change("suppressed", |user| user.suppressed = None).await;
+    town.change("unconfirmed", |user| user.confirmed = true).await;
     let soft = Address::new("softbounced@example.org").unwrap();
     assert!(town.process().suppressions().lift(&soft).await.unwrap());
 }
@@ -231,31 +221,18 @@ async fn events_of_a_user_who_stays_blocked_expire_and_are_reported_once(fresh: 
     let reported = town.process().backlog().summary().await.unwrap();
     let explain = town.process().explain();
     let explained = explain.user(&user("suppressed"), None).await.unwrap();
-    town.change("suppressed", |user| user.suppressed = None)
-        .await;
+    town.change("suppressed", |user| user.suppressed = None).await;
     let first = town.digests_at(day(18, 9)).await;
 
     let expired = runs.iter().flat_map(|run| run.backlog.expired.clone());
     let expired: Vec<(Day, PendingCounts)> = expired.collect();
-    let of_a_day = PendingCounts {
-        people: 1,
-        events: 3,
-    };
+    let of_a_day = PendingCounts { people: 1, events: 3 };
     let days = ["20141101", "20141102"].map(|day| (day.parse().unwrap(), of_a_day));
     assert_eq!(expired, days);
     assert_eq!(reported.expired.into_iter().collect::<Vec<_>>(), days);
-    let blocked = PendingCounts {
-        people: 2,
-        events: 6,
-    };
+    let blocked = PendingCounts { people: 2, events: 6 };
     assert_eq!(reported.expired_blocked, blocked);
-    let count = |why| {
-        explained
-            .events
-            .iter()
-            .filter(|fate| fate.why == why)
-            .count()
-    };
+    let count = |why| explained.events.iter().filter(|fate| fate.why == why).count();
     assert_eq!((count(Why::Expired), count(Why::Blocked)), (6, 30));
     assert_eq!(emailed(&town, "suppressed"), [27]);
     assert!(first.backlog.expired.into_values().eq([of_a_day]));
@@ -266,19 +243,13 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     town.happens(&["a1"], to(&["ada"])).await;
     suppress(&fresh, Reason::HardBounce).await;
     let fate = async |dry_run| {
-        let request = Request {
-            dry_run,
-            ..keep_days(9)
-        };
+        let request = Request { dry_run, ..keep_days(9) };
         let archive = town.process().archive();
         let mut days = Vec::new();
         archive.run(&request, &Silent, &mut days).await.unwrap();
         days.remove(0).fate
     };
-    let one = PendingCounts {
-        people: 1,
-        events: 1,
-    };
+    let one = PendingCounts { people: 1, events: 1 };
     let (people, events) = (1, 1);
 
     town.clock.set(monday(4));
@@ -292,11 +263,5 @@ async fn a_day_with_events_of_a_blocked_user_is_archived_after_they_expire(fresh
     assert_eq!(planned, DayFate::Dropped { file: None });
     assert_eq!(old, DayFate::Dropped { file: None });
     let reported = town.process().backlog().summary().await.unwrap();
-    assert_eq!(
-        (
-            reported.expired.into_values().next(),
-            reported.expired_blocked
-        ),
-        (Some(one), one)
-    );
+    assert_eq!((reported.expired.into_values().next(), reported.expired_blocked), (Some(one), one));
 }

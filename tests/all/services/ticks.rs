@@ -164,13 +164,9 @@ async fn a_backdated_event_accepted_late_is_emailed_by_the_next_tick(fresh: Fres
 async fn a_user_with_an_open_delivery_is_scanned_again_once_it_is_settled(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never))
-        .await;
+    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never)).await;
     tick(&town, "21T08:45").await;
-    town.answer([Outcome::TryLater(
-        "busy".into(),
-        Some(Duration::from_secs(80 * 60)),
-    )]);
+    town.answer([Outcome::TryLater("busy".into(), Some(Duration::from_secs(80 * 60)))]);
     let weekly = tick(&town, "21T09:00").await;
     ada_at(&town, 10).await;
     town.happens(&["a2"], to(&["ada", "ben"])).await;
@@ -245,12 +241,8 @@ async fn a_recorded_scan_in_the_future_is_ignored(fresh: Fresh) {
 /// Users with different preferences, over a clock change, with events every 135 minutes.
 async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
-    let zones = [
-        None,
-        Some(Tz::Europe__Berlin),
-        Some(Tz::Asia__Kathmandu),
-        Some(Tz::Pacific__Kiritimati),
-    ];
+    let zones =
+        [None, Some(Tz::Europe__Berlin), Some(Tz::Asia__Kathmandu), Some(Tz::Pacific__Kiritimati)];
     let cadences = [None, Some(Cadence::Daily), Some(Cadence::Weekly)];
     let weekdays = [None, Some(Weekday::Sat), Some(Weekday::Sun)];
     let people: Vec<User> = (0..72_usize)
@@ -270,18 +262,14 @@ async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
     town.store.put_users(&people).await.unwrap();
     let ids: Vec<String> = people.iter().map(|person| person.id.to_string()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let rehearsal = Request {
-        dry_run: true,
-        ..Request::default()
-    };
+    let rehearsal = Request { dry_run: true, ..Request::default() };
     let start = "2014-03-28T23:00:00Z".parse::<DateTime<Utc>>().unwrap();
     let (mut ticks, mut emails) = (0, 0);
 
     for quarter in 0..4 * 48 {
         town.clock.set(start + TimeDelta::minutes(15 * quarter));
         if quarter % 9 == 0 {
-            town.happens(&[["a1", "a2", "a3"][quarter as usize % 3]], to(&ids))
-                .await;
+            town.happens(&[["a1", "a2", "a3"][quarter as usize % 3]], to(&ids)).await;
         }
         // The worker misses four of seven ticks.
         if quarter % 7 > 2 {
@@ -289,10 +277,8 @@ async fn a_full_scan_finds_no_user_that_ticks_have_missed(fresh: Fresh) {
         }
         let digests = town.process().digests();
         let report = digests.tick(&Silent).await.unwrap();
-        (ticks, emails) = (
-            ticks + u64::from(report.users.scanned < 72),
-            emails + report.emails.sent,
-        );
+        (ticks, emails) =
+            (ticks + u64::from(report.users.scanned < 72), emails + report.emails.sent);
         let left = digests.run(&rehearsal, &Silent).await.unwrap();
         assert_eq!(left.due.users, 0, "{} {left:?}", town.clock.now());
     }

@@ -95,11 +95,7 @@ async fn no_chunk_begins_after_one_has_failed(fresh: Fresh) {
     let (fault, then) = (Fault::Refused, Then::StaysDown);
     let failing = FailingStore::new(town.store.clone(), third, fault, then);
     let store: Arc<dyn Store> = failing.clone();
-    let run = town
-        .process_on(&store)
-        .digests()
-        .run(&request, &Silent)
-        .await;
+    let run = town.process_on(&store).digests().run(&request, &Silent).await;
 
     assert!(run.is_err());
     let (sent, after) = (town.emails().len() - PEOPLE, failing.calls() - third);

@@ -53,14 +53,10 @@ async fn explain_does_not_guess_if_objects_change_after_the_digest(fresh: Fresh)
             Some(By::Email { place, .. }) => place,
             other => panic!("{other:?}"),
         };
-        let mut places: Vec<(String, Place)> = events
-            .map(|event| (event.object.to_string(), place(event.covered)))
-            .collect();
+        let mut places: Vec<(String, Place)> =
+            events.map(|event| (event.object.to_string(), place(event.covered))).collect();
         places.sort_by(|one, other| one.0.cmp(&other.0));
-        places
-            .into_iter()
-            .map(|(_, place)| place)
-            .collect::<Vec<_>>()
+        places.into_iter().map(|(_, place)| place).collect::<Vec<_>>()
     };
     let at_first = places().await;
 
@@ -90,10 +86,8 @@ async fn an_unknown_object_is_emailed_by_id_if_its_type_allows_it(fresh: Fresh) 
 async fn an_object_created_before_the_digest_is_included(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["late"], to(&["ada"])).await;
-    let late = Object {
-        title: Some("A late work".into()),
-        ..Object::bare("late".parse().unwrap())
-    };
+    let late =
+        Object { title: Some("A late work".into()), ..Object::bare("late".parse().unwrap()) };
 
     town.store.put_objects(&[late]).await.unwrap();
     town.digests_at(monday(0)).await;
@@ -104,8 +98,7 @@ async fn an_object_created_before_the_digest_is_included(fresh: Fresh) {
 async fn an_id_with_and_without_its_model_is_the_same_object(fresh: Fresh) {
     let config = "[types.ArtworkPublished]\nmodel = \"Artwork\"";
     let town = Town::found(&fresh, true, config).await;
-    town.put_works(&["Artwork:n1", "Artwork:n2"], |_| true)
-        .await;
+    town.put_works(&["Artwork:n1", "Artwork:n2"], |_| true).await;
     let app = town.process();
     let named = request(&["Artwork:n1"], to(&["ada"]), Some("key"));
     let bare = request(&["n1"], to(&["ada"]), Some("key"));
@@ -117,10 +110,7 @@ async fn an_id_with_and_without_its_model_is_the_same_object(fresh: Fresh) {
     let by_key = explained.user(&ada, Some("Artwork:n1")).await.unwrap();
     let by_id = explained.user(&ada, Some("n1")).await.unwrap();
     let kind = crate::support::kind("ArtworkPublished");
-    let retracted = app
-        .objects()
-        .retract(&kind, &["Artwork:n2".parse().unwrap()])
-        .await;
+    let retracted = app.objects().retract(&kind, &["Artwork:n2".parse().unwrap()]).await;
     town.digests_at(monday(0)).await;
 
     assert!(accepted[1].duplicate, "the same key is the same event");
@@ -140,11 +130,7 @@ async fn a_batch_of_unknown_objects_is_canceled(fresh: Fresh) {
     town.happens(&["unheard-of"], to(&["ada"])).await;
 
     town.clock.advance(TimeDelta::minutes(6));
-    town.process()
-        .worker()
-        .round(&mut None, &Silent)
-        .await
-        .unwrap();
+    town.process().worker().round(&mut None, &Silent).await.unwrap();
 
     assert!(town.emails().is_empty());
     let rows = town.deliveries_of("ada").await;
@@ -153,8 +139,7 @@ async fn a_batch_of_unknown_objects_is_canceled(fresh: Fresh) {
 
 async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
     let town = Town::found(&fresh, true, "[types.Loan]\nheading = \"Loans\"").await;
-    town.happens(&["a1", "unheard-of"], to(&["ada", "ben"]))
-        .await;
+    town.happens(&["a1", "unheard-of"], to(&["ada", "ben"])).await;
     town.clock.set(monday(0));
 
     let dry_run = town.process().dry_run();
@@ -164,10 +149,7 @@ async fn runs_and_dry_runs_report_unknown_objects(fresh: Fresh) {
     for unknown in [&planned.unknown_names, &ran.unknown_names] {
         assert_eq!((unknown.events, unknown.objects.len()), (2, 1));
         let warnings = unknown.warnings(&town.process().config.policies);
-        assert!(
-            warnings[0].contains("\"ArtworkPublished\" is not configured"),
-            "{warnings:?}"
-        );
+        assert!(warnings[0].contains("\"ArtworkPublished\" is not configured"), "{warnings:?}");
         assert!(
             warnings[1].contains("such as \"unheard-of\": events about them are not emailed"),
             "{warnings:?}"

@@ -27,12 +27,7 @@ pub(crate) struct Odd {
 }
 
 fn odd(field: &'static str, bson: Document, column: &'static str, value: &'static str) -> Odd {
-    Odd {
-        field,
-        bson,
-        column,
-        value,
-    }
+    Odd { field, bson, column, value }
 }
 
 pub(crate) async fn write(fresh: &Fresh, id: &str, odd: &Odd) {
@@ -43,20 +38,13 @@ pub(crate) async fn write(fresh: &Fresh, id: &str, odd: &Odd) {
         assert_eq!(done.modified_count, 1, "{}", odd.field);
         return;
     }
-    let sql = format!(
-        "UPDATE users SET {} = {} WHERE id = ?1",
-        odd.column, odd.value
-    );
+    let sql = format!("UPDATE users SET {} = {} WHERE id = ?1", odd.column, odd.value);
     assert_eq!(file(fresh).execute(&sql, [id]).unwrap(), 1);
 }
 
 async fn ada(fresh: &Fresh) -> User {
     let found = fresh.users(&[user("ada")]).await.unwrap();
-    found
-        .into_iter()
-        .next()
-        .unwrap()
-        .expect("there is a record of ada")
+    found.into_iter().next().unwrap().expect("there is a record of ada")
 }
 
 fn fields(user: &User) -> Vec<&str> {
@@ -75,37 +63,12 @@ async fn an_unreadable_field_gets_its_default_and_is_named(fresh: Fresh) {
         odd("name", doc! {"name": 7}, "name", "x'ff'"),
         odd("locale", doc! {"locale": ["de"]}, "locale", "x'ff'"),
         odd("brand", doc! {"brand": 7}, "brand", "x'ff'"),
-        odd(
-            "confirmed",
-            doc! {"confirmed": "perhaps"},
-            "confirmed",
-            "'perhaps'",
-        ),
-        odd(
-            "digest.cadence",
-            doc! {"digest.cadence": "hourly"},
-            "cadence",
-            "'hourly'",
-        ),
-        odd(
-            "digest.weekday",
-            doc! {"digest.weekday": "payday"},
-            "weekday",
-            "'payday'",
-        ),
+        odd("confirmed", doc! {"confirmed": "perhaps"}, "confirmed", "'perhaps'"),
+        odd("digest.cadence", doc! {"digest.cadence": "hourly"}, "cadence", "'hourly'"),
+        odd("digest.weekday", doc! {"digest.weekday": "payday"}, "weekday", "'payday'"),
         odd("digest.hour", doc! {"digest.hour": 24}, "hour", "24"),
-        odd(
-            "digest.since",
-            doc! {"digest.since": "now"},
-            "digest_since",
-            "'now'",
-        ),
-        odd(
-            "quiet",
-            doc! {"quiet": {"days": "Mon-Fri"}},
-            "quiet",
-            "'{\"days\": \"Mon-Fri\"}'",
-        ),
+        odd("digest.since", doc! {"digest.since": "now"}, "digest_since", "'now'"),
+        odd("quiet", doc! {"quiet": {"days": "Mon-Fri"}}, "quiet", "'{\"days\": \"Mon-Fri\"}'"),
         odd("quiet", doc! {"quiet": "nights"}, "quiet", "'nights'"),
         odd(
             "types.Sale",
@@ -122,22 +85,13 @@ async fn an_unreadable_field_gets_its_default_and_is_named(fresh: Fresh) {
     ];
 
     for odd in &all {
-        town.change("ada", |ada| {
-            *ada = User {
-                revision: ada.revision,
-                ..fine.clone()
-            }
-        })
-        .await;
+        town.change("ada", |ada| *ada = User { revision: ada.revision, ..fine.clone() }).await;
         write(&fresh, "ada", odd).await;
         let read = ada(&fresh).await;
         let of_feed = fresh.feeds(window(), &[user("ada")]).await.unwrap();
 
         assert_eq!(fields(&read), [odd.field]);
-        assert_eq!(
-            of_feed[0].user.as_ref().unwrap().unreadable,
-            read.unreadable
-        );
+        assert_eq!(of_feed[0].user.as_ref().unwrap().unreadable, read.unreadable);
         let kept = EventType::stored("Kept");
         assert_eq!(read.types.contains_key(&kept), odd.field == "types.Sale");
         let as_before = User {
@@ -155,21 +109,11 @@ async fn an_unreadable_suppression_still_stops_every_email(fresh: Fresh) {
     Town::of(&fresh).await;
     let all = [
         (
-            odd(
-                "suppressed",
-                doc! {"suppressed": "soon"},
-                "suppressed",
-                "'soon'",
-            ),
+            odd("suppressed", doc! {"suppressed": "soon"}, "suppressed", "'soon'"),
             Unmailable::Suppressed,
         ),
         (
-            odd(
-                "unsubscribed",
-                doc! {"unsubscribed": {"all": true}},
-                "unsubscribed",
-                "x'01'",
-            ),
+            odd("unsubscribed", doc! {"unsubscribed": {"all": true}}, "unsubscribed", "x'01'"),
             Unmailable::Suppressed,
         ),
     ];
@@ -183,10 +127,7 @@ async fn an_unreadable_suppression_still_stops_every_email(fresh: Fresh) {
     write(&fresh, "ada", &start).await;
     let read = ada(&fresh).await;
     let start = read.start.unwrap();
-    assert!(
-        start.is_after(tidings::clock::Ids::counting(1).next(noon())),
-        "it hides all events"
-    );
+    assert!(start.is_after(tidings::clock::Ids::counting(1).next(noon())), "it hides all events");
     let epoch = Some(DateTime::<Utc>::UNIX_EPOCH);
     assert_eq!((read.suppressed, read.unsubscribed), (epoch, epoch));
 }
@@ -203,10 +144,7 @@ async fn an_unreadable_zone_does_not_stop_the_digest_and_explain_names_it(fresh:
 
     assert!(explained.known && explained.unmailable.is_none());
     assert_eq!(explained.unreadable[0].field, "tz");
-    assert!(
-        explained.unreadable[0].why.contains("Mars/Base"),
-        "{explained:?}"
-    );
+    assert!(explained.unreadable[0].why.contains("Mars/Base"), "{explained:?}");
     assert_eq!(status.unreadable.users, 1);
     assert_eq!(status.unreadable.first[0].user, user("ada"));
     assert_eq!((report.emails.sent, town.emailed_to("ada").len()), (1, 1));
@@ -217,10 +155,7 @@ async fn unreadable_fields_are_counted_and_the_first_users_are_named(fresh: Fres
     for id in town.crowd(12).await {
         write(&fresh, &id, &zone()).await;
     }
-    let all = fresh
-        .find_people(&PeopleFilter::All, None, 100)
-        .await
-        .unwrap();
+    let all = fresh.find_people(&PeopleFilter::All, None, 100).await.unwrap();
 
     let found = find_unreadable(&*fresh.handle(), 1_000).await.unwrap();
     let fewer = find_unreadable(&*fresh.handle(), 5).await.unwrap();

@@ -41,10 +41,7 @@ async fn a_round_fans_out_events_and_sends_due_emails(fresh: Fresh) {
     let monday = worker.round(&mut scanned, &Silent).await.unwrap();
     let idle = worker.round(&mut scanned, &Silent).await.unwrap();
 
-    assert_eq!(
-        (saturday.fanouts.done, monday.digests.unwrap().emails.sent),
-        (1, 2)
-    );
+    assert_eq!((saturday.fanouts.done, monday.digests.unwrap().emails.sent), (1, 2));
     assert!(idle.idle());
 }
 
@@ -113,8 +110,7 @@ async fn settled_deliveries_and_batches_are_deleted_after_delivery_keep(fresh: F
 
     let mut forgotten = Vec::new();
     for days in [13, 1, 0] {
-        town.clock
-            .advance(TimeDelta::days(days) + TimeDelta::seconds(1));
+        town.clock.advance(TimeDelta::days(days) + TimeDelta::seconds(1));
         let round = worker.round(&mut scanned, &Silent).await.unwrap();
         forgotten.push((round.forgotten.deliveries, round.forgotten.batches));
     }
@@ -130,11 +126,7 @@ async fn a_worker_releases_its_leases_when_it_stops(fresh: Fresh) {
     let now = tidings::clock::Clock::now(town.clock.as_ref());
     let worker = app.worker();
     fresh
-        .claim_fanouts(
-            &lease(&app.context.owner, now + TimeDelta::minutes(9)),
-            now,
-            1.into(),
-        )
+        .claim_fanouts(&lease(&app.context.owner, now + TimeDelta::minutes(9)), now, 1.into())
         .await
         .unwrap();
     let (stop, stopped) = watch::channel(true);
@@ -143,17 +135,8 @@ async fn a_worker_releases_its_leases_when_it_stops(fresh: Fresh) {
 
     drop(stop);
     let done = town.process().fanouts().drain(&Silent).await.unwrap();
-    assert_eq!(
-        done.done, 1,
-        "the next worker need not wait for the lease to run out"
-    );
-    assert_eq!(
-        fresh
-            .entries_of(&user("ada"), tidings::domain::Day::of(now))
-            .await
-            .len(),
-        1
-    );
+    assert_eq!(done.done, 1, "the next worker need not wait for the lease to run out");
+    assert_eq!(fresh.entries_of(&user("ada"), tidings::domain::Day::of(now)).await.len(), 1);
 }
 
 async fn a_worker_killed_with_its_clock_a_day_ahead_blocks_no_digest(fresh: Fresh) {
@@ -185,11 +168,7 @@ async fn a_worker_whose_clock_is_set_back_scans_for_digests_again(fresh: Fresh) 
 }
 
 async fn a_worker_whose_clock_is_behind_sends_no_email_twice(fresh: Fresh) {
-    let certainties = [
-        Certainty::Repeat { within: None },
-        Certainty::Ask,
-        Certainty::Never,
-    ];
+    let certainties = [Certainty::Repeat { within: None }, Certainty::Ask, Certainty::Never];
     for certainty in certainties {
         fresh.clear().await;
         let town = Town::with(&fresh, certainty, "delivery.chunk = 10").await;

@@ -124,11 +124,7 @@ fn quiet_hours() -> Quiet {
 
 /// Returns the address of a reader. Each user with Fay's id has another one.
 fn address(reader: &str, owner: u32) -> Address {
-    let number = if owner > 0 {
-        owner.to_string()
-    } else {
-        String::new()
-    };
+    let number = if owner > 0 { owner.to_string() } else { String::new() };
     Address::new(format!("{reader}{number}@example.org")).unwrap()
 }
 
@@ -250,10 +246,7 @@ impl Year {
             false => "ArtworkPublished",
         };
         let (owner, exists) = if reader == "fay" { self.fay } else { (0, true) };
-        let happened = Request {
-            kind: kind(name),
-            ..request(&[&work], to(&[reader]), None)
-        };
+        let happened = Request { kind: kind(name), ..request(&[&work], to(&[reader]), None) };
         let accepted = self.app.notify().accept(vec![happened]).await.unwrap();
         self.app.fanouts().drain(&Silent).await.unwrap();
         self.events.push(Event {
@@ -285,9 +278,7 @@ impl Year {
                 self.town.change(reader, suppress).await;
             }
             Block::Unconfirmed => {
-                self.town
-                    .change(reader, |user| user.confirmed = false)
-                    .await;
+                self.town.change(reader, |user| user.confirmed = false).await;
             }
             Block::SoftBounced => {
                 let reason = Reason::SoftBounces;
@@ -300,20 +291,14 @@ impl Year {
     /// Lifts the blocks that have ended; in calm days, all blocks.
     async fn lift(&mut self, calm: bool) {
         let over = |(_, until): &(Block, DateTime<Utc>)| calm || *until <= self.now;
-        let over: Vec<&str> = self
-            .blocked
-            .iter()
-            .filter(|(_, of)| over(of))
-            .map(|(r, _)| *r)
-            .collect();
+        let over: Vec<&str> =
+            self.blocked.iter().filter(|(_, of)| over(of)).map(|(r, _)| *r).collect();
         for reader in over {
             let (block, _) = self.blocked.remove(reader).unwrap();
             self.lifts += 1;
             match block {
                 Block::Suppressed => {
-                    self.town
-                        .change(reader, |user| user.suppressed = None)
-                        .await;
+                    self.town.change(reader, |user| user.suppressed = None).await;
                 }
                 Block::Unconfirmed => {
                     self.town.change(reader, |user| user.confirmed = true).await;
@@ -348,30 +333,20 @@ impl Year {
         let input: UserInput = serde_json::from_value(input).unwrap();
         people.put(vec![input]).await.unwrap();
         let page = self.app.feeds().page(&feed_of(&id)).await.unwrap();
-        assert!(
-            page.answer.items.is_empty(),
-            "a new user sees {:?}",
-            page.answer.items
-        );
+        assert!(page.answer.items.is_empty(), "a new user sees {:?}", page.answer.items);
     }
 
     /// Checks that no batch of Dee ends in quiet hours. The exception is a batch that was deferred
     /// to the end of earlier quiet hours, if no run followed before the next ones.
     async fn check_quiet_hours(&mut self) {
-        let hers = BatchFilter {
-            user: Some(user("dee")),
-            ..BatchFilter::default()
-        };
+        let hers = BatchFilter { user: Some(user("dee")), ..BatchFilter::default() };
         let batches = self.town.store.find_batches(&hers, 50).await.unwrap();
         let now = self.town.clock.now();
         let is_quiet = quiet_hours().ends(now, Tz::Asia__Tokyo).is_some();
         for batch in batches.iter().filter(|of| of.state != BatchState::Open) {
             let is_new = self.ended.insert(batch.id);
             let is_late = batch.deferred && batch.closes_at <= now;
-            assert!(
-                !(is_new && is_quiet) || is_late,
-                "{batch:?} ended in quiet hours, at {now}"
-            );
+            assert!(!(is_new && is_quiet) || is_late, "{batch:?} ended in quiet hours, at {now}");
         }
     }
 
@@ -398,11 +373,7 @@ impl Year {
                 self.choose(reader, cadence);
             }
         }
-        let change = PreferencesChange {
-            digest: Some(digest),
-            tz,
-            ..PreferencesChange::default()
-        };
+        let change = PreferencesChange { digest: Some(digest), tz, ..PreferencesChange::default() };
         let people = self.app.people();
         people.prefer(&user(reader), change).await.unwrap();
     }
@@ -413,10 +384,7 @@ impl Year {
             return;
         }
         self.off.insert(reader);
-        let theirs = self
-            .events
-            .iter_mut()
-            .filter(|event| event.reader == reader);
+        let theirs = self.events.iter_mut().filter(|event| event.reader == reader);
         for event in theirs.filter(|event| event.emailed == 0 && !event.expired) {
             event.excused = true;
         }
@@ -482,11 +450,7 @@ impl Year {
                     continue;
                 }
                 let of_event = address(event.reader, event.owner);
-                assert_eq!(
-                    email.to, of_event,
-                    "{} was shown to another user",
-                    event.work
-                );
+                assert_eq!(email.to, of_event, "{} was shown to another user", event.work);
                 let is_owner = event.reader != "fay" || self.fay == (event.owner, true);
                 assert!(is_owner, "{} was emailed to a deleted user", event.work);
                 event.emailed += 1;
@@ -505,12 +469,7 @@ impl Year {
                     left += 1;
                 }
             }
-            assert_eq!(
-                total.events - before.events,
-                left,
-                "given up of {day}, at {}",
-                self.now
-            );
+            assert_eq!(total.events - before.events, left, "given up of {day}, at {}", self.now);
         }
         self.expired = expired;
     }
@@ -523,11 +482,7 @@ impl Year {
         let unnamed = self.unnamed_batch_events().await;
         let mut ids = BTreeSet::new();
         for email in self.town.emails() {
-            assert!(
-                ids.insert(email.delivery.clone()),
-                "{} was emailed twice",
-                email.delivery
-            );
+            assert!(ids.insert(email.delivery.clone()), "{} was emailed twice", email.delivery);
         }
         let (mut emailed, mut expired, mut excused, mut in_doubt) = (0, 0, 0, 0);
         let mut refused = 0;
@@ -535,15 +490,8 @@ impl Year {
         let settled = Day::of(self.now - TimeDelta::days(9));
         for event in &self.events {
             let what = format!("{} of {} for {}", event.work, event.day, event.reader);
-            assert!(
-                event.emailed <= 1,
-                "{what} was emailed {} times",
-                event.emailed
-            );
-            assert!(
-                event.emailed == 0 || !event.expired,
-                "{what} was given up and emailed"
-            );
+            assert!(event.emailed <= 1, "{what} was emailed {} times", event.emailed);
+            assert!(event.emailed == 0 || !event.expired, "{what} was given up and emailed");
             let watermarks = |row: &Delivery| {
                 let mut watermarks = row.watermarks.iter();
                 row.user.as_str() == event.reader
@@ -566,10 +514,7 @@ impl Year {
             excused += u32::from(event.excused && event.emailed == 0);
         }
         let of_digest = |row: &&Delivery| matches!(row.occasion, Occasion::Digest(..));
-        let items = unknown
-            .iter()
-            .filter(of_digest)
-            .map(|row| row.outcome.items);
+        let items = unknown.iter().filter(of_digest).map(|row| row.outcome.items);
         let unknown_events: u32 = items.sum();
         assert!(
             in_doubt <= unknown_events,
@@ -592,11 +537,7 @@ impl Year {
     /// good, its outcome is unknown, or the email only counts them.
     async fn unnamed_batch_events(&self) -> BTreeSet<Id> {
         let mut unnamed = BTreeSet::new();
-        for state in [
-            DeliveryState::Failed,
-            DeliveryState::Unknown,
-            DeliveryState::Sent,
-        ] {
+        for state in [DeliveryState::Failed, DeliveryState::Unknown, DeliveryState::Sent] {
             let rows = self.town.store.deliveries_in(state, 5_000).await;
             let ids: Vec<Id> = rows
                 .iter()

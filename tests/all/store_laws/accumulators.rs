@@ -23,37 +23,20 @@ pub async fn an_accumulator_is_read_back_with_every_field(store: Fresh) {
         canceled
     }];
     full.memories = vec![
-        Memory {
-            at: noon(),
-            joined: vec![id(7), id(8)],
-        },
-        Memory {
-            at: noon() + minutes(1),
-            joined: vec![],
-        },
+        Memory { at: noon(), joined: vec![id(7), id(8)] },
+        Memory { at: noon() + minutes(1), joined: vec![] },
     ];
     full.queue_position = Some(noon() + TimeDelta::milliseconds(1));
     full.lease = Some(lease("me", noon() + minutes(3)));
     let plain = opened("ben", "k", 9, 0);
 
     let written = [full.clone(), plain.clone()];
-    assert_eq!(
-        store.put_accumulators(&written, id(50)).await.unwrap(),
-        [true, true]
-    );
+    assert_eq!(store.put_accumulators(&written, id(50)).await.unwrap(), [true, true]);
 
-    let requested = [
-        plain.id.clone(),
-        accumulator_id("nobody", "k"),
-        full.id.clone(),
-    ];
+    let requested = [plain.id.clone(), accumulator_id("nobody", "k"), full.id.clone()];
     let found = store.second().accumulators(&requested).await.unwrap();
-    let stamped = |accumulator: Accumulator| {
-        Some(Accumulator {
-            revision: Some(id(50)),
-            ..accumulator
-        })
-    };
+    let stamped =
+        |accumulator: Accumulator| Some(Accumulator { revision: Some(id(50)), ..accumulator });
     assert_eq!(found, [stamped(plain), None, stamped(full)]);
 }
 
@@ -69,14 +52,8 @@ pub async fn an_accumulator_replaces_only_the_revision_that_was_read(store: Fres
     assert!(!put(&store, &first, 53).await);
 
     let current = read(&store, &first.id).await.unwrap();
-    assert_eq!(
-        (current.revision, current.queue_position),
-        (Some(id(51)), Some(noon()))
-    );
-    let gone = Accumulator {
-        id: accumulator_id("nobody", "k"),
-        ..mine
-    };
+    assert_eq!((current.revision, current.queue_position), (Some(id(51)), Some(noon())));
+    let gone = Accumulator { id: accumulator_id("nobody", "k"), ..mine };
     assert!(!put(&store, &gone, 54).await);
     assert_eq!(read(&store, &gone.id).await, None);
 }
@@ -86,11 +63,7 @@ pub async fn one_of_many_concurrent_creators_of_an_accumulator_succeeds(store: F
         let store = store.second();
         tokio::spawn(async move {
             let accumulator = opened("ada", "k", n, 0);
-            store
-                .put_accumulators(&[accumulator], id(50 + n))
-                .await
-                .unwrap()
-                == [true]
+            store.put_accumulators(&[accumulator], id(50 + n)).await.unwrap() == [true]
         })
     });
     let mut successes = 0;
@@ -112,12 +85,7 @@ pub async fn concurrent_changes_of_an_accumulator_are_all_stored(store: Fresh) {
                 let mut accumulator = current.unwrap_or_else(|| Accumulator::new(ids[0].clone()));
                 let revision = 10_000 + 1_000 * n + turn;
                 accumulator.join(&[item("a", n)], noon(), &WINDOW, || id(100 + n));
-                if store
-                    .put_accumulators(&[accumulator], id(revision))
-                    .await
-                    .unwrap()
-                    == [true]
-                {
+                if store.put_accumulators(&[accumulator], id(revision)).await.unwrap() == [true] {
                     break;
                 }
             }
@@ -127,10 +95,7 @@ pub async fn concurrent_changes_of_an_accumulator_are_all_stored(store: Fresh) {
         task.await.unwrap();
     }
 
-    let open = read(&store, &accumulator_id("ada", "k"))
-        .await
-        .unwrap()
-        .open;
+    let open = read(&store, &accumulator_id("ada", "k")).await.unwrap().open;
     let open = open.unwrap();
     assert_eq!(open.contents.count, 6);
     assert_eq!(open.joined, (0..6).map(id).collect::<Vec<_>>());
@@ -140,14 +105,9 @@ pub async fn an_empty_accumulator_is_removed_and_can_be_created_again(store: Fre
     let accumulator = opened("ada", "k", 1, 0);
     assert!(put(&store, &accumulator, 50).await);
     let read_once = read(&store, &accumulator.id).await.unwrap();
-    let empty = Accumulator {
-        revision: read_once.revision,
-        ..Accumulator::new(accumulator.id.clone())
-    };
-    let stale = Accumulator {
-        revision: Some(id(49)),
-        ..empty.clone()
-    };
+    let empty =
+        Accumulator { revision: read_once.revision, ..Accumulator::new(accumulator.id.clone()) };
+    let stale = Accumulator { revision: Some(id(49)), ..empty.clone() };
 
     assert!(!put(&store, &stale, 51).await);
     assert!(put(&store, &empty, 52).await);
@@ -159,13 +119,9 @@ pub async fn an_empty_accumulator_is_removed_and_can_be_created_again(store: Fre
 }
 
 pub async fn unusual_keys_and_users_have_separate_accumulators(store: Fresh) {
-    let keys = [
-        "0", "false", "a.b", "$ne", "A", "a", " a", "a ", "é", "e\u{301}",
-    ];
-    let mut accumulators: Vec<Accumulator> = (0..)
-        .zip(keys)
-        .map(|(n, key)| opened("$gt", key, n, 0))
-        .collect();
+    let keys = ["0", "false", "a.b", "$ne", "A", "a", " a", "a ", "é", "e\u{301}"];
+    let mut accumulators: Vec<Accumulator> =
+        (0..).zip(keys).map(|(n, key)| opened("$gt", key, n, 0)).collect();
     let mut of_type = opened("$gt", "x", 90, 0);
     of_type.id.key = BatchKey::Type(kind("A"));
     accumulators.push(of_type);
@@ -173,41 +129,27 @@ pub async fn unusual_keys_and_users_have_separate_accumulators(store: Fresh) {
     let put = store.put_accumulators(&accumulators, id(50)).await.unwrap();
 
     assert_eq!(put, vec![true; accumulators.len()]);
-    let ids: Vec<AccumulatorId> = accumulators
-        .iter()
-        .map(|accumulator| accumulator.id.clone())
-        .collect();
+    let ids: Vec<AccumulatorId> =
+        accumulators.iter().map(|accumulator| accumulator.id.clone()).collect();
     let found = store.accumulators(&ids).await.unwrap();
     for (accumulator, found) in accumulators.iter().zip(found) {
-        assert_eq!(
-            found.unwrap().open.unwrap().id,
-            accumulator.open.as_ref().unwrap().id
-        );
+        assert_eq!(found.unwrap().open.unwrap().id, accumulator.open.as_ref().unwrap().id);
     }
 }
 
 pub async fn many_accumulators_are_written_and_read_in_one_call(store: Fresh) {
-    let accumulators: Vec<Accumulator> = (0..2_500)
-        .map(|n| opened(&format!("p{n:05}"), "k", n, 0))
-        .collect();
+    let accumulators: Vec<Accumulator> =
+        (0..2_500).map(|n| opened(&format!("p{n:05}"), "k", n, 0)).collect();
     assert!(
-        store
-            .put_accumulators(&accumulators[..100], id(50))
-            .await
-            .unwrap()
-            .iter()
-            .all(|put| *put)
+        store.put_accumulators(&accumulators[..100], id(50)).await.unwrap().iter().all(|put| *put)
     );
 
     let put = store.put_accumulators(&accumulators, id(51)).await.unwrap();
 
     assert_eq!(put.iter().filter(|put| !**put).count(), 100);
     assert!(put[100..].iter().all(|put| *put));
-    let ids: Vec<AccumulatorId> = accumulators
-        .iter()
-        .rev()
-        .map(|accumulator| accumulator.id.clone())
-        .collect();
+    let ids: Vec<AccumulatorId> =
+        accumulators.iter().rev().map(|accumulator| accumulator.id.clone()).collect();
     let found = store.accumulators(&ids).await.unwrap();
     for (requested, found) in ids.iter().zip(found) {
         assert_eq!(found.unwrap().id, *requested);
@@ -225,9 +167,7 @@ pub async fn due_accumulators_are_ordered_by_due_time(store: Fresh) {
         let store = store.second();
         async move {
             let due = store.due_accumulators(noon() + minutes(at), limit).await;
-            let people = due
-                .into_iter()
-                .map(|accumulator| accumulator.id.user.to_string());
+            let people = due.into_iter().map(|accumulator| accumulator.id.user.to_string());
             people.collect::<Vec<_>>()
         }
     };
@@ -271,10 +211,7 @@ pub async fn an_accumulator_is_found_by_batch_id_until_the_batch_is_filed(store:
 
 pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) {
     let mut leading = Accumulator::new(accumulator_id("led", "k"));
-    let policy = BatchPolicy {
-        leading: true,
-        ..WINDOW
-    };
+    let policy = BatchPolicy { leading: true, ..WINDOW };
     let mut ids = (2_007..).map(id);
     for (object, fanout) in [("a0", 6), ("a1", 7)] {
         let items = [item(object, fanout)];
@@ -283,18 +220,11 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
     let mut other = opened("other", "k", 8, 0);
     let items = &mut other.open.as_mut().unwrap().contents.items;
     items.iter_mut().for_each(|item| item.t = kind("Other"));
-    let accumulators = [
-        opened("b", "k", 1, 0),
-        opened("a", "k", 2, 0),
-        opened("a", "j", 3, 0),
-        leading,
-        other,
-    ];
+    let accumulators =
+        [opened("b", "k", 1, 0), opened("a", "k", 2, 0), opened("a", "j", 3, 0), leading, other];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();
-    let (published, objects) = (
-        kind("ArtworkPublished"),
-        [ObjectId::stored("a1"), ObjectId::stored("x")],
-    );
+    let (published, objects) =
+        (kind("ArtworkPublished"), [ObjectId::stored("a1"), ObjectId::stored("x")]);
     let holding = |objects: Vec<ObjectId>, after: Option<AccumulatorId>, limit| {
         let (store, kind) = (store.second(), published.clone());
         async move {
@@ -310,10 +240,7 @@ pub async fn accumulators_are_found_by_the_items_of_their_batches(store: Fresh) 
     let rest = holding(objects.to_vec(), Some(some[1].clone()), 10).await;
 
     let expected = [("a", "j"), ("a", "k"), ("b", "k"), ("led", "k")];
-    assert_eq!(
-        all,
-        expected.map(|(person, key)| accumulator_id(person, key))
-    );
+    assert_eq!(all, expected.map(|(person, key)| accumulator_id(person, key)));
     assert_eq!([some, rest].concat(), all);
     assert_eq!(holding(vec![ObjectId::stored("x")], None, 10).await, []);
     // An item that was removed no longer selects its batch.

@@ -42,14 +42,8 @@ pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
     ended.end(id(1_004), End::Close, noon()).unwrap();
     ended.join(&[item("a", 5)], noon(), &cooling, || id(1_005));
     let mut remembered = by("remembered", &cooling, &[6]);
-    remembered.memories.push(Memory {
-        at: noon(),
-        joined: vec![id(50)],
-    });
-    let leading = BatchPolicy {
-        leading: true,
-        ..cooling
-    };
+    remembered.memories.push(Memory { at: noon(), joined: vec![id(50)] });
+    let leading = BatchPolicy { leading: true, ..cooling };
     let mut deferred = by("deferred", &cooling, &[14]);
     deferred.defer(noon() + minutes(10));
     let accumulators = [
@@ -63,11 +57,8 @@ pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
         remembered,
         Accumulator::new(accumulator_id("empty", "k")),
     ];
-    let whole: Vec<Accumulator> = accumulators
-        .iter()
-        .filter(|accumulator| !accumulator.is_empty())
-        .cloned()
-        .collect();
+    let whole: Vec<Accumulator> =
+        accumulators.iter().filter(|accumulator| !accumulator.is_empty()).cloned().collect();
     put_all(&store, &whole).await;
     let items = vec![item("b", 50), item("c", 51)];
     let mut done = Vec::new();
@@ -79,10 +70,7 @@ pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
             let requested = [(accumulator.id.clone(), 0)];
             let additions = std::slice::from_ref(&addition);
             let revision = id(100 + 10 * n + index as u32);
-            let added = store
-                .add_to_open(&requested, additions, revision)
-                .await
-                .unwrap();
+            let added = store.add_to_open(&requested, additions, revision).await.unwrap();
             let after = read(&store, &accumulator.id).await;
 
             let Some(mut joined) = before.clone() else {
@@ -90,11 +78,7 @@ pub async fn adding_to_an_open_batch_equals_joining_it(store: Fresh) {
                 continue;
             };
             let fits = addition.fits(&joined);
-            assert!(
-                fits || !added,
-                "{:?} took what does not fit",
-                accumulator.id
-            );
+            assert!(fits || !added, "{:?} took what does not fit", accumulator.id);
             if added {
                 for item in items.chunks(1) {
                     joined.join(item, at, &cooling, || unreachable!("it is open"));
@@ -126,10 +110,8 @@ pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
             0..100 => vec![item("$a", 9_000)],
             229 => (0..3).map(|more| item("a.b", first + more)).collect(),
             _ => {
-                let item = |more| Item {
-                    o: ObjectId::stored(format!("$o{n}")),
-                    ..item("", first + more)
-                };
+                let item =
+                    |more| Item { o: ObjectId::stored(format!("$o{n}")), ..item("", first + more) };
                 (0..1 + n as u32 % 3 / 2).map(item).collect()
             }
         }
@@ -143,9 +125,7 @@ pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
     };
     let add = async |revision| {
         let requested = requested(&accumulators);
-        let added = store
-            .add_to_open(&requested, &additions, id(revision))
-            .await;
+        let added = store.add_to_open(&requested, &additions, id(revision)).await;
         added.unwrap()
     };
 
@@ -167,13 +147,7 @@ pub async fn adding_to_many_open_batches_equals_joining_each(store: Fresh) {
         let revision = accumulator.revision.or(Some(id(60)));
         let stored = read(&store, &accumulator.id).await;
         let expected = accumulator.clone();
-        assert_eq!(
-            stored,
-            Some(Accumulator {
-                revision,
-                ..expected
-            })
-        );
+        assert_eq!(stored, Some(Accumulator { revision, ..expected }));
     }
 
     // An accumulator that already has an item is not changed, and the call returns `false`.

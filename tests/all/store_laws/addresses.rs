@@ -48,11 +48,7 @@ pub async fn users_are_found_by_address_in_any_case_and_form(store: Fresh) {
         ("a%@example.org", vec![]),
         (".*@example.org", vec![]),
     ] {
-        assert_eq!(
-            found(&store, address, None, 10).await,
-            expected,
-            "{address}"
-        );
+        assert_eq!(found(&store, address, None, 10).await, expected, "{address}");
     }
 }
 
@@ -66,9 +62,6 @@ pub async fn users_with_one_address_are_returned_in_pages(store: Fresh) {
 
     assert_eq!(
         (first, rest),
-        (
-            vec!["p1".into(), "p2".into()],
-            vec!["p3".into(), "p4".into(), "p5".into()]
-        )
+        (vec!["p1".into(), "p2".into()], vec!["p3".into(), "p4".into(), "p5".into()])
     );
 }

@@ -19,38 +19,25 @@ pub(crate) const WINDOW: BatchPolicy = BatchPolicy {
 };
 
 pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {
-    AccumulatorId {
-        user: user(person),
-        key: BatchKey::Chosen(ChosenKey::new(key).unwrap()),
-    }
+    AccumulatorId { user: user(person), key: BatchKey::Chosen(ChosenKey::new(key).unwrap()) }
 }
 
 pub(crate) fn item(object: &str, fanout: u32) -> Item {
     let event = event(object, fanout);
-    Item {
-        i: id(fanout),
-        t: event.t,
-        o: event.o,
-    }
+    Item { i: id(fanout), t: event.t, o: event.o }
 }
 
 /// An accumulator with a batch that this fan-out opened `minute` minutes after noon.
 pub(crate) fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Accumulator {
     let mut accumulator = Accumulator::new(accumulator_id(person, key));
     let items = [item("a1", fanout), item("a2", fanout)];
-    accumulator.join(&items, noon() + minutes(minute), &WINDOW, || {
-        id(1_000 + fanout)
-    });
+    accumulator.join(&items, noon() + minutes(minute), &WINDOW, || id(1_000 + fanout));
     accumulator
 }
 
 pub(super) async fn put(store: &Fresh, accumulator: &Accumulator, revision: u32) -> bool {
     let accumulators = std::slice::from_ref(accumulator);
-    store
-        .put_accumulators(accumulators, id(revision))
-        .await
-        .unwrap()
-        == [true]
+    store.put_accumulators(accumulators, id(revision)).await.unwrap() == [true]
 }
 
 pub(super) async fn read(store: &Fresh, accumulator: &AccumulatorId) -> Option<Accumulator> {
@@ -60,9 +47,7 @@ pub(super) async fn read(store: &Fresh, accumulator: &AccumulatorId) -> Option<A
 
 pub(super) fn closing(person: &str, key: &str, fanout: u32) -> Batch {
     let mut accumulator = opened(person, key, fanout, 0);
-    accumulator
-        .end(id(1_000 + fanout), End::Close, noon() + minutes(1))
-        .unwrap();
+    accumulator.end(id(1_000 + fanout), End::Close, noon() + minutes(1)).unwrap();
     accumulator.ended.pop().unwrap()
 }
 
@@ -82,10 +67,7 @@ pub async fn a_batch_is_filed_once_and_read_back_with_every_field(store: Fresh) 
 
 pub async fn filing_a_batch_again_with_other_events_is_a_conflict(store: Fresh) {
     let (batch, other) = (closing("ada", "k", 1), closing("ben", "k", 2));
-    store
-        .file_batches(std::slice::from_ref(&batch))
-        .await
-        .unwrap();
+    store.file_batches(std::slice::from_ref(&batch)).await.unwrap();
     let mut counts = batch.clone();
     counts.contents.count = 99;
     let mut joined = batch.clone();
@@ -110,21 +92,12 @@ pub async fn only_a_closing_batch_is_settled(store: Fresh) {
     store.settle_batches(&ends, noon()).await.unwrap();
 
     let again = [(first, BatchState::Canceled), (id(5), BatchState::Closed)];
-    store
-        .settle_batches(&again, noon() + minutes(5))
-        .await
-        .unwrap();
+    store.settle_batches(&again, noon() + minutes(5)).await.unwrap();
 
     let found = store.filed(&[first, second]).await.unwrap();
     let found = found.into_iter().flatten();
     let states: Vec<_> = found.map(|batch| (batch.state, batch.settled)).collect();
-    assert_eq!(
-        states,
-        [
-            (BatchState::Closed, Some(noon())),
-            (BatchState::Canceled, Some(noon()))
-        ]
-    );
+    assert_eq!(states, [(BatchState::Closed, Some(noon())), (BatchState::Canceled, Some(noon()))]);
 }
 
 pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) {
@@ -132,10 +105,7 @@ pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) 
     ending.end(id(1_004), End::Cancel, noon()).unwrap();
     let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();
-    store
-        .file_batches(&[closing("ada", "k", 2), closing("eve", "k", 5)])
-        .await
-        .unwrap();
+    store.file_batches(&[closing("ada", "k", 2), closing("eve", "k", 5)]).await.unwrap();
     let find = |mut filter: BatchFilter, before: Option<u32>, limit| {
         let store = store.second();
         filter.before = before.map(|n| id(1_000 + n));
@@ -148,18 +118,9 @@ pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) 
         }
     };
     let all = BatchFilter::default();
-    let ada = BatchFilter {
-        user: Some(user("ada")),
-        ..all.clone()
-    };
-    let k = BatchFilter {
-        key: Some(accumulator_id("ada", "k").key),
-        ..all.clone()
-    };
-    let of = |state| BatchFilter {
-        state: Some(state),
-        ..all.clone()
-    };
+    let ada = BatchFilter { user: Some(user("ada")), ..all.clone() };
+    let k = BatchFilter { key: Some(accumulator_id("ada", "k").key), ..all.clone() };
+    let of = |state| BatchFilter { state: Some(state), ..all.clone() };
 
     assert_eq!(find(all.clone(), None, 10).await, [5, 4, 3, 2, 1]);
     assert_eq!(find(all.clone(), None, 2).await, [5, 4]);
@@ -170,12 +131,8 @@ pub async fn batches_are_found_by_user_key_and_state_newest_first(store: Fresh) 
     assert_eq!(find(of(BatchState::Closing), None, 10).await, [5, 2]);
     assert_eq!(find(of(BatchState::Canceled), None, 10).await, [4]);
     assert_eq!(find(of(BatchState::Closed), None, 10).await, [0; 0]);
-    let both = BatchFilter {
-        state: Some(BatchState::Open),
-        user: ada.user,
-        key: k.key,
-        before: None,
-    };
+    let both =
+        BatchFilter { state: Some(BatchState::Open), user: ada.user, key: k.key, before: None };
     assert_eq!(find(both, None, 10).await, [1]);
 }
 
@@ -222,10 +179,7 @@ pub async fn a_limit_of_zero_finds_and_removes_nothing(store: Fresh) {
     store.accept(&[fanout(1)]).await.unwrap();
     put(&store, &opened("ada", "k", 1, 0), 50).await;
     let filed = closing("ada", "k", 2);
-    store
-        .file_batches(std::slice::from_ref(&filed))
-        .await
-        .unwrap();
+    store.file_batches(std::slice::from_ref(&filed)).await.unwrap();
     let settled = [(filed.id, BatchState::Closed)];
     store.settle_batches(&settled, noon()).await.unwrap();
 
@@ -236,9 +190,6 @@ pub async fn a_limit_of_zero_finds_and_removes_nothing(store: Fresh) {
     let found = store.find_batches(&all, 0).await.unwrap();
     let forgotten = store.forget(Forgettable::Batches, later, 0).await.unwrap();
 
-    assert_eq!(
-        (newest.len(), due.len(), found.len(), forgotten),
-        (0, 0, 0, 0)
-    );
+    assert_eq!((newest.len(), due.len(), found.len(), forgotten), (0, 0, 0, 0));
     assert_eq!(store.find_batches(&all, 9).await.unwrap().len(), 2);
 }

@@ -51,12 +51,7 @@ pub async fn users_are_found_by_their_choices_in_ascending_order(store: Fresh) {
         (Some(Tz::Asia__Tokyo), vec![None], vec![None], None),
     ];
     for (tz, cadences, weekdays, hour) in requests {
-        let choices = DueChoices {
-            tz,
-            cadences,
-            weekdays,
-            hour,
-        };
+        let choices = DueChoices { tz, cadences, weekdays, hour };
         let chose = |person: &&User| {
             let digest = &person.digest;
             person.tz == choices.tz
@@ -86,12 +81,7 @@ fn id_of(person: &User) -> UserId {
 }
 
 pub async fn a_user_is_found_by_their_current_choices(store: Fresh) {
-    let chose = |hour| DueChoices {
-        tz: None,
-        cadences: vec![None],
-        weekdays: vec![None],
-        hour,
-    };
+    let chose = |hour| DueChoices { tz: None, cadences: vec![None], weekdays: vec![None], hour };
     let ada = User::new(user("ada"));
     store.put_users(&[ada]).await.unwrap();
     let stored = store.users(&[user("ada")]).await.unwrap();
@@ -109,10 +99,7 @@ pub async fn a_user_is_found_by_their_current_choices(store: Fresh) {
 pub async fn the_time_zones_of_users_are_returned_once(store: Fresh) {
     assert_eq!(store.values(UserField::Zone).await.unwrap(), [""; 0]);
     let zones = [None, Some(Tz::UTC), Some(Tz::Europe__Berlin), Some(Tz::UTC)];
-    let people = (0..).zip(zones).map(|(n, tz)| User {
-        tz,
-        ..User::new(user(&format!("u{n}")))
-    });
+    let people = (0..).zip(zones).map(|(n, tz)| User { tz, ..User::new(user(&format!("u{n}"))) });
     store.put_users(&people.collect::<Vec<_>>()).await.unwrap();
 
     let mut found = store.values(UserField::Zone).await.unwrap();
@@ -122,10 +109,7 @@ pub async fn the_time_zones_of_users_are_returned_once(store: Fresh) {
 }
 
 pub async fn the_locales_of_users_are_returned_once(store: Fresh) {
-    assert_eq!(
-        store.values(UserField::Locale).await.unwrap(),
-        Vec::<String>::new()
-    );
+    assert_eq!(store.values(UserField::Locale).await.unwrap(), Vec::<String>::new());
     let locales = [None, Some("de"), Some("pt-BR"), Some("de")];
     let users = (0..).zip(locales).map(|(n, locale)| User {
         locale: locale.map(str::to_owned),

@@ -20,10 +20,9 @@ fn ahead(by: TimeDelta) -> DateTime<Utc> {
 }
 
 pub async fn a_lease_from_a_clock_ahead_is_free(store: Fresh) {
-    for (name, valid, too_long) in [
-        ("call:1", minutes(60), days(1)),
-        (DIGEST_SCAN, TICK, minutes(60)),
-    ] {
+    for (name, valid, too_long) in
+        [("call:1", minutes(60), days(1)), (DIGEST_SCAN, TICK, minutes(60))]
+    {
         let acquire = async |who: &str, until: DateTime<Utc>, now: DateTime<Utc>| {
             let store = store.second();
             store.lease(name, &lease(who, until), now).await.unwrap()
@@ -42,9 +41,7 @@ pub async fn a_fan_out_leased_by_a_clock_ahead_can_be_claimed(store: Fresh) {
     store.accept(&[fanout(1)]).await.unwrap();
     let claim = async |who: &str, now: DateTime<Utc>, lasts: TimeDelta| {
         let store = store.second();
-        let claimed = store
-            .claim_fanouts(&lease(who, now + lasts), now, 10.into())
-            .await;
+        let claimed = store.claim_fanouts(&lease(who, now + lasts), now, 10.into()).await;
         claimed.unwrap().fanouts.len()
     };
     assert_eq!(claim("wrong", noon() + days(1), minutes(1)).await, 1);
@@ -93,10 +90,7 @@ pub async fn a_delivery_leased_or_deferred_by_a_clock_ahead_can_be_claimed(store
 
 pub async fn an_accumulator_leased_by_a_clock_ahead_is_due(store: Fresh) {
     let due = async || {
-        let due = store
-            .second()
-            .due_accumulators(noon() + minutes(9), 10)
-            .await;
+        let due = store.second().due_accumulators(noon() + minutes(9), 10).await;
         due.len()
     };
     let mut accumulator = opened("ada", "k", 1, 0);

@@ -16,26 +16,17 @@ pub async fn a_store_reports_its_engine_and_version(store: Fresh) {
             version
         }
         Engine::Mongo(version, topology) => {
-            assert!(
-                matches!(topology, Topology::ReplicaSet(1..)),
-                "{topology:?}"
-            );
+            assert!(matches!(topology, Topology::ReplicaSet(1..)), "{topology:?}");
             version
         }
     };
 
-    assert!(
-        version.starts_with(|c: char| c.is_ascii_digit()),
-        "{version}"
-    );
+    assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{version}");
     assert!(version.contains('.'), "{version}");
 }
 
 pub async fn a_new_store_has_every_index(store: Fresh) {
-    assert_eq!(
-        store.condition().await.unwrap().missing_indexes.unwrap(),
-        [""; 0]
-    );
+    assert_eq!(store.condition().await.unwrap().missing_indexes.unwrap(), [""; 0]);
 }
 
 pub async fn reading_the_server_clock_creates_no_records(store: Fresh) {
@@ -50,10 +41,7 @@ pub async fn reading_the_server_clock_creates_no_records(store: Fresh) {
 const MANY: u64 = 100;
 
 fn pile(count: u64, since: DateTime<Utc>) -> Pile {
-    Pile {
-        count,
-        since: Some(since),
-    }
+    Pile { count, since: Some(since) }
 }
 
 pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
@@ -62,19 +50,10 @@ pub async fn outstanding_work_is_counted_with_its_oldest_time(store: Fresh) {
     assert_eq!(nothing, Outstanding::default());
     let fanouts = [fanout(1), fanout(2), fanout(3)];
     store.accept(&fanouts).await.unwrap();
-    let claimed = store
-        .claim_fanouts(&lease("w", now), noon(), 1.into())
-        .await
-        .unwrap();
-    let done = Progress {
-        done: true,
-        ..Progress::default()
-    };
+    let claimed = store.claim_fanouts(&lease("w", now), noon(), 1.into()).await.unwrap();
+    let done = Progress { done: true, ..Progress::default() };
     let first = claimed.fanouts[0].id;
-    store
-        .save_fanouts(&lease("w", now), &[(first, done)])
-        .await
-        .unwrap();
+    store.save_fanouts(&lease("w", now), &[(first, done)]).await.unwrap();
     let accumulators = [opened("ada", "k", 1, 5), opened("ben", "k", 3, 7)];
     store.put_accumulators(&accumulators, id(50)).await.unwrap();
     let row = |person: &str, minute: i64| Delivery {

@@ -13,11 +13,7 @@ pub async fn days_are_listed_oldest_first_with_exact_counts(store: Fresh) {
     assert!(store.days().await.unwrap().is_empty());
     for (back, count) in [(0, 3), (40, 1), (7, 2)] {
         store
-            .push(
-                today().back(back),
-                LARGE_CAP,
-                &push_to_all(&people(count), events(2, 1)),
-            )
+            .push(today().back(back), LARGE_CAP, &push_to_all(&people(count), events(2, 1)))
             .await
             .unwrap();
     }
@@ -33,10 +29,7 @@ pub async fn days_are_listed_oldest_first_with_exact_counts(store: Fresh) {
 pub async fn a_dropped_day_is_removed_and_can_be_written_again(store: Fresh) {
     let ada = user("ada");
     for day in [today().back(1), today()] {
-        store
-            .push(day, LARGE_CAP, &push_to(&ada, events(2, 1)))
-            .await
-            .unwrap();
+        store.push(day, LARGE_CAP, &push_to(&ada, events(2, 1))).await.unwrap();
     }
 
     store.remove_day(today()).await;
@@ -45,11 +38,7 @@ pub async fn a_dropped_day_is_removed_and_can_be_written_again(store: Fresh) {
     assert_eq!(store.entries_of(&ada, today().back(1)).await.len(), 2);
     assert_eq!(store.days().await.unwrap().len(), 1);
     assert!(store.exported(today()).await.is_empty());
-    store
-        .second()
-        .push(today(), LARGE_CAP, &push_to(&ada, events(1, 2)))
-        .await
-        .unwrap();
+    store.second().push(today(), LARGE_CAP, &push_to(&ada, events(1, 2))).await.unwrap();
     store.push_list(&ada, events(1, 3)).await;
     let expected = entries([events(1, 2), events(1, 3)].concat());
     assert_eq!(store.entries_of(&ada, today()).await, expected);
@@ -69,9 +58,7 @@ pub async fn an_export_returns_exact_documents_text_ids_first(store: Fresh) {
     store.push_list(&ada, vec![event("a\"1", 1)]).await;
     store.mark_stack(&ada, id(90), 1).await;
     let old = format!(r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"t":"T","o":"x"}}]}}"#);
-    store
-        .restore_stacks(today(), std::slice::from_ref(&old))
-        .await;
+    store.restore_stacks(today(), std::slice::from_ref(&old)).await;
     store.push_list(&user("zoë"), events(1, 2)).await;
 
     let found = store.exported(today()).await;
@@ -107,15 +94,9 @@ pub async fn a_restored_export_is_byte_exact(store: Fresh) {
         r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"flushed":{{"$oid":"{HEX}"}}}},"x",null,{{"t":"T","o":{{"$oid":"{HEX}"}},"extra":[{{"$numberLong":"7"}},{{"$numberDouble":"1.5"}},{{"$date":{{"$numberLong":"1398124800000"}}}},true]}}]}}"#
     );
     let empty = r#"{"_id":"nothing yet","events":[]}"#.to_owned();
-    store
-        .restore_stacks(today(), &[unusual.clone(), empty.clone()])
-        .await;
+    store.restore_stacks(today(), &[unusual.clone(), empty.clone()]).await;
     let before = store.exported(today()).await;
-    assert!(
-        before.contains(&unusual) && before.contains(&empty),
-        "{:?}",
-        before.last()
-    );
+    assert!(before.contains(&unusual) && before.contains(&empty), "{:?}", before.last());
 
     store.remove_day(today()).await;
     store.restore_stacks(today(), &before).await;
@@ -144,23 +125,15 @@ pub async fn restoring_a_different_document_is_a_conflict_without_changes(store:
     store.push_list(&ada, events(1, 2)).await;
     let now = store.exported(today()).await;
 
-    let error = store
-        .restore_day(today(), &before, Meeting::Same)
-        .await
-        .unwrap_err();
+    let error = store.restore_day(today(), &before, Meeting::Same).await.unwrap_err();
 
-    assert!(
-        matches!(&error, Error::Conflict(what) if what.contains("ada")),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::Conflict(what) if what.contains("ada")), "{error}");
     assert_eq!(store.exported(today()).await, now);
 }
 
 pub async fn an_invalid_document_is_rejected(store: Fresh) {
     for line in ["", "{", "[]", "5", r#"{"events":[]}"#] {
-        let refused = store
-            .restore_day(today(), &[line.to_owned()], Meeting::Same)
-            .await;
+        let refused = store.restore_day(today(), &[line.to_owned()], Meeting::Same).await;
         assert!(refused.is_err(), "{line}");
     }
 
@@ -170,11 +143,7 @@ pub async fn an_invalid_document_is_rejected(store: Fresh) {
 /// Computes the sum of the day's documents.
 async fn sum(store: &Fresh) -> DaySum {
     let mut summing = Summing::default();
-    store
-        .exported(today())
-        .await
-        .iter()
-        .for_each(|line| summing.add(line));
+    store.exported(today()).await.iter().for_each(|line| summing.add(line));
     summing.end()
 }
 
@@ -241,9 +210,7 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
     store.push_list(&ada, events(2, 1)).await;
     let first = store.exported(today()).await;
     store.remove_day(today()).await;
-    store
-        .push_list_to_all(&[ada.clone(), ben.clone()], events(2, 2))
-        .await;
+    store.push_list_to_all(&[ada.clone(), ben.clone()], events(2, 2)).await;
     store.mark_stack(&ada, id(90), 1).await;
     let second = store.exported(today()).await;
     store.remove_day(today()).await;
@@ -260,19 +227,11 @@ pub async fn an_exported_stack_is_appended_once_and_pending_events_stay_pending(
 
     assert!(matches!(refused, Err(Error::Pending { .. })), "{refused:?}");
     assert_eq!(pending, entries(events(2, 1)));
-    let marker = |by, n| {
-        Entry::Marker(Marker {
-            id: Some(id(by)),
-            n: Some(n),
-        })
-    };
+    let marker = |by, n| Entry::Marker(Marker { id: Some(id(by)), n: Some(n) });
     let (first, second_part) = (entries(events(2, 1)), entries(events(2, 2)));
     let all = [first, vec![marker(91, 2)], second_part, vec![marker(90, 4)]].concat();
     assert_eq!(store.entries_of(&ada, today()).await, all);
     assert_eq!(store.entries_of(&ben, today()).await, entries(events(2, 2)));
-    let refused = store
-        .restore_day(today(), &second, Meeting::Same)
-        .await
-        .unwrap_err();
+    let refused = store.restore_day(today(), &second, Meeting::Same).await.unwrap_err();
     assert!(matches!(refused, Error::Conflict(..)), "{refused}");
 }

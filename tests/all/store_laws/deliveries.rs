@@ -18,10 +18,7 @@ pub(super) fn later(n: i64) -> DateTime<Utc> {
 
 /// Opens today's delivery for each of these users, leased by `one` until 12:05.
 pub(super) async fn open(store: &Fresh, people: &[&str]) -> Vec<DeliveryId> {
-    let rows: Vec<_> = people
-        .iter()
-        .map(|person| delivery(person, "2014-04-22", "one"))
-        .collect();
+    let rows: Vec<_> = people.iter().map(|person| delivery(person, "2014-04-22", "one")).collect();
     let opened = store.open(&rows).await.unwrap();
     assert!(opened.iter().all(|opened| *opened));
     rows.into_iter().map(|row| row.id).collect()
@@ -74,13 +71,7 @@ pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     let mut odd = Delivery {
         occasion: Occasion::Batch(id(77), noon() + TimeDelta::milliseconds(5)),
         watermarks: vec![
-            (
-                StackId {
-                    day: today(),
-                    form: Form::ObjectId,
-                },
-                0,
-            ),
+            (StackId { day: today(), form: Form::ObjectId }, 0),
             (StackId::of(today()), u32::MAX),
         ],
         lease: None,
@@ -89,10 +80,7 @@ pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     };
     odd.outcome.reason = Some(String::new());
     odd.outcome.provider_id = Some(String::new());
-    let bare = Delivery {
-        watermarks: Vec::new(),
-        ..delivery("ü.$x", "2014-04-22", "one")
-    };
+    let bare = Delivery { watermarks: Vec::new(), ..delivery("ü.$x", "2014-04-22", "one") };
     let mut tried = delivery("eve", "2014-04-23", "one");
     tried.lease = None;
     tried.attempts.not_before = Some(later(7));
@@ -105,12 +93,7 @@ pub async fn an_opened_delivery_is_read_back_with_every_field(store: Fresh) {
     for row in all {
         assert_eq!(store.second().delivery(&row.id).await, Some(row));
     }
-    assert_eq!(
-        store
-            .delivery(&DeliveryId::stored("digest:eve:daily:2014-04-22"))
-            .await,
-        None
-    );
+    assert_eq!(store.delivery(&DeliveryId::stored("digest:eve:daily:2014-04-22")).await, None);
 }
 
 pub async fn a_delivery_is_opened_once_for_each_id(store: Fresh) {
@@ -120,33 +103,20 @@ pub async fn a_delivery_is_opened_once_for_each_id(store: Fresh) {
     store.close(std::slice::from_ref(&first.id)).await.unwrap();
 
     let again = delivery("ada", "2014-04-22", "two");
-    let opened = store
-        .open(&[again.clone(), delivery("bob", "2014-04-22", "two"), again])
-        .await
-        .unwrap();
+    let opened =
+        store.open(&[again.clone(), delivery("bob", "2014-04-22", "two"), again]).await.unwrap();
 
     assert_eq!(opened, [false, true, false]);
     assert_eq!(row(&store, &first.id).await.state, DeliveryState::Sent);
 }
 
 pub async fn a_slot_has_one_open_delivery(store: Fresh) {
-    let (monday, tuesday) = (
-        delivery("ada", "2014-04-21", "one"),
-        delivery("ada", "2014-04-22", "two"),
-    );
-    let twice = [
-        delivery("bob", "2014-04-21", "two"),
-        delivery("bob", "2014-04-22", "two"),
-    ];
+    let (monday, tuesday) =
+        (delivery("ada", "2014-04-21", "one"), delivery("ada", "2014-04-22", "two"));
+    let twice = [delivery("bob", "2014-04-21", "two"), delivery("bob", "2014-04-22", "two")];
 
-    assert_eq!(
-        store.open(std::slice::from_ref(&monday)).await.unwrap(),
-        [true]
-    );
-    assert_eq!(
-        store.open(std::slice::from_ref(&tuesday)).await.unwrap(),
-        [false]
-    );
+    assert_eq!(store.open(std::slice::from_ref(&monday)).await.unwrap(), [true]);
+    assert_eq!(store.open(std::slice::from_ref(&tuesday)).await.unwrap(), [false]);
     assert_eq!(store.open(&twice).await.unwrap(), [true, false]);
     assert_eq!(store.delivery(&tuesday.id).await, None);
 
@@ -157,23 +127,15 @@ pub async fn a_slot_has_one_open_delivery(store: Fresh) {
         "settled is not closed"
     );
     store.close(&[monday.id]).await.unwrap();
-    assert_eq!(
-        store.open(&[tuesday]).await.unwrap(),
-        [true],
-        "the slot is free again"
-    );
+    assert_eq!(store.open(&[tuesday]).await.unwrap(), [true], "the slot is free again");
 }
 
 pub async fn one_of_many_concurrent_openings_of_a_delivery_succeeds(store: Fresh) {
     let same_id = |store: Fresh, n: u32| async move {
-        store
-            .open_row(delivery("ada", "2014-04-22", &format!("owner {n}")))
-            .await
+        store.open_row(delivery("ada", "2014-04-22", &format!("owner {n}"))).await
     };
     let same_slot = |store: Fresh, n: u32| async move {
-        store
-            .open_row(delivery("bob", &format!("2014-04-{n}"), "one"))
-            .await
+        store.open_row(delivery("bob", &format!("2014-04-{n}"), "one")).await
     };
 
     let wins = store.wins(16, same_id).await;
@@ -185,10 +147,7 @@ pub async fn one_of_many_concurrent_openings_of_a_delivery_succeeds(store: Fresh
 
 pub async fn a_leased_delivery_is_not_claimed_until_its_lease_expires(store: Fresh) {
     open(&store, &["ada", "bob"]).await;
-    let free = Delivery {
-        lease: None,
-        ..delivery("eve", "2014-04-22", "one")
-    };
+    let free = Delivery { lease: None, ..delivery("eve", "2014-04-22", "one") };
     store.open(&[free]).await.unwrap();
 
     let now = store.take("two", later(1), later(20), 10).await;
@@ -243,20 +202,14 @@ pub async fn a_released_delivery_can_be_claimed_at_once(store: Fresh) {
     store.release(&Release::Deliveries("nobody")).await.unwrap();
 
     let claimed = store.take("three", later(1), later(20), 10).await;
-    assert_eq!(
-        users(&claimed),
-        ["ada", "bob"],
-        "what others hold stays theirs"
-    );
+    assert_eq!(users(&claimed), ["ada", "bob"], "what others hold stays theirs");
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
 }
 
 pub async fn the_deliveries_of_a_user_are_returned_newest_first(store: Fresh) {
     for n in [3, 1, 2] {
-        let row = Delivery {
-            created: later(n),
-            ..delivery("ada", &format!("2014-04-0{n}"), "one")
-        };
+        let row =
+            Delivery { created: later(n), ..delivery("ada", &format!("2014-04-0{n}"), "one") };
         store.open(std::slice::from_ref(&row)).await.unwrap();
         settle(&store, later(n), &row.id, DeliveryState::Sent).await;
         store.close(&[row.id]).await.unwrap();
@@ -295,19 +248,13 @@ pub async fn deliveries_are_returned_in_the_order_of_the_request(store: Fresh) {
     let requested = [ids[1].clone(), unknown, ids[0].clone(), ids[1].clone()];
     let rows = store.second().deliveries(&requested).await.unwrap();
 
-    let found: Vec<_> = rows
-        .iter()
-        .map(|row| row.as_ref().map(|row| row.user.as_str()))
-        .collect();
+    let found: Vec<_> = rows.iter().map(|row| row.as_ref().map(|row| row.user.as_str())).collect();
     assert_eq!(found, [Some("bob"), None, Some("ada"), Some("bob")]);
 }
 
 pub async fn deliveries_in_a_state_are_returned_newest_first(store: Fresh) {
     for (n, name) in [(1, "ada"), (3, "bob"), (2, "eve")] {
-        let row = Delivery {
-            created: later(n),
-            ..delivery(name, "2014-04-22", "one")
-        };
+        let row = Delivery { created: later(n), ..delivery(name, "2014-04-22", "one") };
         store.open(&[row]).await.unwrap();
     }
     let ids = open(&store, &["zoe"]).await;
@@ -316,14 +263,6 @@ pub async fn deliveries_in_a_state_are_returned_newest_first(store: Fresh) {
     let pending = store.deliveries_in(DeliveryState::Pending, 2).await;
     let sending = store.deliveries_in(DeliveryState::Sending, 9).await;
 
-    assert_eq!(
-        (users(&pending), users(&sending)),
-        (vec!["bob", "eve"], vec!["zoe"])
-    );
-    assert!(
-        store
-            .deliveries_in(DeliveryState::Unknown, 9)
-            .await
-            .is_empty()
-    );
+    assert_eq!((users(&pending), users(&sending)), (vec!["bob", "eve"], vec!["zoe"]));
+    assert!(store.deliveries_in(DeliveryState::Unknown, 9).await.is_empty());
 }

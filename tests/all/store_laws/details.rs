@@ -26,15 +26,9 @@ pub async fn the_details_of_an_event_are_read_back_unchanged(store: Fresh) {
         brand: "acme".parse().ok(),
     };
     let all = [
-        Fanout {
-            details: Some(full.clone()),
-            ..fanout(1)
-        },
+        Fanout { details: Some(full.clone()), ..fanout(1) },
         fanout(2),
-        Fanout {
-            details: None,
-            ..fanout(3)
-        },
+        Fanout { details: None, ..fanout(3) },
     ];
     store.accept(&all).await.unwrap();
 
@@ -44,10 +38,7 @@ pub async fn the_details_of_an_event_are_read_back_unchanged(store: Fresh) {
     let nothing = store.details(&[]).await.unwrap();
 
     let second = fanout(2).details;
-    assert_eq!(
-        details,
-        [None, None, Some(full.clone()), second, Some(full)]
-    );
+    assert_eq!(details, [None, None, Some(full.clone()), second, Some(full)]);
     for (fanout, again) in all.into_iter().zip(again) {
         assert_eq!(again, Accepted::Known(Box::new(fanout)));
     }
@@ -57,12 +48,7 @@ pub async fn the_details_of_an_event_are_read_back_unchanged(store: Fresh) {
 pub async fn forgetting_an_actor_changes_only_that_actors_details(store: Fresh) {
     let by = |actor: &str, n: u32| Fanout {
         details: Some(Details {
-            actor: Some(Actor {
-                id: user(actor),
-                name: Some("B".into()),
-                url: None,
-                image: None,
-            }),
+            actor: Some(Actor { id: user(actor), name: Some("B".into()), url: None, image: None }),
             text: Some(format!("from ben, number {n}")),
             data: json!({"n": n}).into(),
             reason: Some("follows".into()),
@@ -71,13 +57,7 @@ pub async fn forgetting_an_actor_changes_only_that_actors_details(store: Fresh) 
         }),
         ..fanout(n)
     };
-    let all = [
-        by("ben", 1),
-        by("benn", 2),
-        by("ben", 3),
-        by("Ben", 4),
-        fanout(5),
-    ];
+    let all = [by("ben", 1), by("benn", 2), by("ben", 3), by("Ben", 4), fanout(5)];
     store.accept(&all).await.unwrap();
     let ids = all.each_ref().map(|one| one.id);
     let mut notices = store.change_notices().await.unwrap();

@@ -7,9 +7,7 @@ use tidings::store::{FollowChange, PeopleFilter};
 use crate::support::*;
 
 fn followers(follow: &str, who: &[UserId]) -> Vec<(FollowKey, UserId)> {
-    who.iter()
-        .map(|person| (key(follow), person.clone()))
-        .collect()
+    who.iter().map(|person| (key(follow), person.clone())).collect()
 }
 
 fn at(lng: f64, lat: f64) -> Point {
@@ -54,21 +52,13 @@ pub async fn the_follows_of_a_user_are_returned_in_pages_in_ascending_order(stor
     let mut keys: Vec<FollowKey> = (0..25).map(|n| key(&format!("artist:{n:02}"))).collect();
     keys.extend(["$ne", "a.b", "ü", "0"].map(key));
     let of_ada = keys.iter().map(|key| (key.clone(), user("ada")));
-    let others = [
-        (key("artist:99"), user("ad")),
-        (key("artist:99"), user("adaa")),
-    ];
-    store
-        .follow(&of_ada.chain(others).collect::<Vec<_>>())
-        .await;
+    let others = [(key("artist:99"), user("ad")), (key("artist:99"), user("adaa"))];
+    store.follow(&of_ada.chain(others).collect::<Vec<_>>()).await;
     keys.sort_unstable();
 
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() <= keys.len() {
-        let page = store
-            .follows(&user("ada"), after.as_ref(), 7)
-            .await
-            .unwrap();
+        let page = store.follows(&user("ada"), after.as_ref(), 7).await.unwrap();
         assert!(page.len() <= 7);
         let Some(last) = page.last() else { break };
         after = Some(last.clone());
@@ -85,9 +75,7 @@ pub async fn all_users_with_a_record_are_returned_in_pages(store: Fresh) {
     all_users.extend(["0", "$ne", "ü", "a.b"].map(user));
     let records: Vec<User> = all_users.iter().cloned().map(User::new).collect();
     store.put_users(&records).await.unwrap();
-    store
-        .follow(&followers("artist:558", &[user("no-record")]))
-        .await;
+    store.follow(&followers("artist:558", &[user("no-record")])).await;
     all_users.sort_unstable();
 
     let (mut found, mut after) = (Vec::new(), None);
@@ -108,26 +96,18 @@ pub async fn a_repeated_follow_is_stored_once(store: Fresh) {
     store.follow(&twice).await;
     store.second().follow(&twice).await;
 
-    assert_eq!(
-        store.followers(&key("artist:558"), None, 10).await,
-        [user("ada")]
-    );
+    assert_eq!(store.followers(&key("artist:558"), None, 10).await, [user("ada")]);
 }
 
 pub async fn many_follows_are_stored_in_one_call(store: Fresh) {
     let all_users = people(2_500);
     store.follow(&followers("artist:558", &all_users)).await;
 
-    assert_eq!(
-        store.followers(&key("artist:558"), None, 5_000).await,
-        all_users
-    );
+    assert_eq!(store.followers(&key("artist:558"), None, 5_000).await, all_users);
 }
 
 pub async fn unfollowing_removes_a_follower_and_can_be_repeated(store: Fresh) {
-    store
-        .follow(&followers("artist:558", &[user("ada"), user("bob")]))
-        .await;
+    store.follow(&followers("artist:558", &[user("ada"), user("bob")])).await;
     store.follow(&followers("artist:7", &[user("ada")])).await;
 
     for _ in 0..2 {
@@ -140,14 +120,8 @@ pub async fn unfollowing_removes_a_follower_and_can_be_repeated(store: Fresh) {
             .unwrap();
     }
 
-    assert_eq!(
-        store.followers(&key("artist:558"), None, 10).await,
-        [user("bob")]
-    );
-    assert_eq!(
-        store.followers(&key("artist:7"), None, 10).await,
-        [user("ada")]
-    );
+    assert_eq!(store.followers(&key("artist:558"), None, 10).await, [user("bob")]);
+    assert_eq!(store.followers(&key("artist:7"), None, 10).await, [user("ada")]);
 }
 
 pub async fn similar_follow_keys_are_distinct(store: Fresh) {
@@ -163,9 +137,7 @@ pub async fn similar_follow_keys_are_distinct(store: Fresh) {
         "日本",
     ];
     for (n, name) in keys.iter().enumerate() {
-        store
-            .follow(&followers(name, &[user(&format!("u{n}")), user("shared")]))
-            .await;
+        store.follow(&followers(name, &[user(&format!("u{n}")), user("shared")])).await;
     }
 
     for (n, name) in keys.iter().enumerate() {
@@ -179,40 +151,22 @@ pub async fn similar_follow_keys_are_distinct(store: Fresh) {
 
 pub async fn an_unknown_key_has_no_followers(store: Fresh) {
     store.follow(&[]).await;
-    store
-        .change_follows(FollowChange::Unfollow, &[])
-        .await
-        .unwrap();
+    store.change_follows(FollowChange::Unfollow, &[]).await.unwrap();
 
-    assert!(
-        store
-            .followers(&key("artist:558"), None, 10)
-            .await
-            .is_empty()
-    );
-    assert!(
-        store
-            .followers(&key("artist:558"), Some(&user("ada")), 10)
-            .await
-            .is_empty()
-    );
+    assert!(store.followers(&key("artist:558"), None, 10).await.is_empty());
+    assert!(store.followers(&key("artist:558"), Some(&user("ada")), 10).await.is_empty());
 }
 
 pub async fn deleting_a_user_removes_their_follows(store: Fresh) {
     store.put_users(&[User::new(user("ada"))]).await.unwrap();
     for follow in ["artist:5", "artist:55", "zine:1"] {
-        store
-            .follow(&followers(follow, &[user("ada"), user("adam")]))
-            .await;
+        store.follow(&followers(follow, &[user("ada"), user("adam")])).await;
     }
 
     assert!(store.delete_user(&user("ada")).await.unwrap());
 
     for follow in ["artist:5", "artist:55", "zine:1"] {
-        assert_eq!(
-            store.followers(&key(follow), None, 10).await,
-            [user("adam")]
-        );
+        assert_eq!(store.followers(&key(follow), None, 10).await, [user("adam")]);
     }
 }
 
@@ -228,10 +182,7 @@ pub async fn near_finds_users_within_the_radius(store: Fresh) {
         ],
     )
     .await;
-    store
-        .put_users(&[User::new(user("nowhere"))])
-        .await
-        .unwrap();
+    store.put_users(&[User::new(user("nowhere"))]).await.unwrap();
     let berlin = at(13.4, 52.5);
 
     for (km, expected) in [
@@ -243,11 +194,7 @@ pub async fn near_finds_users_within_the_radius(store: Fresh) {
         (900.0, vec!["far north", "here", "north", "paris"]),
     ] {
         let found = store.near(berlin, km, None, 10).await;
-        assert_eq!(
-            found,
-            expected.into_iter().map(user).collect::<Vec<_>>(),
-            "{km} km"
-        );
+        assert_eq!(found, expected.into_iter().map(user).collect::<Vec<_>>(), "{km} km");
     }
 }
 
@@ -298,11 +245,7 @@ pub async fn near_a_pole_includes_every_longitude(store: Fresh) {
     for (pole, sign) in [(90.0, 1.0), (-90.0, -1.0)] {
         place_users(
             &store,
-            &[
-                ("a", 0.0, 89.9 * sign),
-                ("b", 120.0, 89.9 * sign),
-                ("c", -120.0, 89.9 * sign),
-            ],
+            &[("a", 0.0, 89.9 * sign), ("b", 120.0, 89.9 * sign), ("c", -120.0, 89.9 * sign)],
         )
         .await;
         place_users(&store, &[("far", 0.0, 80.0 * sign), ("pole", 45.0, pole)]).await;
@@ -319,18 +262,10 @@ pub async fn near_a_pole_includes_every_longitude(store: Fresh) {
 pub async fn near_with_the_maximum_radius_finds_every_user_with_a_location(store: Fresh) {
     place_users(
         &store,
-        &[
-            ("a", 0.0, 0.0),
-            ("b", 179.0, -1.0),
-            ("c", 90.0, 89.0),
-            ("d", -70.0, -90.0),
-        ],
+        &[("a", 0.0, 0.0), ("b", 179.0, -1.0), ("c", 90.0, 89.0), ("d", -70.0, -90.0)],
     )
     .await;
-    store
-        .put_users(&[User::new(user("nowhere"))])
-        .await
-        .unwrap();
+    store.put_users(&[User::new(user("nowhere"))]).await.unwrap();
 
     let found = store.near(at(0.0, 0.0), MAX_KM, None, 10).await;
 
@@ -340,12 +275,7 @@ pub async fn near_with_the_maximum_radius_finds_every_user_with_a_location(store
 pub async fn near_finds_users_at_their_current_location(store: Fresh) {
     place_users(
         &store,
-        &[
-            ("ada", 13.4, 52.5),
-            ("bob", 13.4, 52.5),
-            ("eve", 13.4, 52.5),
-            ("zoe", 13.4, 52.5),
-        ],
+        &[("ada", 13.4, 52.5), ("bob", 13.4, 52.5), ("eve", 13.4, 52.5), ("zoe", 13.4, 52.5)],
     )
     .await;
 
@@ -353,27 +283,16 @@ pub async fn near_finds_users_at_their_current_location(store: Fresh) {
     place_user(&store, "bob", None).await;
     store.delete_user(&user("eve")).await.unwrap();
 
-    assert_eq!(
-        store.near(at(13.4, 52.5), 10.0, None, 10).await,
-        [user("zoe")]
-    );
-    assert_eq!(
-        store.near(at(2.35, 48.86), 10.0, None, 10).await,
-        [user("ada")]
-    );
+    assert_eq!(store.near(at(13.4, 52.5), 10.0, None, 10).await, [user("zoe")]);
+    assert_eq!(store.near(at(2.35, 48.86), 10.0, None, 10).await, [user("ada")]);
 }
 
 pub async fn follow_lookups_are_answered_in_the_order_of_the_request(store: Fresh) {
     let odd = ["artist:558", "$ne", "", "ü"].map(FollowKey::stored);
-    let all: Vec<(FollowKey, UserId)> = odd
-        .iter()
-        .flat_map(|key| people(700).into_iter().map(|who| (key.clone(), who)))
-        .collect();
-    let (stored, absent): (Vec<_>, Vec<_>) = all
-        .iter()
-        .cloned()
-        .enumerate()
-        .partition(|(n, _)| n % 3 != 0);
+    let all: Vec<(FollowKey, UserId)> =
+        odd.iter().flat_map(|key| people(700).into_iter().map(|who| (key.clone(), who))).collect();
+    let (stored, absent): (Vec<_>, Vec<_>) =
+        all.iter().cloned().enumerate().partition(|(n, _)| n % 3 != 0);
     let stored: Vec<_> = stored.into_iter().map(|(_, follow)| follow).collect();
     store.follow(&stored).await;
     let removed = [stored[0].clone()];

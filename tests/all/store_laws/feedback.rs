@@ -10,18 +10,12 @@ use super::deliveries::{later, open, row, settlement};
 use crate::support::*;
 
 fn feedback(news: ReportKind, minute: i64) -> Feedback {
-    Feedback {
-        news,
-        at: later(minute),
-    }
+    Feedback { news, at: later(minute) }
 }
 
 /// Settles and closes a delivery that `one` holds.
 async fn end(store: &Fresh, id: &DeliveryId, state: DeliveryState, minute: i64, provider_id: &str) {
-    let end = Settlement {
-        provider_id: Some(provider_id.into()),
-        ..settlement(id, state)
-    };
+    let end = Settlement { provider_id: Some(provider_id.into()), ..settlement(id, state) };
     assert_eq!(store.settle("one", later(minute), &[end]).await, [true]);
     store.close(std::slice::from_ref(id)).await.unwrap();
 }
@@ -58,10 +52,7 @@ pub async fn deliveries_are_found_by_provider_id_which_several_may_share(store: 
 
     assert_eq!(own, ids[1..2]);
     assert_eq!(all, ids);
-    assert_eq!(
-        find_ids(&store, &DeliveryFilter::ProviderIds(&[])).await,
-        []
-    );
+    assert_eq!(find_ids(&store, &DeliveryFilter::ProviderIds(&[])).await, []);
 }
 
 pub async fn the_most_serious_report_wins_in_any_order(store: Fresh) {
@@ -118,10 +109,7 @@ pub async fn a_report_about_a_sending_delivery_does_not_prevent_settling(store: 
     assert!(sending.open);
     assert_eq!(sending.attempts.made, 1);
     assert_eq!((sent.state, sent.open), (DeliveryState::Sent, false));
-    assert_eq!(
-        sent.outcome.feedback,
-        Some(feedback(ReportKind::Delivered, 0))
-    );
+    assert_eq!(sent.outcome.feedback, Some(feedback(ReportKind::Delivered, 0)));
 }
 
 pub async fn reports_about_unknown_deliveries_change_nothing(store: Fresh) {
@@ -141,10 +129,7 @@ pub async fn reports_about_unknown_deliveries_change_nothing(store: Fresh) {
 }
 
 pub async fn report_counts_select_deliveries_by_settlement_time(store: Fresh) {
-    assert_eq!(
-        store.report_counts(later(0)).await.unwrap(),
-        ReportCounts::default()
-    );
+    assert_eq!(store.report_counts(later(0)).await.unwrap(), ReportCounts::default());
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let ids = open(&store, &names).await;
     let ends = [
@@ -179,8 +164,5 @@ pub async fn report_counts_select_deliveries_by_settlement_time(store: Fresh) {
     };
     assert_eq!(all, expected);
     assert_eq!((late.sent, late.complained, late.bounced), (2, 1, 0));
-    assert_eq!(
-        store.report_counts(later(4)).await.unwrap(),
-        ReportCounts::default()
-    );
+    assert_eq!(store.report_counts(later(4)).await.unwrap(), ReportCounts::default());
 }

@@ -44,10 +44,7 @@ pub async fn an_inbox_is_read_back_with_every_field(store: Fresh) {
 
     let put = |n: usize| {
         let revision = Some(id(n as u32 + 1));
-        Some(Inbox {
-            revision,
-            ..all[n].clone()
-        })
+        Some(Inbox { revision, ..all[n].clone() })
     };
     assert_eq!(found, [put(3), None, put(0), put(2), put(1), put(0)]);
     assert_eq!(nothing, []);
@@ -109,16 +106,10 @@ pub async fn an_inbox_replaces_only_the_revision_that_was_read(store: Fresh) {
     let again = store.put_inbox(&first, id(1)).await.unwrap();
     let without_revision = store.put_inbox(&marked("ada", 2), id(2)).await.unwrap();
     let read = load_inbox(&store, "ada").await.unwrap();
-    let second = Inbox {
-        revision: read.revision,
-        ..marked("ada", 2)
-    };
+    let second = Inbox { revision: read.revision, ..marked("ada", 2) };
     let with_revision = store.put_inbox(&second, id(3)).await.unwrap();
     let stale = store.put_inbox(&second, id(4)).await.unwrap();
-    let of_missing = Inbox {
-        user: user("ben"),
-        ..second.clone()
-    };
+    let of_missing = Inbox { user: user("ben"), ..second.clone() };
     let onto_missing = store.put_inbox(&of_missing, id(5)).await.unwrap();
 
     let written = [again, without_revision, with_revision, stale, onto_missing];
@@ -158,20 +149,13 @@ pub async fn concurrent_marks_in_an_inbox_are_all_stored(store: Fresh) {
 pub async fn inboxes_without_recent_changes_are_removed(store: Fresh) {
     for (n, name) in ["ada", "ben", "cem"].iter().enumerate() {
         let changed = noon() + minutes(n as i64);
-        let inbox = Inbox {
-            changed,
-            ..marked(name, 1)
-        };
+        let inbox = Inbox { changed, ..marked(name, 1) };
         assert!(store.put_inbox(&inbox, id(n as u32)).await.unwrap());
     }
 
     let before = noon() + minutes(2);
     let forget = || store.forget(Forgettable::Inboxes, before, 1);
-    let forgotten = [
-        forget().await.unwrap(),
-        forget().await.unwrap(),
-        forget().await.unwrap(),
-    ];
+    let forgotten = [forget().await.unwrap(), forget().await.unwrap(), forget().await.unwrap()];
 
     assert_eq!(forgotten, [1, 1, 0]);
     assert_eq!(load_inbox(&store, "ben").await, None);
@@ -199,9 +183,7 @@ pub async fn concurrent_writes_of_inboxes_each_return_their_own_outcome(store: F
         puts.push((put, id(3_000 + n as u32)));
     }
 
-    let putting = puts
-        .iter()
-        .map(|(inbox, revision)| store.put_inbox(inbox, *revision));
+    let putting = puts.iter().map(|(inbox, revision)| store.put_inbox(inbox, *revision));
     let done = futures::future::join_all(putting).await;
 
     for (n, (done, name)) in done.into_iter().zip(&people).enumerate() {

@@ -26,9 +26,7 @@ pub(super) async fn claim(
     until: DateTime<Utc>,
     most: impl Into<AtMost>,
 ) -> Vec<Fanout> {
-    let claimed = store
-        .claim_fanouts(&lease(owner, until), now, most.into())
-        .await;
+    let claimed = store.claim_fanouts(&lease(owner, until), now, most.into()).await;
     claimed.unwrap().fanouts
 }
 
@@ -39,20 +37,14 @@ fn ids(fanouts: &[Fanout]) -> Vec<tidings::domain::Id> {
 pub(super) fn progress(cursor: &str, people: u64, done: bool) -> Progress {
     Progress {
         cursor: Some(user(cursor)),
-        counts: Counts {
-            people,
-            pushed: 2 * people,
-            capped: 1,
-        },
+        counts: Counts { people, pushed: 2 * people, capped: 1 },
         done,
     }
 }
 
 /// Saves the progress of the nth fan-out, as the owner `one`. Returns whether it was saved.
 async fn save(store: &Fresh, until: DateTime<Utc>, n: u32, progress: Progress) -> Vec<bool> {
-    let saved = store
-        .save_fanouts(&lease("one", until), &[(id(n), progress)])
-        .await;
+    let saved = store.save_fanouts(&lease("one", until), &[(id(n), progress)]).await;
     saved.unwrap()
 }
 
@@ -64,20 +56,11 @@ pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
 
     assert_eq!(ids(&first), [id(1), id(2)]);
     assert_eq!(ids(&rest), [id(3), id(4), id(5)]);
-    assert_eq!(
-        first[0],
-        Fanout {
-            lease: Some(lease("one", soon())),
-            ..fanout(1)
-        }
-    );
+    assert_eq!(first[0], Fanout { lease: Some(lease("one", soon())), ..fanout(1) });
 }
 
 pub async fn small_fan_outs_are_claimed_together_up_to_a_large_one(store: Fresh) {
-    let to = |n: u32, audience| Fanout {
-        audience,
-        ..fanout(n)
-    };
+    let to = |n: u32, audience| Fanout { audience, ..fanout(n) };
     let long = |n: usize| user(&format!("{}{n:03}", "é".repeat(126)));
     let named = |count| Audience::users(people(count)).unwrap();
     let with_long_ids = Audience::users((0..16).map(long)).unwrap();
@@ -119,16 +102,10 @@ pub async fn small_fan_outs_are_claimed_together_up_to_a_large_one(store: Fresh)
 pub async fn very_many_small_fan_outs_are_claimed_together(store: Fresh) {
     accept(&store, 1..=300).await;
     let named = Audience::users(people(17)).unwrap();
-    let last = Fanout {
-        audience: named,
-        ..fanout(301)
-    };
+    let last = Fanout { audience: named, ..fanout(301) };
     store.accept(&[last, fanout(302)]).await.unwrap();
 
-    let most = AtMost {
-        any: 1,
-        small: 2_000,
-    };
+    let most = AtMost { any: 1, small: 2_000 };
     let claimed = claim(&store, "one", noon(), soon(), most).await;
 
     let expected: Vec<_> = (1..=300).map(id).collect();
@@ -139,15 +116,9 @@ pub async fn progress_without_a_cursor_keeps_the_saved_cursor(store: Fresh) {
     accept(&store, [1]).await;
     claim(&store, "one", noon(), soon(), 1).await;
     let page = [(id(1), progress("m", 3, false))];
-    store
-        .save_fanouts(&lease("one", soon()), &page)
-        .await
-        .unwrap();
+    store.save_fanouts(&lease("one", soon()), &page).await.unwrap();
 
-    let last = Progress {
-        cursor: None,
-        ..progress("m", 5, true)
-    };
+    let last = Progress { cursor: None, ..progress("m", 5, true) };
     save(&store, soon(), 1, last).await;
 
     let saved = store.fanout(id(1)).await.unwrap().unwrap();
@@ -164,11 +135,7 @@ pub async fn a_leased_fan_out_is_not_claimed_until_its_lease_expires(store: Fres
 
     assert_eq!(ids(&other), [id(2)]);
     assert_eq!(ids(&again), []);
-    assert_eq!(
-        ids(&later),
-        [id(1)],
-        "its lease has run out, the other's has not"
-    );
+    assert_eq!(ids(&later), [id(1)], "its lease has run out, the other's has not");
     assert_eq!(later[0].lease, Some(lease("two", noon() + minutes(9))));
 }
 
@@ -200,11 +167,10 @@ pub async fn saving_progress_extends_the_lease(store: Fresh) {
     let saved = save(&store, until, 2, progress("ü", 7, false)).await;
 
     assert_eq!(saved, [true]);
-    let expected = Fanout {
-        lease: Some(lease("one", until)),
-        progress: progress("ü", 7, false),
-        ..fanout(2)
-    };
+    let expected =
+        Fanout {
+            lease: Some(lease("one", until)), progress: progress("ü", 7, false), ..fanout(2)
+        };
     assert_eq!(store.fanout(id(2)).await.unwrap(), Some(expected));
     let later = claim(&store, "two", noon() + minutes(2), until, 10).await;
     assert_eq!(ids(&later), [id(1)]);
@@ -230,23 +196,11 @@ pub async fn a_save_is_rejected_after_the_lease_is_lost(store: Fresh) {
         (id(2), progress("m", 1, true)),
         (id(99), progress("m", 1, true)),
     ];
-    let saved = store
-        .save_fanouts(&lease("one", noon() + minutes(9)), &work)
-        .await
-        .unwrap();
+    let saved = store.save_fanouts(&lease("one", noon() + minutes(9)), &work).await.unwrap();
 
     assert_eq!(saved, [false, false, false], "lost, never held, unknown");
-    assert_eq!(
-        store.fanout(id(1)).await.unwrap().unwrap().progress,
-        Progress::default()
-    );
-    assert_eq!(
-        store.backlog().await,
-        Backlog {
-            pending: 2,
-            done: 0
-        }
-    );
+    assert_eq!(store.fanout(id(1)).await.unwrap().unwrap().progress, Progress::default());
+    assert_eq!(store.backlog().await, Backlog { pending: 2, done: 0 });
 }
 
 pub async fn saves_are_answered_in_the_order_of_the_request(store: Fresh) {
@@ -255,23 +209,11 @@ pub async fn saves_are_answered_in_the_order_of_the_request(store: Fresh) {
     claim(&store, "one", noon(), soon(), 2).await;
 
     let work = [3, 1, 2].map(|n| (id(n), progress("m", u64::from(n), false)));
-    let saved = store
-        .save_fanouts(&lease("one", soon()), &work)
-        .await
-        .unwrap();
+    let saved = store.save_fanouts(&lease("one", soon()), &work).await.unwrap();
 
     assert_eq!(saved, [true, false, true]);
-    assert_eq!(
-        store.fanout(id(3)).await.unwrap().unwrap().progress,
-        progress("m", 3, false)
-    );
-    assert!(
-        store
-            .save_fanouts(&lease("one", soon()), &[])
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert_eq!(store.fanout(id(3)).await.unwrap().unwrap().progress, progress("m", 3, false));
+    assert!(store.save_fanouts(&lease("one", soon()), &[]).await.unwrap().is_empty());
 }
 
 pub async fn a_finished_fan_out_leaves_the_backlog_and_is_released(store: Fresh) {
@@ -280,23 +222,14 @@ pub async fn a_finished_fan_out_leaves_the_backlog_and_is_released(store: Fresh)
 
     save(&store, soon(), 1, progress("z", 5, true)).await;
 
-    assert_eq!(
-        store.backlog().await,
-        Backlog {
-            pending: 1,
-            done: 1
-        }
-    );
+    assert_eq!(store.backlog().await, Backlog { pending: 1, done: 1 });
     let done = store.fanout(id(1)).await.unwrap().unwrap();
     assert_eq!((done.state, done.lease), (FanoutState::Done, None));
     let later = claim(&store, "two", noon() + minutes(5), noon() + minutes(9), 10).await;
     assert_eq!(ids(&later), [id(2)], "what is done is not claimed again");
     let again = save(&store, soon(), 1, progress("a", 0, false)).await;
     assert_eq!(again, [false]);
-    assert_eq!(
-        store.fanout(id(1)).await.unwrap().unwrap().progress,
-        progress("z", 5, true)
-    );
+    assert_eq!(store.fanout(id(1)).await.unwrap().unwrap().progress, progress("z", 5, true));
 }
 
 pub async fn a_released_fan_out_can_be_claimed_at_once(store: Fresh) {
@@ -310,31 +243,18 @@ pub async fn a_released_fan_out_can_be_claimed_at_once(store: Fresh) {
 
     assert_eq!(store.fanout(id(2)).await.unwrap().unwrap().lease, None);
     let claimed = claim(&store, "three", noon(), soon(), 10).await;
-    assert_eq!(
-        ids(&claimed),
-        [id(2), id(3)],
-        "what others hold stays theirs"
-    );
+    assert_eq!(ids(&claimed), [id(2), id(3)], "what others hold stays theirs");
     assert_eq!(claimed[0].progress, progress("m", 1, false));
 }
 
 pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
-    let on = |n, back| Fanout {
-        day: today().back(back),
-        ..fanout(n)
-    };
-    store
-        .accept(&[on(1, 3), on(2, 0), on(3, 3), on(4, 5)])
-        .await
-        .unwrap();
+    let on = |n, back| Fanout { day: today().back(back), ..fanout(n) };
+    store.accept(&[on(1, 3), on(2, 0), on(3, 3), on(4, 5)]).await.unwrap();
     claim(&store, "one", noon(), soon(), 10).await;
     store
         .save_fanouts(
             &lease("one", soon()),
-            &[
-                (id(1), progress("z", 1, true)),
-                (id(4), progress("z", 1, true)),
-            ],
+            &[(id(1), progress("z", 1, true)), (id(4), progress("z", 1, true))],
         )
         .await
         .unwrap();

@@ -31,10 +31,7 @@ pub async fn concurrent_repeats_of_long_lists_add_no_duplicates(store: Fresh) {
             found.iter().filter(is_of).cloned().collect()
         };
         assert_eq!(found.len(), 70, "{person}");
-        assert_eq!(
-            (of(1), of(2)),
-            (entries(events(40, 1)), entries(events(30, 2)))
-        );
+        assert_eq!((of(1), of(2)), (entries(events(40, 1)), entries(events(30, 2))));
     }
 }
 
@@ -80,19 +77,13 @@ pub async fn a_long_list_is_stored_up_to_the_cap(store: Fresh) {
 pub async fn a_mailed_marker_does_not_prevent_a_push_of_its_events(store: Fresh) {
     let ada = user("ada");
     store.push_list(&ada, events(1, 1)).await;
-    let mailed = Mailed {
-        id: id(90),
-        fanouts: vec![id(2)],
-    };
+    let mailed = Mailed { id: id(90), fanouts: vec![id(2)] };
     let mark = NewMarker::Mailed(ada.clone(), today(), mailed);
     store.write_markers(&[mark]).await.unwrap();
 
     for _ in 0..2 {
         let pushes = push_to(&ada, events(9, 2));
-        assert_eq!(
-            store.push(today(), LARGE_CAP, &pushes).await.unwrap(),
-            Pushed::default()
-        );
+        assert_eq!(store.push(today(), LARGE_CAP, &pushes).await.unwrap(), Pushed::default());
     }
 
     let found = store.entries_of(&ada, today()).await;

@@ -9,34 +9,22 @@ use crate::support::*;
 const LARGE_CAP: usize = 1_000;
 
 fn marker(id: tidings::domain::Id, n: u32) -> Entry {
-    Entry::Marker(Marker {
-        id: Some(id),
-        n: Some(n),
-    })
+    Entry::Marker(Marker { id: Some(id), n: Some(n) })
 }
 
 pub async fn a_marker_is_appended_to_each_named_stack(store: Fresh) {
     let ada = user("ada");
     let days = [today().back(2), today().back(1), today()];
     for day in days {
-        store
-            .push(day, LARGE_CAP, &push_to(&ada, events(2, 1)))
-            .await
-            .unwrap();
+        store.push(day, LARGE_CAP, &push_to(&ada, events(2, 1))).await.unwrap();
     }
     let watermarks = vec![(StackId::of(days[0]), 2), (StackId::of(days[2]), 1)];
 
-    store
-        .write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)])
-        .await
-        .unwrap();
+    store.write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)]).await.unwrap();
 
     let plain = entries(events(2, 1));
     let found = store.stacks_of(&ada).await;
-    assert_eq!(
-        found[0].entries,
-        [plain.clone(), vec![marker(id(90), 2)]].concat()
-    );
+    assert_eq!(found[0].entries, [plain.clone(), vec![marker(id(90), 2)]].concat());
     assert_eq!(found[1].entries, plain);
     assert_eq!(found[2].entries, [plain, vec![marker(id(90), 1)]].concat());
 }
@@ -105,10 +93,7 @@ pub async fn a_marker_creates_neither_a_stack_nor_a_day(store: Fresh) {
 
     let absent = today().back(1);
     store
-        .write_markers(&[
-            new_marker(&ada, absent, id(90), 1),
-            new_marker(&eve, today(), id(91), 1),
-        ])
+        .write_markers(&[new_marker(&ada, absent, id(90), 1), new_marker(&eve, today(), id(91), 1)])
         .await
         .unwrap();
 
@@ -122,18 +107,12 @@ pub async fn a_marker_creates_neither_a_stack_nor_a_day(store: Fresh) {
 pub async fn a_marker_for_a_dropped_day_is_ignored(store: Fresh) {
     let ada = user("ada");
     let gone = today().back(1);
-    store
-        .push(gone, LARGE_CAP, &push_to(&ada, events(1, 1)))
-        .await
-        .unwrap();
+    store.push(gone, LARGE_CAP, &push_to(&ada, events(1, 1))).await.unwrap();
     store.push_list(&ada, events(1, 1)).await;
     store.remove_day(gone).await;
 
     let watermarks = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
-    store
-        .write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)])
-        .await
-        .unwrap();
+    store.write_markers(&[NewMarker::Flushed(ada.clone(), id(90), watermarks)]).await.unwrap();
 
     assert_eq!(store.entries_of(&ada, gone).await, []);
     assert_eq!(store.entries_of(&ada, today()).await.len(), 2);
@@ -145,10 +124,7 @@ pub async fn an_event_pushed_between_read_and_marker_stays_pending(store: Fresh)
     let covered = store.everybody(None, 10).await[0].covers();
 
     store.push_list(&ada, vec![event("late", 2)]).await;
-    store
-        .write_markers(&[NewMarker::Flushed(ada, id(90), covered)])
-        .await
-        .unwrap();
+    store.write_markers(&[NewMarker::Flushed(ada, id(90), covered)]).await.unwrap();
 
     let person = store.everybody(None, 10).await.remove(0);
     let pending: Vec<_> = person.pending().iter().map(|p| p.event.clone()).collect();
@@ -170,10 +146,7 @@ pub async fn concurrent_markers_and_pushes_are_all_stored(store: Fresh) {
     store.at_once(16, work).await;
 
     let found = store.entries_of(&ada, today()).await;
-    let markers = found
-        .iter()
-        .filter(|entry| matches!(entry, Entry::Marker(_)))
-        .count();
+    let markers = found.iter().filter(|entry| matches!(entry, Entry::Marker(_))).count();
     assert_eq!((found.len(), markers), (1 + 16, 8));
 }
 
@@ -192,29 +165,20 @@ pub async fn each_of_many_users_gets_a_separate_marker(store: Fresh) {
     let found = store.everybody(None, 500).await;
     assert_eq!(found.len(), users.len());
     for (n, person) in (0..).zip(&found) {
-        assert_eq!(
-            person.stacks[0].entries[3..],
-            [marker(id(100 + n), 1 + n % 3)]
-        );
+        assert_eq!(person.stacks[0].entries[3..], [marker(id(100 + n), 1 + n % 3)]);
     }
 }
 
 pub async fn an_empty_list_of_markers_succeeds(store: Fresh) {
     store.write_markers(&[]).await.unwrap();
     let watermarks = Vec::new();
-    store
-        .write_markers(&[NewMarker::Flushed(user("ada"), id(90), watermarks)])
-        .await
-        .unwrap();
+    store.write_markers(&[NewMarker::Flushed(user("ada"), id(90), watermarks)]).await.unwrap();
 
     assert!(store.days().await.unwrap().is_empty());
 }
 
 fn of(marker: u32, fanouts: &[u32]) -> Mailed {
-    Mailed {
-        id: id(marker),
-        fanouts: fanouts.iter().map(|n| id(*n)).collect(),
-    }
+    Mailed { id: id(marker), fanouts: fanouts.iter().map(|n| id(*n)).collect() }
 }
 
 fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> NewMarker {
@@ -231,10 +195,8 @@ pub async fn a_repeated_mailed_marker_is_stored_once_at_the_end(store: Fresh) {
         store.write_markers(&markers).await.unwrap();
     }
 
-    let expected = [
-        entries(events(2, 1)),
-        vec![Entry::Mailed(of(90, &[1, 7])), Entry::Mailed(of(91, &[]))],
-    ];
+    let expected =
+        [entries(events(2, 1)), vec![Entry::Mailed(of(90, &[1, 7])), Entry::Mailed(of(91, &[]))]];
     assert_eq!(store.entries_of(&ada, today()).await, expected.concat());
 }
 
@@ -266,11 +228,7 @@ pub async fn equal_markers_are_stored_once_and_only_for_the_named_users(store: F
     }
     let covered = |n: usize| (n < 160 && n.is_multiple_of(2)).then_some(1 + (n % 4 / 2) as u32);
     let of = |person: &tidings::domain::UserId, n| {
-        NewMarker::Flushed(
-            person.clone(),
-            id(90),
-            days.map(|day| (StackId::of(day), n)).to_vec(),
-        )
+        NewMarker::Flushed(person.clone(), id(90), days.map(|day| (StackId::of(day), n)).to_vec())
     };
     let known = users.iter().enumerate();
     let known = known.filter_map(|(n, person)| Some(of(person, covered(n)?)));

@@ -8,9 +8,7 @@ pub async fn a_note_is_visible_to_all_handles_until_it_is_deleted(store: Fresh) 
     assert_eq!(store.note("pause").await.unwrap(), None);
 
     store.put_note("pause", "the key is wrong").await;
-    store
-        .put_note("pause", "the key was \u{1f511} $set.x")
-        .await;
+    store.put_note("pause", "the key was \u{1f511} $set.x").await;
     store.put_note("other", "").await;
 
     let second = store.second();
@@ -22,12 +20,7 @@ pub async fn a_note_is_visible_to_all_handles_until_it_is_deleted(store: Fresh) 
 
     let current = second.note("pause").await.unwrap();
     let mut results = Vec::new();
-    for read in [
-        Some("another"),
-        current.as_deref(),
-        current.as_deref(),
-        None,
-    ] {
+    for read in [Some("another"), current.as_deref(), current.as_deref(), None] {
         results.push(second.swap_note("pause", read, None).await.unwrap());
     }
     assert_eq!(results, [false, true, false, false]);
@@ -53,23 +46,10 @@ pub async fn concurrent_creators_of_a_note_all_read_the_same_text(store: Fresh) 
 pub async fn a_note_is_changed_only_from_its_current_text(store: Fresh) {
     assert!(store.swap_note("day", None, Some("one")).await.unwrap());
 
-    let late = store
-        .second()
-        .swap_note("day", None, Some("two"))
-        .await
-        .unwrap();
-    let stale = store
-        .swap_note("day", Some("other"), Some("two"))
-        .await
-        .unwrap();
-    let absent = store
-        .swap_note("else", Some("one"), Some("two"))
-        .await
-        .unwrap();
-    let own = store
-        .swap_note("day", Some("one"), Some("three"))
-        .await
-        .unwrap();
+    let late = store.second().swap_note("day", None, Some("two")).await.unwrap();
+    let stale = store.swap_note("day", Some("other"), Some("two")).await.unwrap();
+    let absent = store.swap_note("else", Some("one"), Some("two")).await.unwrap();
+    let own = store.swap_note("day", Some("one"), Some("three")).await.unwrap();
 
     assert_eq!((late, stale, absent, own), (false, false, false, true));
     assert_eq!(store.note("day").await.unwrap().as_deref(), Some("three"));
@@ -82,10 +62,7 @@ pub async fn one_of_many_concurrent_changes_of_a_note_succeeds(store: Fresh) {
     let results = store
         .at_once(16, |store, n| async move {
             let text = format!("of {n}");
-            store
-                .swap_note("day", Some("read"), Some(&text))
-                .await
-                .unwrap()
+            store.swap_note("day", Some("read"), Some(&text)).await.unwrap()
         })
         .await;
 
@@ -96,22 +73,11 @@ pub async fn one_of_many_concurrent_changes_of_a_note_succeeds(store: Fresh) {
 }
 
 pub async fn notes_are_found_by_the_prefix_of_their_names(store: Fresh) {
-    for name in [
-        "day:20140423",
-        "day",
-        "day:20140422",
-        "days",
-        "day:$x",
-        "dayz:1",
-    ] {
+    for name in ["day:20140423", "day", "day:20140422", "days", "day:$x", "dayz:1"] {
         store.put_note(name, &format!("of {name}")).await;
     }
 
-    let found = store
-        .second()
-        .notes(NoteFilter::Prefix("day:"))
-        .await
-        .unwrap();
+    let found = store.second().notes(NoteFilter::Prefix("day:")).await.unwrap();
 
     let expected = ["day:$x", "day:20140422", "day:20140423"];
     let expected = expected.map(|name| (name.to_owned(), format!("of {name}")));

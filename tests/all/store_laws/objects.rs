@@ -28,10 +28,7 @@ pub async fn very_large_data_is_read_back_as_the_same_text(store: Fresh) {
     let text = format!("[{}[]]", r#"{"":0},"#.repeat(140_000));
     let data: Json = serde_json::from_str(&text).unwrap();
     let key = ObjectKey::stored("Artwork:1");
-    let object = Object {
-        data,
-        ..Object::bare(key.clone())
-    };
+    let object = Object { data, ..Object::bare(key.clone()) };
 
     store.put_objects(&[object]).await.unwrap();
 
@@ -48,11 +45,7 @@ pub async fn an_object_is_read_back_with_every_field(store: Fresh) {
         data: json!({}).into(),
         ..Object::bare(ObjectKey::stored("0"))
     };
-    let objects = [
-        full("Artwork:N01506"),
-        falsy,
-        Object::bare(ObjectKey::stored("Show:1")),
-    ];
+    let objects = [full("Artwork:N01506"), falsy, Object::bare(ObjectKey::stored("Show:1"))];
 
     store.put_objects(&objects).await.unwrap();
 
@@ -82,26 +75,14 @@ pub async fn data_of_any_json_type_is_read_back(store: Fresh) {
     store.put_objects(&objects).await.unwrap();
 
     let keys: Vec<_> = objects.iter().map(|object| object.key.clone()).collect();
-    let found: Vec<_> = store
-        .objects(&keys)
-        .await
-        .unwrap()
-        .into_iter()
-        .flatten()
-        .collect();
+    let found: Vec<_> = store.objects(&keys).await.unwrap().into_iter().flatten().collect();
     assert_eq!(found, objects);
 }
 
 pub async fn numbers_are_read_back_exactly(store: Fresh) {
     // An inexact decimal parser reads some of these as a neighboring double.
-    let numbers = [
-        31.245270191439438,
-        121.48791951161945,
-        0.1 + 0.2,
-        f64::MIN_POSITIVE,
-        1e300,
-        -0.0,
-    ];
+    let numbers =
+        [31.245270191439438, 121.48791951161945, 0.1 + 0.2, f64::MIN_POSITIVE, 1e300, -0.0];
     let objects: Vec<_> = (0..)
         .zip(numbers)
         .map(|(n, number)| Object {
@@ -114,90 +95,42 @@ pub async fn numbers_are_read_back_exactly(store: Fresh) {
     store.put_objects(&objects).await.unwrap();
 
     let keys: Vec<_> = objects.iter().map(|object| object.key.clone()).collect();
-    let found: Vec<_> = store
-        .objects(&keys)
-        .await
-        .unwrap()
-        .into_iter()
-        .flatten()
-        .collect();
+    let found: Vec<_> = store.objects(&keys).await.unwrap().into_iter().flatten().collect();
     assert_eq!(found, objects);
 }
 
 pub async fn an_object_that_is_not_notifiable_is_returned(store: Fresh) {
-    let withdrawn = Object {
-        notifiable: false,
-        ..full("Artwork:1")
-    };
+    let withdrawn = Object { notifiable: false, ..full("Artwork:1") };
 
-    store
-        .put_objects(&[full("Artwork:1"), full("Artwork:2")])
-        .await
-        .unwrap();
-    store
-        .second()
-        .put_objects(std::slice::from_ref(&withdrawn))
-        .await
-        .unwrap();
+    store.put_objects(&[full("Artwork:1"), full("Artwork:2")]).await.unwrap();
+    store.second().put_objects(std::slice::from_ref(&withdrawn)).await.unwrap();
 
     let keys = ["Artwork:1", "Artwork:2"].map(ObjectKey::stored);
-    assert_eq!(
-        store.objects(&keys).await.unwrap(),
-        [Some(withdrawn), Some(full("Artwork:2"))]
-    );
+    assert_eq!(store.objects(&keys).await.unwrap(), [Some(withdrawn), Some(full("Artwork:2"))]);
 }
 
 pub async fn objects_are_returned_in_the_order_of_the_request(store: Fresh) {
-    let odd = [
-        "Artwork:2",
-        "0",
-        "Artwork:a:b",
-        "$ne",
-        "Ärger:ü",
-        "Artwork.x:1",
-    ];
+    let odd = ["Artwork:2", "0", "Artwork:a:b", "$ne", "Ärger:ü", "Artwork.x:1"];
     store.put_objects(&odd.map(full)).await.unwrap();
     store.put_objects(&[]).await.unwrap();
 
-    let requested = [
-        "Artwork:1",
-        "Ärger:ü",
-        "$ne",
-        "Artwork:a:b",
-        "0",
-        "artwork:2",
-        "0",
-    ]
-    .map(ObjectKey::stored);
+    let requested = ["Artwork:1", "Ärger:ü", "$ne", "Artwork:a:b", "0", "artwork:2", "0"]
+        .map(ObjectKey::stored);
     let found = store.objects(&requested).await.unwrap();
 
-    let expected = [
-        None,
-        Some("Ärger:ü"),
-        Some("$ne"),
-        Some("Artwork:a:b"),
-        Some("0"),
-        None,
-        Some("0"),
-    ];
+    let expected =
+        [None, Some("Ärger:ü"), Some("$ne"), Some("Artwork:a:b"), Some("0"), None, Some("0")];
     assert_eq!(found, expected.map(|key| key.map(full)));
     assert!(store.objects(&[]).await.unwrap().is_empty());
 }
 
 pub async fn many_objects_are_written_and_read_in_one_call(store: Fresh) {
-    let objects: Vec<_> = (0..2_500)
-        .map(|n| Object::bare(ObjectKey::stored(format!("Artwork:{n:05}"))))
-        .collect();
+    let objects: Vec<_> =
+        (0..2_500).map(|n| Object::bare(ObjectKey::stored(format!("Artwork:{n:05}")))).collect();
 
     store.put_objects(&objects).await.unwrap();
 
     let keys: Vec<_> = objects.iter().map(|object| object.key.clone()).collect();
-    let found: Vec<_> = store
-        .objects(&keys)
-        .await
-        .unwrap()
-        .into_iter()
-        .flatten()
-        .collect();
+    let found: Vec<_> = store.objects(&keys).await.unwrap().into_iter().flatten().collect();
     assert_eq!(found, objects);
 }

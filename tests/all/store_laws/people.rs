@@ -37,10 +37,7 @@ pub(super) fn full(id: &str) -> User {
         types: types
             .into_iter()
             .map(|(name, route)| {
-                (
-                    kind(name),
-                    TypePreference::new(route, noon() + TimeDelta::milliseconds(7)),
-                )
+                (kind(name), TypePreference::new(route, noon() + TimeDelta::milliseconds(7)))
             })
             .collect(),
         mutes: Mutes::stored(["Thread:9", "a.b", "$set", "0", "ü.$x"].map(|name| {
@@ -60,19 +57,13 @@ pub(super) fn full(id: &str) -> User {
 
 pub async fn a_damaged_field_keeps_the_start_of_a_user_record(store: Fresh) {
     let start = Start::new(noon(), id(1), None);
-    let ada = User {
-        start: Some(start),
-        ..full("ada")
-    };
+    let ada = User { start: Some(start), ..full("ada") };
     store.put_users(&[ada]).await.unwrap();
     let field = match poison::database(&store).await {
         Some(database) => {
             let users = database.collection::<bson::Document>("users");
             let set = bson::doc! {"$set": {"quiet": 7}};
-            users
-                .update_one(bson::doc! {"_id": "ada"}, set)
-                .await
-                .unwrap();
+            users.update_one(bson::doc! {"_id": "ada"}, set).await.unwrap();
             "quiet"
         }
         None => {
@@ -92,10 +83,7 @@ pub async fn a_damaged_field_keeps_the_start_of_a_user_record(store: Fresh) {
 /// Reads these records without their revisions, so that they equal the written ones.
 async fn records(store: &Fresh, ids: &[UserId]) -> Vec<Option<User>> {
     let found = store.users(ids).await.unwrap().into_iter();
-    let bare = |user| User {
-        revision: Revision::NONE,
-        ..user
-    };
+    let bare = |user| User { revision: Revision::NONE, ..user };
     found.map(|user| user.map(bare)).collect()
 }
 
@@ -137,12 +125,8 @@ pub async fn a_user_record_is_read_back_with_every_field(store: Fresh) {
 
 pub async fn every_cadence_weekday_and_route_is_read_back(store: Fresh) {
     let weekdays = (0..7).map(|n| Weekday::try_from(n).unwrap());
-    let cadences = [Cadence::Never, Cadence::Daily, Cadence::Weekly]
-        .into_iter()
-        .cycle();
-    let routes = [Route::Never, Route::Immediate, Route::Batch, Route::Digest]
-        .into_iter()
-        .cycle();
+    let cadences = [Cadence::Never, Cadence::Daily, Cadence::Weekly].into_iter().cycle();
+    let routes = [Route::Never, Route::Immediate, Route::Batch, Route::Digest].into_iter().cycle();
     let users: Vec<_> = weekdays
         .zip(cadences)
         .zip(routes)
@@ -172,10 +156,7 @@ pub async fn type_preferences_with_and_without_a_window_are_read_back(store: Fre
         ("month", Some(TimeDelta::days(30))),
         ("none", None),
     ];
-    let chosen = |route, window| TypePreference {
-        window,
-        ..TypePreference::new(route, noon())
-    };
+    let chosen = |route, window| TypePreference { window, ..TypePreference::new(route, noon()) };
     let ada = User {
         types: windows
             .into_iter()
@@ -196,26 +177,14 @@ pub async fn user_records_are_returned_in_the_order_of_the_request(store: Fresh)
     let requested = ["eve", "bob", "ada", "$ne", "bob"].map(user);
     let found = records(&store, &requested).await;
 
-    assert_eq!(
-        found,
-        [
-            None,
-            Some(full("bob")),
-            Some(full("ada")),
-            None,
-            Some(full("bob"))
-        ]
-    );
+    assert_eq!(found, [None, Some(full("bob")), Some(full("ada")), None, Some(full("bob"))]);
     assert!(store.users(&[]).await.unwrap().is_empty());
 }
 
 pub async fn writing_a_record_again_replaces_all_fields(store: Fresh) {
     store.put_users(&[full("ada"), full("bob")]).await.unwrap();
 
-    let bare = User {
-        revision: record(&store, "ada").await.revision,
-        ..User::new(user("ada"))
-    };
+    let bare = User { revision: record(&store, "ada").await.revision, ..User::new(user("ada")) };
     let put = store.second().put_users(&[bare]).await.unwrap();
     assert_eq!(put, [true]);
     assert!(store.put_users(&[]).await.unwrap().is_empty());
@@ -234,30 +203,15 @@ pub async fn many_user_records_are_written_and_read_in_one_call(store: Fresh) {
 }
 
 pub async fn unusual_user_ids_have_records(store: Fresh) {
-    let odd = [
-        "0",
-        "false",
-        "null",
-        "$ne",
-        "a.b",
-        "Ärger",
-        "日本",
-        "a b",
-        "533998b1c9dc24c371000041",
-    ];
+    let odd =
+        ["0", "false", "null", "$ne", "a.b", "Ärger", "日本", "a b", "533998b1c9dc24c371000041"];
     let users = odd.map(full);
 
     store.put_users(&users).await.unwrap();
 
     assert_eq!(records(&store, &odd.map(user)).await, users.map(Some));
     assert!(store.delete_user(&user("$ne")).await.unwrap());
-    let remaining = store
-        .users(&odd.map(user))
-        .await
-        .unwrap()
-        .into_iter()
-        .flatten()
-        .count();
+    let remaining = store.users(&odd.map(user)).await.unwrap().into_iter().flatten().count();
     assert_eq!(remaining, odd.len() - 1);
 }
 
@@ -268,15 +222,9 @@ pub async fn deleting_a_user_record_keeps_stacks_and_deliveries(store: Fresh) {
     store.open_row(delivery("ada", "2014-04-22", "one")).await;
 
     assert!(store.delete_user(&ada).await.unwrap());
-    assert!(
-        !store.delete_user(&ada).await.unwrap(),
-        "there is nobody any more"
-    );
+    assert!(!store.delete_user(&ada).await.unwrap(), "there is nobody any more");
 
-    assert_eq!(
-        records(&store, &[ada.clone(), user("adam")]).await,
-        [None, Some(full("adam"))]
-    );
+    assert_eq!(records(&store, &[ada.clone(), user("adam")]).await, [None, Some(full("adam"))]);
     assert_eq!(store.entries_of(&ada, today()).await.len(), 1);
     assert_eq!(store.deliveries_of(&ada, 10).await.len(), 1);
 }
@@ -284,10 +232,7 @@ pub async fn deleting_a_user_record_keeps_stacks_and_deliveries(store: Fresh) {
 pub async fn a_user_record_replaces_only_the_revision_that_was_read(store: Fresh) {
     store.put_users(&[User::new(user("ada"))]).await.unwrap();
     let read = record(&store, "ada").await;
-    let renamed = |name: &str| User {
-        name: Some(name.into()),
-        ..read.clone()
-    };
+    let renamed = |name: &str| User { name: Some(name.into()), ..read.clone() };
 
     let first = store.second().put_users(&[renamed("first")]).await;
     let second = store.put_users(&[renamed("second")]).await;
@@ -300,47 +245,27 @@ pub async fn a_user_record_replaces_only_the_revision_that_was_read(store: Fresh
     let stored = record(&store, "ada").await;
     assert_eq!(stored.name.as_deref(), Some("first"));
     assert_ne!(stored.revision, read.revision);
-    assert_eq!(
-        record(&store.second(), "ada").await.revision,
-        stored.revision
-    );
+    assert_eq!(record(&store.second(), "ada").await.revision, stored.revision);
 }
 
 pub async fn outcomes_of_many_writes_are_in_the_order_of_the_request(store: Fresh) {
     let names = people(2_500);
-    store
-        .put_users(&names.iter().cloned().map(User::new).collect::<Vec<_>>())
-        .await
-        .unwrap();
-    let read: Vec<User> = store
-        .users(&names)
-        .await
-        .unwrap()
-        .into_iter()
-        .flatten()
-        .collect();
-    let confirmed = |user: &User| User {
-        confirmed: true,
-        ..user.clone()
-    };
+    store.put_users(&names.iter().cloned().map(User::new).collect::<Vec<_>>()).await.unwrap();
+    let read: Vec<User> = store.users(&names).await.unwrap().into_iter().flatten().collect();
+    let confirmed = |user: &User| User { confirmed: true, ..user.clone() };
     // Another writer changes every third record first.
     let faster: Vec<User> = read.iter().step_by(3).map(confirmed).collect();
     store.put_users(&faster).await.unwrap();
 
-    let named = read.iter().rev().map(|user| User {
-        name: Some("Somebody".into()),
-        ..user.clone()
-    });
+    let named =
+        read.iter().rev().map(|user| User { name: Some("Somebody".into()), ..user.clone() });
     let put = store.put_users(&named.collect::<Vec<_>>()).await.unwrap();
 
     let expected: Vec<bool> = (0..2_500).rev().map(|n| n % 3 != 0).collect();
     assert_eq!(put, expected);
     for (n, user) in store.users(&names).await.unwrap().into_iter().enumerate() {
         let user = user.unwrap();
-        assert_eq!(
-            (user.confirmed, user.name.is_some()),
-            (n % 3 == 0, n % 3 != 0)
-        );
+        assert_eq!((user.confirmed, user.name.is_some()), (n % 3 == 0, n % 3 != 0));
     }
 }
 
@@ -367,10 +292,7 @@ pub async fn concurrent_changes_of_a_user_record_are_all_stored(store: Fresh) {
 pub async fn one_of_many_concurrent_creators_of_a_record_succeeds(store: Fresh) {
     let written = store
         .at_once(16, |store, n| async move {
-            let ada = User {
-                name: Some(format!("Ada {n}")),
-                ..User::new(user("ada"))
-            };
+            let ada = User { name: Some(format!("Ada {n}")), ..User::new(user("ada")) };
             store.put_users(&[ada]).await.unwrap() == [true]
         })
         .await;

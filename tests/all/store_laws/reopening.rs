@@ -12,10 +12,7 @@ use crate::support::*;
 
 pub async fn only_deferrals_that_spend_a_try_are_counted(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
-    let used_up = Deferral {
-        has_failed: true,
-        ..deferral(&ids[0], DeliveryState::Pending, 2)
-    };
+    let used_up = Deferral { has_failed: true, ..deferral(&ids[0], DeliveryState::Pending, 2) };
     let unreached = deferral(&ids[1], DeliveryState::Pending, 2);
 
     for _ in 0..3 {
@@ -35,10 +32,8 @@ pub async fn only_deferrals_that_spend_a_try_are_counted(store: Fresh) {
 async fn failed(store: &Fresh, person: &str) -> DeliveryId {
     let id = open(store, &[person]).await.remove(0);
     sending(store, "one", later(5), std::slice::from_ref(&id)).await;
-    let failed = Settlement {
-        reason: Some("550".into()),
-        ..settlement(&id, DeliveryState::Failed)
-    };
+    let failed =
+        Settlement { reason: Some("550".into()), ..settlement(&id, DeliveryState::Failed) };
     store.settle("one", later(1), &[failed]).await;
     store.close(std::slice::from_ref(&id)).await.unwrap();
     id
@@ -57,11 +52,7 @@ pub async fn deferred_deliveries_can_be_released_unless_they_are_sending(store: 
     ];
     assert_eq!(store.defer("one", &requested).await, [true, true]);
 
-    store
-        .second()
-        .release(&Release::Deferred(later(1)))
-        .await
-        .unwrap();
+    store.second().release(&Release::Deferred(later(1))).await.unwrap();
 
     let free = store.take("two", later(2), later(9), 9).await;
     let free: Vec<&DeliveryId> = free.iter().map(|row| &row.id).collect();
@@ -96,10 +87,7 @@ pub async fn a_failed_delivery_is_reopened_as_a_new_one(store: Fresh) {
     assert_eq!(ada.outcome.provider_id, None);
     assert_eq!((ada.attempts.reopened, bob.attempts.reopened), (0, 3));
     assert_eq!((ada.watermarks, ada.marker), (old.watermarks, old.marker));
-    assert_eq!(
-        (bob.watermarks, bob.lease),
-        (watermarks, Some(lease("two", later(30))))
-    );
+    assert_eq!((bob.watermarks, bob.lease), (watermarks, Some(lease("two", later(30)))));
     let free = store.take("one", later(10), later(20), 9).await;
     assert_eq!(users(&free), ["ada"], "bob's is held");
 }
@@ -116,10 +104,7 @@ pub async fn only_a_closed_failed_delivery_with_a_free_slot_is_reopened(store: F
     let answers = store.reopen(later(9), &requested).await;
 
     let not_failed = Corrected::OtherState;
-    assert_eq!(
-        answers,
-        [Corrected::Busy, not_failed, not_failed, not_failed]
-    );
+    assert_eq!(answers, [Corrected::Busy, not_failed, not_failed, not_failed]);
     assert_eq!(row(&store, &busy).await.state, DeliveryState::Failed);
     assert_eq!(row(&store, &unknown).await.state, DeliveryState::Unknown);
 }
@@ -149,11 +134,7 @@ pub async fn a_pending_delivery_is_canceled_even_if_it_is_leased(store: Fresh) {
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
     assert_eq!(store.take("two", later(90), later(99), 9).await, []);
     let next = ["ada", "bob"].map(|person| delivery(person, "2014-04-23", "one"));
-    assert_eq!(
-        store.open(&next).await.unwrap(),
-        [true; 2],
-        "slots are free"
-    );
+    assert_eq!(store.open(&next).await.unwrap(), [true; 2], "slots are free");
 }
 
 pub async fn only_a_pending_delivery_is_canceled(store: Fresh) {
@@ -191,21 +172,14 @@ pub async fn the_open_digests_of_users_are_found(store: Fresh) {
 
     let mut found: Vec<_> = found.into_iter().map(|row| row.id).collect();
     found.sort_unstable();
-    assert_eq!(
-        found,
-        ids[..2],
-        "one that is settled is open until it is closed"
-    );
+    assert_eq!(found, ids[..2], "one that is settled is open until it is closed");
 }
 
 pub async fn deliveries_in_a_state_are_found_by_creation_time(store: Fresh) {
     for (person, minutes) in [("ada", 0), ("bob", 1), ("eve", 2), ("zoe", 3)] {
         let mut row = delivery(person, "2014-04-21", "one");
         row.created = later(minutes);
-        assert_eq!(
-            store.open(std::slice::from_ref(&row)).await.unwrap(),
-            [true]
-        );
+        assert_eq!(store.open(std::slice::from_ref(&row)).await.unwrap(), [true]);
         let state = match person {
             "zoe" => DeliveryState::Sent,
             _ => DeliveryState::Failed,
@@ -223,10 +197,8 @@ pub async fn deliveries_in_a_state_are_found_by_creation_time(store: Fresh) {
 
 pub async fn deliveries_in_a_state_are_found_by_span_and_feedback(store: Fresh) {
     let people = ["ada", "bob", "eve", "zoe"];
-    let ids: Vec<DeliveryId> = people
-        .iter()
-        .map(|person| delivery(person, "2014-04-21", "one").id)
-        .collect();
+    let ids: Vec<DeliveryId> =
+        people.iter().map(|person| delivery(person, "2014-04-21", "one").id).collect();
     for (minutes, person) in (0..).zip(people) {
         let mut row = delivery(person, "2014-04-21", "one");
         row.created = later(minutes);

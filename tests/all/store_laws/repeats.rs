@@ -27,21 +27,11 @@ struct Scenario {
 
 impl Scenario {
     fn new(n: u32) -> Self {
-        let people = ["ada", "bob"]
-            .map(|name| user(&format!("{name}{n}")))
-            .to_vec();
+        let people = ["ada", "bob"].map(|name| user(&format!("{name}{n}"))).to_vec();
         let follow = key(&format!("artist:{n}"));
         let audience = Audience::followers_of([follow.clone()]).unwrap();
-        let fanout = Fanout {
-            audience,
-            day: today().back(n),
-            ..fanout(n)
-        };
-        Self {
-            follow,
-            people,
-            fanout,
-        }
+        let fanout = Fanout { audience, day: today().back(n), ..fanout(n) };
+        Self { follow, people, fanout }
     }
 
     fn day(&self) -> Day {
@@ -49,10 +39,7 @@ impl Scenario {
     }
 
     fn deliveries(&self) -> Vec<DeliveryId> {
-        self.people
-            .iter()
-            .map(|person| delivery(person.as_str(), "2014-04-22", "x").id)
-            .collect()
+        self.people.iter().map(|person| delivery(person.as_str(), "2014-04-22", "x").id).collect()
     }
 
     /// Runs the scenario from the start. A repetition has another owner and a later time.
@@ -60,25 +47,15 @@ impl Scenario {
         let until = now + minutes(5);
         let users: Vec<_> = self.people.iter().cloned().map(User::new).collect();
         store.put_users(&users).await?;
-        let follows: Vec<_> = self
-            .people
-            .iter()
-            .map(|who| (self.follow.clone(), who.clone()))
-            .collect();
+        let follows: Vec<_> =
+            self.people.iter().map(|who| (self.follow.clone(), who.clone())).collect();
         store.follow(&follows).await;
         store.accept(std::slice::from_ref(&self.fanout)).await?;
-        for fanout in store
-            .claim_fanouts(&lease(owner, until), now, 10.into())
-            .await?
-            .fanouts
-        {
+        for fanout in store.claim_fanouts(&lease(owner, until), now, 10.into()).await?.fanouts {
             self.fan_out(store, owner, until, &fanout).await?;
         }
-        let rows: Vec<_> = self
-            .people
-            .iter()
-            .map(|person| self.delivery(person, owner, until))
-            .collect();
+        let rows: Vec<_> =
+            self.people.iter().map(|person| self.delivery(person, owner, until)).collect();
         store.open(&rows).await?;
         store.take(owner, now, until, 10).await;
         let call = format!("call of {owner}");
@@ -103,9 +80,7 @@ impl Scenario {
         let marker = |row: &Delivery| {
             NewMarker::Flushed(row.user.clone(), row.marker, row.watermarks.clone())
         };
-        store
-            .write_markers(&rows.iter().map(marker).collect::<Vec<_>>())
-            .await?;
+        store.write_markers(&rows.iter().map(marker).collect::<Vec<_>>()).await?;
         store.close(&self.deliveries()).await?;
         self.report_back(store, now).await
     }
@@ -117,15 +92,12 @@ impl Scenario {
         for _ in 0..2 {
             let seen = store.find_receipts(&[event[0].0.clone()], now).await;
             let tags: Vec<Tag> = self.deliveries().iter().map(DeliveryId::tag).collect();
-            let mut rows = store
-                .find_deliveries(&DeliveryFilter::Tags(&tags), 2)
-                .await?;
+            let mut rows = store.find_deliveries(&DeliveryFilter::Tags(&tags), 2).await?;
             rows.sort_by(|a, b| a.id.cmp(&b.id));
             let ids = rows.into_iter().map(|row| row.id);
             let news = [ReportKind::Bounced, ReportKind::Delayed].into_iter();
-            let feedback: Vec<_> = ids
-                .zip(news.map(|news| Feedback { news, at: noon() }))
-                .collect();
+            let feedback: Vec<_> =
+                ids.zip(news.map(|news| Feedback { news, at: noon() })).collect();
             store.note_feedback(&feedback).await?;
             let [first, second] = self.addresses();
             let hard = Suppression::new(&first, Reason::HardBounce, noon(), "esp");
@@ -153,26 +125,14 @@ impl Scenario {
     ) -> Result<()> {
         let mut progress = fanout.progress.clone();
         // A page holds one user, so that failures also occur between pages.
-        while let [next] = &store
-            .followers(&self.follow, progress.cursor.as_ref(), 1)
-            .await[..]
-        {
-            store
-                .push(fanout.day, 10, &push_to(next, fanout.events().collect()))
-                .await?;
+        while let [next] = &store.followers(&self.follow, progress.cursor.as_ref(), 1).await[..] {
+            store.push(fanout.day, 10, &push_to(next, fanout.events().collect())).await?;
             progress.counts.people += 1;
             progress.cursor = Some(next.clone());
-            store
-                .save_fanouts(&lease(owner, until), &[(fanout.id, progress.clone())])
-                .await?;
+            store.save_fanouts(&lease(owner, until), &[(fanout.id, progress.clone())]).await?;
         }
-        let done = Progress {
-            done: true,
-            ..progress
-        };
-        store
-            .save_fanouts(&lease(owner, until), &[(fanout.id, done)])
-            .await?;
+        let done = Progress { done: true, ..progress };
+        store.save_fanouts(&lease(owner, until), &[(fanout.id, done)]).await?;
         Ok(())
     }
 
@@ -188,26 +148,16 @@ impl Scenario {
     /// deliveries are sent and closed.
     async fn check(&self, store: &Fresh, at: &str) {
         let event = Entry::Event(self.fanout.events().next().unwrap());
-        let marker = Entry::Marker(Marker {
-            id: Some(id(900)),
-            n: Some(1),
-        });
+        let marker = Entry::Marker(Marker { id: Some(id(900)), n: Some(1) });
         for person in &self.people {
             let found = store.entries_of(person, self.day()).await;
             assert_eq!(found, [event.clone(), marker.clone()], "{at}: {person}");
         }
         let fanout = store.fanout(self.fanout.id).await.unwrap().unwrap();
-        assert!(
-            fanout.progress.done && fanout.lease.is_none(),
-            "{at}: {fanout:?}"
-        );
+        assert!(fanout.progress.done && fanout.lease.is_none(), "{at}: {fanout:?}");
         for id in self.deliveries() {
             let row = store.delivery(&id).await.unwrap();
-            assert_eq!(
-                (row.state, row.open),
-                (DeliveryState::Sent, false),
-                "{at}: {id}"
-            );
+            assert_eq!((row.state, row.open), (DeliveryState::Sent, false), "{at}: {id}");
             assert!(row.outcome.feedback.is_some(), "{at}: {id}");
         }
         let suppressed = store.suppressed(&self.addresses()).await;
@@ -219,10 +169,7 @@ impl Scenario {
 
 async fn assert_repeatable(store: Fresh, fault: Fault, then: Then) {
     let counting = FailingStore::counting(store.handle());
-    Scenario::new(0)
-        .run(&*counting, "counter", noon())
-        .await
-        .unwrap();
+    Scenario::new(0).run(&*counting, "counter", noon()).await.unwrap();
     Scenario::new(0).check(&store, "without a fault").await;
 
     for nth in 0..counting.calls() {
@@ -238,10 +185,7 @@ async fn assert_repeatable(store: Fresh, fault: Fault, then: Then) {
             Then::Recovers => failing,
             Then::StaysDown => store.second().handle(),
         };
-        scenario
-            .run(&*next, "second", noon() + minutes(10))
-            .await
-            .unwrap();
+        scenario.run(&*next, "second", noon() + minutes(10)).await.unwrap();
 
         scenario.check(&store, &at).await;
     }

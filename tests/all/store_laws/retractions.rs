@@ -8,11 +8,7 @@ use tidings::store::Forgettable;
 use crate::support::{Fresh, fanout, id, kind, lease, minutes, noon, user};
 
 fn event(t: &str, o: &str) -> Event {
-    Event {
-        t: kind(t),
-        o: ObjectId::stored(o),
-        i: None,
-    }
+    Event { t: kind(t), o: ObjectId::stored(o), i: None }
 }
 
 fn retraction(t: &str, o: &str, at: Id) -> Retraction {
@@ -102,11 +98,7 @@ pub async fn old_retractions_are_removed_in_small_steps(store: Fresh) {
 
     let before = noon() + minutes(2);
     let forget = || store.forget(Forgettable::Retractions, before, 1);
-    let forgotten = [
-        forget().await.unwrap(),
-        forget().await.unwrap(),
-        forget().await.unwrap(),
-    ];
+    let forgotten = [forget().await.unwrap(), forget().await.unwrap(), forget().await.unwrap()];
 
     assert_eq!(forgotten, [1, 1, 0]);
     let requested = ["o1", "o2", "o3"].map(|o| event("Loan", o));
@@ -116,10 +108,7 @@ pub async fn old_retractions_are_removed_in_small_steps(store: Fresh) {
 
 pub async fn old_events_are_removed_once_their_fan_out_is_done(store: Fresh) {
     let long_ago = |n: u32| Fanout {
-        id: Id::at(
-            noon() - TimeDelta::days(100) + minutes(n.into()),
-            [n as u8; 8],
-        ),
+        id: Id::at(noon() - TimeDelta::days(100) + minutes(n.into()), [n as u8; 8]),
         audience: Audience::users([user("ada")]).unwrap(),
         ..fanout(n)
     };
@@ -128,24 +117,14 @@ pub async fn old_events_are_removed_once_their_fan_out_is_done(store: Fresh) {
     let held = lease("w1", noon() + minutes(5));
     let claimed = store.claim_fanouts(&held, noon(), 10.into());
     assert_eq!(claimed.await.unwrap().fanouts.len(), 2);
-    let progress = Progress {
-        done: true,
-        ..Progress::default()
-    };
+    let progress = Progress { done: true, ..Progress::default() };
     let saved = done.each_ref().map(|one| (one.id, progress.clone()));
     store.save_fanouts(&held, &saved).await.unwrap();
-    store
-        .accept(&[pending.clone(), later.clone()])
-        .await
-        .unwrap();
+    store.accept(&[pending.clone(), later.clone()]).await.unwrap();
 
     let before = noon() - TimeDelta::days(60);
     let forget = || store.forget(Forgettable::Events, before, 1);
-    let forgotten = [
-        forget().await.unwrap(),
-        forget().await.unwrap(),
-        forget().await.unwrap(),
-    ];
+    let forgotten = [forget().await.unwrap(), forget().await.unwrap(), forget().await.unwrap()];
 
     assert_eq!(forgotten, [1, 1, 0]);
     for one in &done {

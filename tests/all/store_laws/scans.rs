@@ -24,39 +24,24 @@ fn odd_people() -> Vec<UserId> {
 async fn push_by_bits(store: &Fresh, people: &[UserId]) {
     for back in 0..8 {
         let earlier = |n: usize| (n + 1) & (1 << back) != 0;
-        let who: Vec<_> = (0..people.len())
-            .filter(|n| earlier(*n))
-            .map(|n| people[n].clone())
-            .collect();
+        let who: Vec<_> =
+            (0..people.len()).filter(|n| earlier(*n)).map(|n| people[n].clone()).collect();
         store
-            .push(
-                today().back(back),
-                LARGE_CAP,
-                &push_to_all(&who, events(2, back)),
-            )
+            .push(today().back(back), LARGE_CAP, &push_to_all(&who, events(2, back)))
             .await
             .unwrap();
     }
 }
 
 fn days_of(n: usize) -> Vec<Day> {
-    (0..8)
-        .rev()
-        .filter(|back| (n + 1) & (1 << back) != 0)
-        .map(|back| today().back(back))
-        .collect()
+    (0..8).rev().filter(|back| (n + 1) & (1 << back) != 0).map(|back| today().back(back)).collect()
 }
 
 pub async fn a_scan_returns_each_user_once_in_ascending_order(store: Fresh) {
     let people = odd_people();
     push_by_bits(&store, &people).await;
 
-    let found: Vec<_> = store
-        .everybody(None, 100)
-        .await
-        .into_iter()
-        .map(|p| p.user)
-        .collect();
+    let found: Vec<_> = store.everybody(None, 100).await.into_iter().map(|p| p.user).collect();
 
     assert_eq!(found, people);
 }
@@ -67,10 +52,7 @@ pub async fn the_chunks_of_a_scan_have_no_gaps_or_overlaps(store: Fresh) {
 
     for chunk in [1, 2, 3, 7, 1_000] {
         let chunks = store.chunks(None, chunk).await;
-        assert!(
-            chunks.iter().all(|part| part.len() <= 2 * chunk),
-            "chunks of {chunk}"
-        );
+        assert!(chunks.iter().all(|part| part.len() <= 2 * chunk), "chunks of {chunk}");
         let found: Vec<_> = chunks.concat().into_iter().map(|p| p.user).collect();
         assert_eq!(found, people, "chunks of {chunk}");
     }
@@ -87,9 +69,7 @@ pub async fn a_scan_returns_all_days_of_a_user_in_order(store: Fresh) {
         let expected: Vec<_> = days_of(n).into_iter().map(StackId::of).collect();
         assert_eq!(days, expected, "{}", person.user);
         for stack in &person.stacks {
-            let back = (0..8)
-                .find(|back| today().back(*back) == stack.id.day)
-                .unwrap();
+            let back = (0..8).find(|back| today().back(*back) == stack.id.day).unwrap();
             assert_eq!(stack.entries, entries(events(2, back)));
         }
     }
@@ -105,26 +85,16 @@ pub async fn a_scan_continues_after_any_user(store: Fresh) {
         assert_eq!(found, people[n + 1..], "after {person}");
     }
     let after_unknown = store.everybody(Some(user("a.a")), 4).await;
-    assert_eq!(
-        after_unknown[0].user,
-        user("a.b"),
-        "whoever is named need not have a stack"
-    );
+    assert_eq!(after_unknown[0].user, user("a.b"), "whoever is named need not have a stack");
 }
 
 pub async fn a_scan_excludes_days_outside_the_window(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
     let tomorrow = Day::of(today().start() + TimeDelta::days(1));
     for day in [today().back(8), today().back(7), today(), tomorrow] {
-        store
-            .push(day, LARGE_CAP, &push_to(&ada, events(1, 1)))
-            .await
-            .unwrap();
+        store.push(day, LARGE_CAP, &push_to(&ada, events(1, 1))).await.unwrap();
     }
-    store
-        .push(today().back(8), LARGE_CAP, &push_to(&bob, events(1, 1)))
-        .await
-        .unwrap();
+    store.push(today().back(8), LARGE_CAP, &push_to(&bob, events(1, 1))).await.unwrap();
 
     let found = store.everybody(None, 10).await;
 
@@ -144,12 +114,7 @@ pub async fn a_scan_during_pushes_returns_each_earlier_user(store: Fresh) {
 
     let work = |store: Fresh, n: u32| async move {
         if n == 0 {
-            return store
-                .everybody(None, 50)
-                .await
-                .into_iter()
-                .map(|p| p.user)
-                .collect();
+            return store.everybody(None, 50).await.into_iter().map(|p| p.user).collect();
         }
         let more: Vec<_> = (0..600).map(|m| user(&format!("p{m:05}-{n}"))).collect();
         store.push_list_to_all(&more, events(1, n)).await;
@@ -158,11 +123,7 @@ pub async fn a_scan_during_pushes_returns_each_earlier_user(store: Fresh) {
     let found = store.at_once(4, work).await.swap_remove(0);
 
     assert!(found.is_sorted_by(|a, b| a < b), "each once, ascending");
-    assert!(
-        earlier
-            .iter()
-            .all(|person| found.binary_search(person).is_ok())
-    );
+    assert!(earlier.iter().all(|person| found.binary_search(person).is_ok()));
 }
 
 pub async fn windows_are_returned_in_the_order_of_the_request(store: Fresh) {
@@ -177,10 +138,7 @@ pub async fn windows_are_returned_in_the_order_of_the_request(store: Fresh) {
     assert_eq!(users, requested);
     for person in &found {
         let days: Vec<_> = person.stacks.iter().map(|stack| stack.id.day).collect();
-        let expected = known
-            .iter()
-            .position(|id| *id == person.user)
-            .map_or(Vec::new(), days_of);
+        let expected = known.iter().position(|id| *id == person.user).map_or(Vec::new(), days_of);
         assert_eq!(days, expected, "{}", person.user);
     }
 }
@@ -201,11 +159,7 @@ pub async fn windows_of_many_users_are_read_in_one_call(store: Fresh) {
     let known = people(2_500);
     store.push_list_to_all(&known, events(1, 1)).await;
     store
-        .push(
-            today().back(3),
-            LARGE_CAP,
-            &push_to_all(&known[1_000..], events(1, 2)),
-        )
+        .push(today().back(3), LARGE_CAP, &push_to_all(&known[1_000..], events(1, 2)))
         .await
         .unwrap();
 

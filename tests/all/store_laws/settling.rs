@@ -16,23 +16,15 @@ pub async fn only_the_holder_marks_a_delivery_sending_and_records_the_call(store
     let (unknown, call) = (DeliveryId::stored("digest:eve:daily:2014-04-22"), handover);
 
     let requested = [call(&ids[1], "x"), call(&unknown, "x"), call(&ids[0], "y")];
-    let other = store
-        .second()
-        .sending("two", later(1), later(20), &requested)
-        .await;
+    let other = store.second().sending("two", later(1), later(20), &requested).await;
     let first = store.sending("one", later(1), later(20), &requested).await;
     // If two tasks of one owner have the row, only the first makes a call.
     let twice = sending(&store, "one", later(25), &ids[..1]).await;
     let recalled = store.recall("one", &ids[..1]).await;
     assert_eq!((twice, recalled), (vec![false], vec![true]));
-    let again = store
-        .sending("one", later(3), later(30), &[call(&ids[0], "z")])
-        .await;
+    let again = store.sending("one", later(3), later(30), &[call(&ids[0], "z")]).await;
 
-    assert_eq!(
-        (other, first, again),
-        (vec![false; 3], vec![true, false, true], vec![true])
-    );
+    assert_eq!((other, first, again), (vec![false; 3], vec![true, false, true], vec![true]));
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(ada.state, DeliveryState::Sending);
     assert_eq!(ada.attempts.made, 2);
@@ -142,10 +134,7 @@ pub async fn a_deferred_delivery_is_not_claimed_early_and_keeps_its_reason(store
     let early = store.take("two", later(14), later(30), 10).await;
     let due = store.take("two", later(16), later(30), 10).await;
     let rest = store.take("two", later(18), later(30), 10).await;
-    assert_eq!(
-        (users(&early), users(&due), users(&rest)),
-        (vec!["eve"], vec!["ada"], vec!["bob"])
-    );
+    assert_eq!((users(&early), users(&due), users(&rest)), (vec!["eve"], vec!["ada"], vec!["bob"]));
     assert_eq!(due[0].attempts.not_before, None, "it is held now");
 }
 
@@ -184,12 +173,8 @@ pub async fn an_unknown_delivery_can_be_resolved_as_sent_or_not_sent(store: Fres
     let (sent, not_sent) = (unknown(&store, "ada").await, unknown(&store, "bob").await);
 
     let resolved = (
-        store
-            .judge(&sent, later(9), OperatorDecision::Sent, "seen")
-            .await,
-        store
-            .judge(&not_sent, later(9), OperatorDecision::NotSent, "lost")
-            .await,
+        store.judge(&sent, later(9), OperatorDecision::Sent, "seen").await,
+        store.judge(&not_sent, later(9), OperatorDecision::NotSent, "lost").await,
     );
 
     assert_eq!(resolved, (Corrected::Done, Corrected::Done));
@@ -205,10 +190,7 @@ pub async fn an_unknown_delivery_can_be_resolved_as_sent_or_not_sent(store: Fres
     let claimed = store.take("two", later(9), later(20), 9).await;
     assert_eq!(users(&claimed), ["bob"]);
     assert_eq!(
-        store
-            .open(&[delivery("bob", "2014-04-23", "one")])
-            .await
-            .unwrap(),
+        store.open(&[delivery("bob", "2014-04-23", "one")]).await.unwrap(),
         [false],
         "it has its slot again"
     );
@@ -233,9 +215,7 @@ pub async fn only_a_closed_unknown_delivery_with_a_free_slot_is_resolved(store: 
     assert_eq!(resolved, [Corrected::Busy, other, other]);
     assert_eq!(row(&store, &busy).await.state, DeliveryState::Unknown);
     assert_eq!(
-        store
-            .judge(&busy, later(9), OperatorDecision::Sent, "x")
-            .await,
+        store.judge(&busy, later(9), OperatorDecision::Sent, "x").await,
         Corrected::Done,
         "it takes no slot"
     );
@@ -289,9 +269,7 @@ pub async fn a_delivery_is_settled_once(store: Fresh) {
     let sent = settlement(&ids[0], DeliveryState::Sent);
     let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
 
-    let first = store
-        .settle("one", later(1), std::slice::from_ref(&sent))
-        .await;
+    let first = store.settle("one", later(1), std::slice::from_ref(&sent)).await;
     let failed = [
         settlement(&ids[0], DeliveryState::Failed),
         settlement(&unknown, DeliveryState::Sent),
@@ -300,10 +278,7 @@ pub async fn a_delivery_is_settled_once(store: Fresh) {
     let second = store.settle("one", later(2), &failed).await;
     let moved = sending(&store, "one", later(20), &ids[..1]).await;
 
-    assert_eq!(
-        (first, second, moved),
-        (vec![true], vec![false, false, true], vec![false])
-    );
+    assert_eq!((first, second, moved), (vec![true], vec![false, false, true], vec![false]));
     let ada = row(&store, &ids[0]).await;
     assert_eq!(ada.state, DeliveryState::Sent);
     assert_eq!(ada.outcome.settled, Some(later(1)));
@@ -311,20 +286,14 @@ pub async fn a_delivery_is_settled_once(store: Fresh) {
 
 pub async fn a_settled_delivery_is_claimed_until_it_is_closed(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
-    let both = [
-        settlement(&ids[0], DeliveryState::Sent),
-        settlement(&ids[1], DeliveryState::Unknown),
-    ];
+    let both =
+        [settlement(&ids[0], DeliveryState::Sent), settlement(&ids[1], DeliveryState::Unknown)];
     store.settle("one", later(1), &both).await;
 
     store.second().close(&ids[..1]).await.unwrap();
     let claimed = store.take("two", later(10), later(20), 10).await;
 
-    assert_eq!(
-        users(&claimed),
-        ["bob"],
-        "somebody has to write its markers"
-    );
+    assert_eq!(users(&claimed), ["bob"], "somebody has to write its markers");
     assert_eq!(claimed[0].state, DeliveryState::Unknown);
     let ada = row(&store, &ids[0]).await;
     assert_eq!((ada.state, ada.open), (DeliveryState::Sent, false));
@@ -337,10 +306,7 @@ pub async fn only_settled_deliveries_are_closed_and_closing_can_repeat(store: Fr
 
     let unknown = DeliveryId::stored("digest:zoe:daily:2014-04-22");
     for _ in 0..2 {
-        store
-            .close(&[ids.clone(), vec![unknown.clone()]].concat())
-            .await
-            .unwrap();
+        store.close(&[ids.clone(), vec![unknown.clone()]].concat()).await.unwrap();
     }
 
     let mut open = Vec::new();
@@ -380,33 +346,15 @@ pub async fn many_deliveries_are_sent_settled_and_closed_together(store: Fresh) 
     let names: Vec<_> = all_users.iter().map(|person| person.as_str()).collect();
     let ids = open(&store, &names).await;
 
-    assert!(
-        sending(&store, "one", later(20), &ids)
-            .await
-            .iter()
-            .all(|moved| *moved)
-    );
-    let ends: Vec<_> = ids
-        .iter()
-        .map(|id| settlement(id, DeliveryState::Sent))
-        .collect();
-    assert!(
-        store
-            .settle("one", later(1), &ends)
-            .await
-            .iter()
-            .all(|settled| *settled)
-    );
+    assert!(sending(&store, "one", later(20), &ids).await.iter().all(|moved| *moved));
+    let ends: Vec<_> = ids.iter().map(|id| settlement(id, DeliveryState::Sent)).collect();
+    assert!(store.settle("one", later(1), &ends).await.iter().all(|settled| *settled));
     store.close(&ids).await.unwrap();
 
     assert!(store.take("two", later(60), later(80), 10).await.is_empty());
     let rows = store.deliveries(&ids).await.unwrap();
     assert!(rows.iter().all(Option::is_some));
-    assert!(
-        !store
-            .open_row(delivery("p00007", "2014-04-22", "one"))
-            .await
-    );
+    assert!(!store.open_row(delivery("p00007", "2014-04-22", "one")).await);
 }
 
 pub async fn old_closed_deliveries_are_removed_except_unknown_ones(store: Fresh) {

@@ -22,17 +22,11 @@ pub async fn entries_keep_the_order_in_which_they_were_pushed(store: Fresh) {
         assert_eq!(pushed, nothing_capped());
     }
 
-    assert_eq!(
-        store.entries_of(&ada, today()).await,
-        entries([first, second].concat())
-    );
+    assert_eq!(store.entries_of(&ada, today()).await, entries([first, second].concat()));
 }
 
 pub async fn an_empty_push_succeeds(store: Fresh) {
-    let pushed = store
-        .push(today(), LARGE_CAP, &Pushes::default())
-        .await
-        .unwrap();
+    let pushed = store.push(today(), LARGE_CAP, &Pushes::default()).await.unwrap();
     assert_eq!(pushed, nothing_capped());
 
     store.push_list(&user("ada"), Vec::new()).await;
@@ -43,14 +37,7 @@ pub async fn an_empty_push_succeeds(store: Fresh) {
 pub async fn each_day_has_its_own_stack(store: Fresh) {
     let ada = user("ada");
 
-    store
-        .push(
-            today().back(1),
-            LARGE_CAP,
-            &push_to(&ada, vec![event("a", 1)]),
-        )
-        .await
-        .unwrap();
+    store.push(today().back(1), LARGE_CAP, &push_to(&ada, vec![event("a", 1)])).await.unwrap();
     store.push_list(&ada, vec![event("a", 1)]).await;
 
     for day in [today().back(1), today()] {
@@ -69,10 +56,7 @@ pub async fn a_repeated_push_adds_nothing(store: Fresh) {
     store.push_list(&ada, events(1, 2)).await;
     store.push_list(&ada, list.clone()).await;
 
-    assert_eq!(
-        store.entries_of(&ada, today()).await,
-        entries([list, events(1, 2)].concat())
-    );
+    assert_eq!(store.entries_of(&ada, today()).await, entries([list, events(1, 2)].concat()));
 }
 
 pub async fn a_partly_repeated_push_adds_only_missing_entries(store: Fresh) {
@@ -100,10 +84,7 @@ pub async fn two_fan_outs_about_one_object_are_both_stored(store: Fresh) {
         store.push_list(&ada, vec![event("a", fanout)]).await;
     }
 
-    assert_eq!(
-        store.entries_of(&ada, today()).await,
-        entries([event("a", 1), event("a", 2)])
-    );
+    assert_eq!(store.entries_of(&ada, today()).await, entries([event("a", 1), event("a", 2)]));
 }
 
 pub async fn one_fan_out_with_two_types_for_an_object_is_stored_twice(store: Fresh) {
@@ -116,10 +97,7 @@ pub async fn one_fan_out_with_two_types_for_an_object_is_stored_twice(store: Fre
         store.push_list(&ada, list).await;
     }
 
-    assert_eq!(
-        store.entries_of(&ada, today()).await,
-        entries([published, sold])
-    );
+    assert_eq!(store.entries_of(&ada, today()).await, entries([published, sold]));
 }
 
 pub async fn concurrent_first_pushes_of_a_day_lose_no_event(store: Fresh) {
@@ -148,11 +126,7 @@ pub async fn concurrent_repeats_of_a_push_add_no_duplicates(store: Fresh) {
     store.at_once(16, push).await;
 
     for person in &users {
-        assert_eq!(
-            store.entries_of(person, today()).await,
-            entries(events(3, 1)),
-            "{person}"
-        );
+        assert_eq!(store.entries_of(person, today()).await, entries(events(3, 1)), "{person}");
     }
 }
 
@@ -160,12 +134,7 @@ pub async fn a_push_stores_the_list_of_each_of_many_users(store: Fresh) {
     let users = people(2_500);
     let pushes = Pushes {
         lists: vec![events(1, 1), events(2, 2), events(3, 3)],
-        people: users
-            .iter()
-            .cloned()
-            .enumerate()
-            .map(|(n, who)| (who, n % 3))
-            .collect(),
+        people: users.iter().cloned().enumerate().map(|(n, who)| (who, n % 3)).collect(),
     };
 
     for _ in 0..2 {
@@ -177,10 +146,7 @@ pub async fn a_push_stores_the_list_of_each_of_many_users(store: Fresh) {
     assert_eq!(found.len(), users.len());
     for (n, person) in found.iter().enumerate() {
         assert_eq!(person.user, users[n]);
-        assert_eq!(
-            person.stacks[0].entries,
-            entries(pushes.lists[n % 3].clone())
-        );
+        assert_eq!(person.stacks[0].entries, entries(pushes.lists[n % 3].clone()));
     }
 }
 
@@ -189,19 +155,13 @@ pub async fn a_long_list_is_stored_completely(store: Fresh) {
 
     store.push_list(&ada, events(1_000, 1)).await;
 
-    assert_eq!(
-        store.entries_of(&ada, today()).await,
-        entries(events(1_000, 1))
-    );
+    assert_eq!(store.entries_of(&ada, today()).await, entries(events(1_000, 1)));
 }
 
 pub async fn the_cap_is_exact_and_a_repeat_reports_the_same_overflow(store: Fresh) {
     let (ada, bob) = (user("ada"), user("bob"));
     store.push_capped(3, &ada, events(2, 1)).await;
-    let both = push_to_all(
-        &[ada.clone(), bob.clone()],
-        vec![event("b", 2), event("c", 2)],
-    );
+    let both = push_to_all(&[ada.clone(), bob.clone()], vec![event("b", 2), event("c", 2)]);
 
     for _ in 0..3 {
         let pushed = store.push(today(), 3, &both).await.unwrap();
@@ -223,11 +183,7 @@ pub async fn a_full_stack_rejects_and_reports_every_entry(store: Fresh) {
     let lower = store.push_capped(2, &ada, events(2, 3)).await;
 
     assert_eq!(pushed.capped, [(0, vec![0, 1])]);
-    assert_eq!(
-        lower.capped,
-        [(0, vec![0, 1])],
-        "a cap that was lowered takes nothing away"
-    );
+    assert_eq!(lower.capped, [(0, vec![0, 1])], "a cap that was lowered takes nothing away");
     assert_eq!(store.entries_of(&ada, today()).await, entries(events(4, 1)));
 }
 
@@ -246,9 +202,7 @@ pub async fn stored_entries_do_not_count_against_the_cap_again(store: Fresh) {
     let ada = user("ada");
     let stored = vec![event("b", 1), event("d", 1)];
     store.push_capped(4, &ada, stored.clone()).await;
-    let list = ["a", "b", "c", "d", "e"]
-        .map(|object| event(object, 1))
-        .to_vec();
+    let list = ["a", "b", "c", "d", "e"].map(|object| event(object, 1)).to_vec();
 
     for _ in 0..2 {
         let pushed = store.push_capped(4, &ada, list.clone()).await;
@@ -268,10 +222,7 @@ pub async fn capped_users_are_reported_by_their_index(store: Fresh) {
         store.push_capped(2, &users[n], events(2, 1)).await;
     }
 
-    let pushed = store
-        .push(today(), 2, &push_to_all(&users, events(1, 2)))
-        .await
-        .unwrap();
+    let pushed = store.push(today(), 2, &push_to_all(&users, events(1, 2))).await.unwrap();
 
     assert_eq!(pushed.capped, full.map(|n| (n, vec![0])));
 }
@@ -293,29 +244,16 @@ pub async fn concurrent_pushes_never_grow_a_stack_past_its_cap(store: Fresh) {
 
     let pushed = store.at_once(16, push).await;
 
-    let capped: usize = pushed
-        .iter()
-        .flat_map(|pushed| &pushed.capped)
-        .map(|(_, which)| which.len())
-        .sum();
+    let capped: usize =
+        pushed.iter().flat_map(|pushed| &pushed.capped).map(|(_, which)| which.len()).sum();
     assert_eq!(store.entries_of(&user("ada"), today()).await.len(), 5);
     assert_eq!(capped, 16 * 2 - 5);
 }
 
 pub async fn unusual_type_and_object_names_are_stored_unchanged(store: Fresh) {
     let ada = user("ada");
-    let odd = [
-        "0",
-        "false",
-        "null",
-        "$ne",
-        "$where",
-        "a.b",
-        "a\"b\\c",
-        "ü€𝄞",
-        "{\"$oid\":1}",
-        "a\nb",
-    ];
+    let odd =
+        ["0", "false", "null", "$ne", "$where", "a.b", "a\"b\\c", "ü€𝄞", "{\"$oid\":1}", "a\nb"];
     let named = odd.map(|name| tidings::domain::Event {
         t: EventType::stored(name),
         o: ObjectId::stored(name),

@@ -70,30 +70,15 @@ pub async fn a_suppression_is_read_back_with_every_field(store: Fresh) {
     store.suppress(&[]).await;
 
     let second = store.second();
-    assert_eq!(
-        load_suppression(&second, "ada@example.org").await,
-        Some(plain)
-    );
-    assert_eq!(
-        load_suppression(&second, "ben@example.org").await,
-        Some(full)
-    );
+    assert_eq!(load_suppression(&second, "ada@example.org").await, Some(plain));
+    assert_eq!(load_suppression(&second, "ben@example.org").await, Some(full));
 }
 
 pub async fn an_address_is_suppressed_in_every_spelling(store: Fresh) {
-    store
-        .suppress(&[news("Ada.L@Example.ORG", Reason::Complaint, 0)])
-        .await;
+    store.suppress(&[news("Ada.L@Example.ORG", Reason::Complaint, 0)]).await;
 
-    for spelling in [
-        "ada.l@example.org",
-        "ADA.L@EXAMPLE.ORG",
-        "Ada.L@Example.ORG",
-    ] {
-        assert!(
-            load_suppression(&store, spelling).await.is_some(),
-            "{spelling}"
-        );
+    for spelling in ["ada.l@example.org", "ADA.L@EXAMPLE.ORG", "Ada.L@Example.ORG"] {
+        assert!(load_suppression(&store, spelling).await.is_some(), "{spelling}");
     }
     assert_eq!(load_suppression(&store, "ada@example.org").await, None);
     assert_eq!(store.suppressions(None, 10).await.unwrap().len(), 1);
@@ -137,37 +122,26 @@ pub async fn the_most_serious_of_concurrent_reasons_wins(store: Fresh) {
 }
 
 pub async fn the_more_serious_reason_in_one_call_wins(store: Fresh) {
-    let (light, serious) = (
-        news("x@a.org", Reason::Unsubscribe, 0),
-        news("x@a.org", Reason::HardBounce, 1),
-    );
+    let (light, serious) =
+        (news("x@a.org", Reason::Unsubscribe, 0), news("x@a.org", Reason::HardBounce, 1));
     for pair in [[light.clone(), serious.clone()], [serious.clone(), light]] {
         store.suppress(&pair).await;
-        assert_eq!(
-            load_suppression(&store, "x@a.org").await.as_ref(),
-            Some(&serious)
-        );
+        assert_eq!(load_suppression(&store, "x@a.org").await.as_ref(), Some(&serious));
         forget(&store, "x@a.org").await;
     }
 }
 
 pub async fn suppressions_are_returned_in_the_order_of_the_request(store: Fresh) {
     let name = |n: usize| format!("p{n:05}@a.org");
-    let every_third: Vec<_> = (0..2_500)
-        .filter(|n| n % 3 == 0)
-        .map(|n| news(&name(n), Reason::Manual, 0))
-        .collect();
+    let every_third: Vec<_> =
+        (0..2_500).filter(|n| n % 3 == 0).map(|n| news(&name(n), Reason::Manual, 0)).collect();
     store.suppress(&every_third).await;
 
     let requested: Vec<_> = (0..2_500).rev().map(|n| address(&name(n))).collect();
     let found = store.suppressed(&requested).await;
 
     for (requested, found) in requested.iter().zip(&found) {
-        assert!(
-            found
-                .as_ref()
-                .is_none_or(|found| found.address == *requested)
-        );
+        assert!(found.as_ref().is_none_or(|found| found.address == *requested));
     }
     let is_suppressed: Vec<bool> = found.iter().rev().map(Option::is_some).collect();
     let expected: Vec<bool> = (0..2_500).map(|n| n % 3 == 0).collect();
@@ -199,9 +173,7 @@ pub async fn suppressions_are_returned_in_pages_in_ascending_order(store: Fresh)
 
 pub async fn a_lifted_address_can_be_suppressed_again(store: Fresh) {
     assert!(!lift(&store, "ada@a.org", 0).await, "it was not suppressed");
-    store
-        .suppress(&[news("ada@a.org", Reason::Complaint, 0)])
-        .await;
+    store.suppress(&[news("ada@a.org", Reason::Complaint, 0)]).await;
 
     assert!(lift(&store.second(), "ada@a.org", 4).await);
     assert_eq!(load_suppression(&store, "ada@a.org").await, None);
@@ -209,18 +181,13 @@ pub async fn a_lifted_address_can_be_suppressed_again(store: Fresh) {
 
     let lighter = news("ada@a.org", Reason::SoftBounces, 5);
     store.suppress(std::slice::from_ref(&lighter)).await;
-    let lighter = Suppression {
-        lifted: Some(at(4)),
-        ..lighter
-    };
+    let lighter = Suppression { lifted: Some(at(4)), ..lighter };
     assert_eq!(load_suppression(&store, "ada@a.org").await, Some(lighter));
 }
 
 pub async fn reports_from_before_a_lift_suppress_nothing(store: Fresh) {
     let (ada, ben) = (address("Ada@a.org"), address("ben@a.org"));
-    store
-        .suppress(&[news("ada@a.org", Reason::HardBounce, 0)])
-        .await;
+    store.suppress(&[news("ada@a.org", Reason::HardBounce, 0)]).await;
     assert!(lift(&store, "ADA@a.org", 10).await);
     let requested = [ben, ada];
     assert_eq!(store.lifts(&requested).await, [None, Some(at(10))]);
@@ -228,11 +195,7 @@ pub async fn reports_from_before_a_lift_suppress_nothing(store: Fresh) {
     for (reason, minute) in [(Reason::HardBounce, 0), (Reason::Complaint, 10)] {
         let old = news("ada@a.org", reason, minute);
         store.suppress(&[old]).await;
-        assert_eq!(
-            load_suppression(&store, "ada@a.org").await,
-            None,
-            "{reason}"
-        );
+        assert_eq!(load_suppression(&store, "ada@a.org").await, None, "{reason}");
         assert_eq!(store.suppressions(None, 10).await.unwrap(), []);
         let counted = [Counted::Suppressions(Reason::HardBounce)];
         assert_eq!(store.count(&counted).await.unwrap(), [0]);
@@ -300,19 +263,14 @@ pub async fn unusual_addresses_can_be_suppressed(store: Fresh) {
     for (name, one) in odd.into_iter().zip(all) {
         assert_eq!(load_suppression(&store, name).await, Some(one), "{name}");
     }
-    assert_eq!(
-        store.suppressions(None, 100).await.unwrap().len(),
-        odd.len()
-    );
+    assert_eq!(store.suppressions(None, 100).await.unwrap().len(), odd.len());
 }
 
 pub async fn soft_bounces_count_once_for_each_email_within_the_period(store: Fresh) {
     let (ada, ben) = (address("Ada@a.org"), address("ben@a.org"));
     let delivery = |n: i64| DeliveryId::stored(format!("digest:ada:daily:{n}"));
     let note = async |who: &Address, n: i64, minute: i64, since: i64| {
-        store
-            .soft_bounce(who, &delivery(n), at(minute), at(since))
-            .await
+        store.soft_bounce(who, &delivery(n), at(minute), at(since)).await
     };
 
     assert_eq!(note(&ada, 1, 10, 0).await, 1);

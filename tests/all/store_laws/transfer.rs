@@ -13,17 +13,10 @@ use crate::support::*;
 
 /// One record of each kind, and more of those that have many forms, by the ordinary verbs.
 async fn filled(store: &Fresh) {
-    let users = [
-        people::full("ada"),
-        people::falsy("0"),
-        User::new(user("bare")),
-    ];
+    let users = [people::full("ada"), people::falsy("0"), User::new(user("bare"))];
     store.put_users(&users).await.unwrap();
     let follows = [("artist:1", "ada"), ("a.$b", "0")].map(|(k, u)| (key(k), user(u)));
-    store
-        .change_follows(FollowChange::Follow, &follows)
-        .await
-        .unwrap();
+    store.change_follows(FollowChange::Follow, &follows).await.unwrap();
     let works = ["Artwork:1", "bare"].map(objects::full);
     store.put_objects(&works).await.unwrap();
     for (name, n) in [("ada", 1), ("7", 2)] {
@@ -33,10 +26,7 @@ async fn filled(store: &Fresh) {
     let at = id(3);
     let (t, o) = (kind("ArtworkPublished"), ObjectId::stored("0"));
     let no_users = ChangeNotice::people([""; 0]);
-    store
-        .retract(&[Retraction { t, o, at }], &no_users)
-        .await
-        .unwrap();
+    store.retract(&[Retraction { t, o, at }], &no_users).await.unwrap();
     let address = |text: &str| tidings::domain::Address::new(text).unwrap();
     let suppression = Suppression {
         address: address("ben@example.org"),
@@ -46,40 +36,25 @@ async fn filled(store: &Fresh) {
         detail: Some("$odd".into()),
         lifted: None,
     };
-    let lifted = Suppression {
-        address: address("fay@example.org"),
-        ..suppression.clone()
-    };
+    let lifted = Suppression { address: address("fay@example.org"), ..suppression.clone() };
     let fay = lifted.address.clone();
     store.suppress(&[suppression, lifted]).await;
     store.lift(&fay, noon(), noon()).await;
     let bounced = DeliveryId::stored("digest:eve:daily:2014-04-22");
     let eve = address("eve@example.org");
-    store
-        .soft_bounce(&eve, &bounced, noon(), noon() - minutes(9))
-        .await;
+    store.soft_bounce(&eve, &bounced, noon(), noon() - minutes(9)).await;
     let sight = [("key".to_owned(), "mark".to_owned())];
-    store
-        .record_receipts(&sight, noon(), noon() + minutes(9))
-        .await;
+    store.record_receipts(&sight, noon(), noon() + minutes(9)).await;
     let mut followed = fanout(2);
-    followed.audience = Audience::followers_of([key("artist:5")])
-        .unwrap()
-        .except([user("0")]);
+    followed.audience = Audience::followers_of([key("artist:5")]).unwrap().except([user("0")]);
     let long = (0..100_000).map(|n| user(&format!("{n:0>100}")));
     let mut named = fanout(4);
     named.audience = Audience::users(long).unwrap();
     store.accept(&[fanout(1), followed, named]).await.unwrap();
-    store
-        .claim_fanouts(&lease("me", noon() + minutes(5)), noon(), 1.into())
-        .await
-        .unwrap();
+    store.claim_fanouts(&lease("me", noon() + minutes(5)), noon(), 1.into()).await.unwrap();
     let held = Accumulator {
         ended: vec![closing("ada", "k", 2)],
-        lease: Some(Lease {
-            owner: "me".into(),
-            until: noon() + minutes(3),
-        }),
+        lease: Some(Lease { owner: "me".into(), until: noon() + minutes(3) }),
         ..opened("ada", "k", 1, 0)
     };
     let accumulators = [held, opened("ben", "other", 3, 4)];
@@ -95,17 +70,9 @@ async fn filled(store: &Fresh) {
     let rows = [delivery("ada", "2014-04-22", "one"), waiting, failed];
     store.open(&rows).await.unwrap();
     let sending = handover(&rows[0].id, "call");
-    store
-        .sending("one", noon(), noon() + minutes(5), &[sending])
-        .await;
-    let news = Feedback {
-        news: ReportKind::ALL[0],
-        at: noon(),
-    };
-    store
-        .note_feedback(&[(rows[2].id.clone(), news)])
-        .await
-        .unwrap();
+    store.sending("one", noon(), noon() + minutes(5), &[sending]).await;
+    let news = Feedback { news: ReportKind::ALL[0], at: noon() };
+    store.note_feedback(&[(rows[2].id.clone(), news)]).await.unwrap();
     store.put_note("pause", "the key is wrong").await;
 }
 
@@ -150,13 +117,8 @@ pub async fn every_record_is_exported_and_imported_whole(store: Fresh) {
 }
 
 pub async fn pages_join_without_a_gap(store: Fresh) {
-    let follows: Vec<_> = (0..2_500)
-        .map(|n| (key("k"), user(&format!("u{n:04}"))))
-        .collect();
-    store
-        .change_follows(FollowChange::Follow, &follows)
-        .await
-        .unwrap();
+    let follows: Vec<_> = (0..2_500).map(|n| (key("k"), user(&format!("u{n:04}")))).collect();
+    store.change_follows(FollowChange::Follow, &follows).await.unwrap();
 
     let pages = store.pages(Kind::Follows).await;
 
@@ -210,12 +172,10 @@ pub async fn an_unreadable_record_is_reported_and_stops_no_other(store: Fresh) {
     let pages = store.pages(Kind::Users).await;
 
     let lines = store.lines_of(Kind::Users).await;
-    let ids = lines
-        .iter()
-        .map(|line| match AnyRecord::read(Kind::Users, line) {
-            Ok(AnyRecord::User(user)) => user.id.as_str().to_owned(),
-            _ => panic!("{line}"),
-        });
+    let ids = lines.iter().map(|line| match AnyRecord::read(Kind::Users, line) {
+        Ok(AnyRecord::User(user)) => user.id.as_str().to_owned(),
+        _ => panic!("{line}"),
+    });
     assert_eq!(ids.collect::<Vec<_>>(), ["ada", "cem"]);
     let bad: Vec<String> = pages.into_iter().flat_map(|page| page.bad).collect();
     assert_eq!(bad.len(), 2, "{bad:?}");

@@ -10,21 +10,14 @@ use crate::support::*;
 /// Makes the transitions as `two`, who holds none of the deliveries, and then as `one`.
 async fn advance_as_two_and_one(store: &Fresh, requested: &[Transition]) -> Vec<bool> {
     let (at, until) = (later(1), later(30));
-    let others = store
-        .second()
-        .advance(&lease("two", until), at, requested)
-        .await;
+    let others = store.second().advance(&lease("two", until), at, requested).await;
     assert_eq!(others.unwrap(), vec![false; requested.len()]);
     let made = store.advance(&lease("one", until), at, requested).await;
     made.unwrap()
 }
 
 pub async fn each_transition_is_made_only_if_its_condition_holds(store: Fresh) {
-    let ids = open(
-        &store,
-        &["ada", "bob", "cem", "dan", "eve", "fay", "gus", "hal"],
-    )
-    .await;
+    let ids = open(&store, &["ada", "bob", "cem", "dan", "eve", "fay", "gus", "hal"]).await;
     sending(&store, "one", later(20), &ids[1..3]).await;
     settle(&store, noon(), &ids[6], DeliveryState::Sent).await;
     let unknown = DeliveryId::stored("digest:nobody:daily:2014-04-22");
@@ -81,15 +74,9 @@ pub async fn a_delivery_in_no_call_is_deferred_or_settled_only_while_it_is_pendi
     let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
     // Another task of the same owner sends the first three meanwhile.
     sending(&store, "one", later(20), &ids[..3]).await;
-    let end = |from, id: &DeliveryId| Settlement {
-        from,
-        ..settlement(id, sent)
-    };
+    let end = |from, id: &DeliveryId| Settlement { from, ..settlement(id, sent) };
     let advance = async |from: DeliveryState, ids: &[DeliveryId]| {
-        let deferral = Deferral {
-            from,
-            ..deferral(&ids[0], pending, 15)
-        };
+        let deferral = Deferral { from, ..deferral(&ids[0], pending, 15) };
         let requested = [
             Transition::Defer(deferral),
             Transition::Settle(end(from, &ids[1])),
@@ -129,10 +116,7 @@ pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fr
         _ => DeliveryState::Sent,
     };
     let hand_over = |(n, id): (usize, &DeliveryId)| {
-        Transition::HandOver(Handover {
-            items: n as u32 % 7,
-            ..handover(id, call(n))
-        })
+        Transition::HandOver(Handover { items: n as u32 % 7, ..handover(id, call(n)) })
     };
     let settle = |(n, id): (usize, &DeliveryId)| {
         Transition::Settle(Settlement {
@@ -143,10 +127,7 @@ pub async fn equal_transitions_of_many_deliveries_keep_separate_values(store: Fr
         })
     };
 
-    for transitions in [
-        all().map(hand_over).collect::<Vec<_>>(),
-        all().map(settle).collect(),
-    ] {
+    for transitions in [all().map(hand_over).collect::<Vec<_>>(), all().map(settle).collect()] {
         let one = lease("one", later(30));
         let made = store.advance(&one, later(1), &transitions);
         let made = made.await.unwrap();
@@ -180,10 +161,7 @@ pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store
     let sent = |id: &DeliveryId| settlement(id, DeliveryState::Sent);
     let requested = [
         Transition::Conclude(sent(&ids[0])),
-        Transition::Conclude(Settlement {
-            provider_id: Some("$2".into()),
-            ..sent(&ids[1])
-        }),
+        Transition::Conclude(Settlement { provider_id: Some("$2".into()), ..sent(&ids[1]) }),
         Transition::Settle(sent(&ids[2])),
         Transition::Conclude(Settlement {
             state: DeliveryState::Canceled,
@@ -195,9 +173,7 @@ pub async fn a_concluded_delivery_is_settled_and_closed_and_frees_its_slot(store
     ];
 
     let made = advance_as_two_and_one(&store, &requested).await;
-    let again = store
-        .advance(&lease("one", later(30)), later(2), &requested)
-        .await;
+    let again = store.advance(&lease("one", later(30)), later(2), &requested).await;
 
     assert_eq!(made, [true, true, true, true, false]);
     assert_eq!(again.unwrap(), [false; 5]);

@@ -22,11 +22,7 @@ pub async fn the_first_mark_is_kept_until_it_expires(store: Fresh) {
     assert_eq!(store.find_receipts(&keys, at(0)).await, [None]);
 
     assert_eq!(mark_seen("one", 0, 10).await, ["one"]);
-    assert_eq!(
-        mark_seen("two", 5, 60).await,
-        ["one"],
-        "the first one stands"
-    );
+    assert_eq!(mark_seen("two", 5, 60).await, ["one"], "the first one stands");
     let second = store.second();
     let stored = second.find_receipts(&keys, at(9)).await;
     assert_eq!(stored, [Some("one".to_owned())]);
@@ -44,25 +40,16 @@ pub async fn concurrent_marks_for_one_key_all_return_the_same_mark(store: Fresh)
             })
             .await;
 
-        assert!(
-            returned.iter().all(|mark| *mark == returned[0]),
-            "{returned:?}"
-        );
+        assert!(returned.iter().all(|mark| *mark == returned[0]), "{returned:?}");
     }
 }
 
 pub async fn marks_are_returned_in_the_order_of_the_request(store: Fresh) {
-    let marks: Vec<_> = (0..1_500)
-        .map(|n| pair(&format!("k{n}"), &format!("m{n}")))
-        .collect();
+    let marks: Vec<_> = (0..1_500).map(|n| pair(&format!("k{n}"), &format!("m{n}"))).collect();
     let kept = store.record_receipts(&marks[..1_200], at(0), at(10)).await;
     let expected: Vec<_> = marks.iter().map(|(_, mark)| mark.clone()).collect();
     assert_eq!(kept, expected[..1_200]);
-    let twice = [
-        pair("k9", "other"),
-        pair("new", "first"),
-        pair("new", "second"),
-    ];
+    let twice = [pair("k9", "other"), pair("new", "first"), pair("new", "second")];
     let returned = store.record_receipts(&twice, at(1), at(10)).await;
     assert_eq!(returned, ["m9", "first", "first"]);
 
@@ -73,8 +60,5 @@ pub async fn marks_are_returned_in_the_order_of_the_request(store: Fresh) {
     let expected_marks = backwards.map(|n| (n < 1_200).then(|| expected[n].clone()));
     assert_eq!(found, expected_marks.collect::<Vec<_>>());
     assert_eq!(store.find_receipts(&[], at(2)).await, []);
-    assert_eq!(
-        store.record_receipts(&[], at(2), at(3)).await,
-        Vec::<String>::new()
-    );
+    assert_eq!(store.record_receipts(&[], at(2), at(3)).await, Vec::<String>::new());
 }

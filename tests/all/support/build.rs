@@ -30,13 +30,7 @@ pub fn context(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: &str) -> Arc
     let ids = Arc::new(Ids::random());
     Arc::new(Context {
         owner: owner.to_owned(),
-        ..Context::new(
-            Config::standard(),
-            store,
-            clock,
-            ids,
-            Metrics::new(Build::default()),
-        )
+        ..Context::new(Config::standard(), store, clock, ids, Metrics::new(Build::default()))
     })
 }
 
@@ -80,27 +74,17 @@ pub fn key(text: &str) -> FollowKey {
 
 /// The line of a follow in an export.
 pub fn follow_line(key: &FollowKey, user: &UserId) -> String {
-    format!(
-        r#"{{"_id":{{"k":"{}","u":"{}"}}}}"#,
-        key.as_str(),
-        user.as_str()
-    )
+    format!(r#"{{"_id":{{"k":"{}","u":"{}"}}}}"#, key.as_str(), user.as_str())
 }
 
 /// An event about this object in the nth fan-out.
 pub fn event(object: &str, fanout: u32) -> Event {
-    Event {
-        t: kind("ArtworkPublished"),
-        o: ObjectId::stored(object),
-        i: Some(id(fanout)),
-    }
+    Event { t: kind("ArtworkPublished"), o: ObjectId::stored(object), i: Some(id(fanout)) }
 }
 
 /// `count` events of one fan-out, about the objects `a0`, `a1` and so on.
 pub fn events(count: usize, fanout: u32) -> Vec<Event> {
-    (0..count)
-        .map(|n| event(&format!("a{n}"), fanout))
-        .collect()
+    (0..count).map(|n| event(&format!("a{n}"), fanout)).collect()
 }
 
 /// The entries of a stack for these events.
@@ -130,21 +114,12 @@ pub fn new_marker(person: &UserId, day: Day, marker: Id, n: u32) -> NewMarker {
 pub fn fanout(n: u32) -> Fanout {
     let audience = Audience::users([user("ada")]).unwrap();
     let objects = vec![ObjectId::stored(format!("a{n}"))];
-    Fanout::new(
-        id(n),
-        Some(format!("key-{n}")),
-        kind("ArtworkPublished"),
-        objects,
-        audience,
-    )
-    .unwrap()
+    Fanout::new(id(n), Some(format!("key-{n}")), kind("ArtworkPublished"), objects, audience)
+        .unwrap()
 }
 
 pub fn lease(owner: &str, until: DateTime<Utc>) -> Lease {
-    Lease {
-        owner: owner.into(),
-        until,
-    }
+    Lease { owner: owner.into(), until }
 }
 
 /// A new daily digest of this date, leased to `owner` until 12:05.
@@ -160,34 +135,17 @@ pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
 
 /// The handover of a delivery with three events, in this call.
 pub fn handover(id: &DeliveryId, call: &str) -> Handover {
-    Handover {
-        id: id.clone(),
-        call: call.to_owned(),
-        items: 3,
-    }
+    Handover { id: id.clone(), call: call.to_owned(), items: 3 }
 }
 
 /// Marks up to a cursor, or of items by their ids.
 pub fn marks(mark: Mark, to: Option<Cursor>, ids: Option<Vec<Position>>) -> MarksInput {
-    MarksInput {
-        mark,
-        to,
-        kind: None,
-        category: None,
-        day: None,
-        about: None,
-        ids,
-    }
+    MarksInput { mark, to, kind: None, category: None, day: None, about: None, ids }
 }
 
 /// An archive run that drops days which are older than this number of days, without an export.
 pub fn keep_days(days: i64) -> archive::Request {
-    archive::Request {
-        keep: TimeDelta::days(days),
-        export: None,
-        dry_run: false,
-        force: false,
-    }
+    archive::Request { keep: TimeDelta::days(days), export: None, dry_run: false, force: false }
 }
 
 /// A request for a whole feed on one page.

@@ -72,13 +72,7 @@ struct Plan {
 impl FailingStore {
     /// A store that passes on all calls, and counts them.
     fn passing(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            plan: Mutex::default(),
-            before: None,
-            due: None,
-            stale: Mutex::default(),
-        }
+        Self { inner, plan: Mutex::default(), before: None, due: None, stale: Mutex::default() }
     }
 
     /// A store whose call number `nth` fails, counted from 0.

@@ -37,12 +37,7 @@ impl Fresh {
     /// The parameters are the store, a second handle on the same data, a function that empties it,
     /// and its connection string.
     pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>, clear: Clear, url: String) -> Self {
-        Self {
-            store,
-            second,
-            clear,
-            url,
-        }
+        Self { store, second, clear, url }
     }
 
     /// The value of the option `store` for other processes.
@@ -62,11 +57,7 @@ impl Fresh {
 
     /// All pages of a kind.
     pub async fn pages(&self, kind: Kind) -> Vec<Page> {
-        self.store
-            .export(Export::Records(kind))
-            .try_collect()
-            .await
-            .unwrap()
+        self.store.export(Export::Records(kind)).try_collect().await.unwrap()
     }
 
     /// The lines of all readable records of a kind.
@@ -112,11 +103,7 @@ impl Fresh {
         F: Future<Output = T> + Send + 'static,
     {
         let start = |n| {
-            let fresh = if n % 2 == 0 {
-                self.clone()
-            } else {
-                self.second()
-            };
+            let fresh = if n % 2 == 0 { self.clone() } else { self.second() };
             tokio::spawn(task(fresh, n))
         };
         let running: Vec<_> = (0..count).map(start).collect();
@@ -156,10 +143,7 @@ impl Fresh {
 
     /// Scans the window and returns its chunks.
     pub async fn chunks(&self, after: Option<UserId>, chunk: usize) -> Vec<Vec<PersonStacks>> {
-        self.scan(window(), after, chunk)
-            .try_collect()
-            .await
-            .unwrap()
+        self.scan(window(), after, chunk).try_collect().await.unwrap()
     }
 
     /// Scans the window and returns all users with entries.

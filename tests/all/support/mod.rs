@@ -44,12 +44,7 @@ macro_rules! assert_contains {
 /// Fails unless the text starts with this part. The message shows the whole text.
 macro_rules! assert_starts_with {
     ($text:expr, $part:expr $(,)?) => {
-        assert!(
-            $text.starts_with($part),
-            "{:?} does not start: {}",
-            $part,
-            $text
-        )
+        assert!($text.starts_with($part), "{:?} does not start: {}", $part, $text)
     };
 }
 

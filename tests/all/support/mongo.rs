@@ -181,9 +181,7 @@ async fn on_fresh_database(
     };
     let fresh = Fresh::new(Arc::new(store), Arc::new(second), clear, url.clone());
 
-    let outcome = AssertUnwindSafe(limited(test(fresh, client, name.clone())))
-        .catch_unwind()
-        .await;
+    let outcome = AssertUnwindSafe(limited(test(fresh, client, name.clone()))).catch_unwind().await;
 
     let prepared = Prepared { name, indexes };
     match outcome {
@@ -260,11 +258,7 @@ async fn empty(database: mongodb::Database) {
 fn server() -> String {
     let Ok(url) = std::env::var(URL) else {
         let required = std::env::var("TIDINGS_TEST_REQUIRE_MONGO").is_ok_and(|value| value == "1");
-        let though = if required {
-            ", though TIDINGS_TEST_REQUIRE_MONGO=1"
-        } else {
-            ""
-        };
+        let though = if required { ", though TIDINGS_TEST_REQUIRE_MONGO=1" } else { "" };
         panic!(
             "{URL} is not set{though}: this test needs a MongoDB. Run `scripts/with-mongo cargo test`, or \
              `scripts/test` for everything."
@@ -276,9 +270,8 @@ fn server() -> String {
 /// Replaces the database in the connection string.
 fn with_database(url: &str, name: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap();
-    let (place, options) = rest
-        .split_once('?')
-        .map_or((rest, ""), |(place, options)| (place, options));
+    let (place, options) =
+        rest.split_once('?').map_or((rest, ""), |(place, options)| (place, options));
     let hosts = place.split('/').next().unwrap();
     format!("{scheme}://{hosts}/{name}?{options}")
 }

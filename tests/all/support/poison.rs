@@ -24,9 +24,7 @@ pub async fn database(fresh: &Fresh) -> Option<mongodb::Database> {
 pub fn file(fresh: &Fresh) -> rusqlite::Connection {
     let path = fresh.url().strip_prefix("sqlite:").unwrap();
     let connection = rusqlite::Connection::open(path).unwrap();
-    connection
-        .busy_timeout(std::time::Duration::from_secs(30))
-        .unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(30)).unwrap();
     connection
 }
 

@@ -26,17 +26,9 @@ impl ReplicaSet {
             .spawn()
             .expect("scripts/with-mongo can be run from the root of the repository");
         let mut url = String::new();
-        BufReader::new(supervisor.stdout.take().unwrap())
-            .read_line(&mut url)
-            .unwrap();
-        assert!(
-            url.starts_with("mongodb://"),
-            "no replica set could be started: {url:?}"
-        );
-        Self {
-            supervisor,
-            url: url.trim().replacen("/?", "/failover?", 1),
-        }
+        BufReader::new(supervisor.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        assert!(url.starts_with("mongodb://"), "no replica set could be started: {url:?}");
+        Self { supervisor, url: url.trim().replacen("/?", "/failover?", 1) }
     }
 
     /// The connection string with this database.
@@ -56,9 +48,7 @@ impl ReplicaSet {
         let hello = admin.run_command(doc! {"hello": 1}).await.unwrap();
         let primary = hello.get_str("primary").unwrap();
         let hosts = hello.get_array("hosts").unwrap().iter();
-        let other = hosts
-            .filter_map(|host| host.as_str())
-            .find(|host| *host != primary);
+        let other = hosts.filter_map(|host| host.as_str()).find(|host| *host != primary);
         other.unwrap().to_owned()
     }
 
@@ -136,38 +126,22 @@ impl Drop for ReplicaSet {
 
 /// Returns the primary's process id, and the command line that restarts it.
 pub async fn primary(client: &Client) -> (i64, Vec<String>) {
-    let status = client
-        .database("admin")
-        .run_command(doc! {"serverStatus": 1})
-        .await
-        .unwrap();
+    let status = client.database("admin").run_command(doc! {"serverStatus": 1}).await.unwrap();
     let pid = status.get_i64("pid").unwrap();
     let line =
         std::fs::read(format!("/proc/{pid}/cmdline")).expect("the servers run on this machine");
-    let words = line
-        .split(|byte| *byte == 0)
-        .filter(|word| !word.is_empty());
-    (
-        pid,
-        words
-            .map(|word| String::from_utf8(word.to_vec()).unwrap())
-            .collect(),
-    )
+    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    (pid, words.map(|word| String::from_utf8(word.to_vec()).unwrap()).collect())
 }
 
 /// Waits until all three nodes are a primary or secondary.
 pub async fn wait_for_three(client: &Client) {
     loop {
-        let status = client
-            .database("admin")
-            .run_command(doc! {"replSetGetStatus": 1})
-            .await
-            .unwrap();
+        let status =
+            client.database("admin").run_command(doc! {"replSetGetStatus": 1}).await.unwrap();
         let members = status.get_array("members").unwrap();
         let serving = members.iter().filter(|member| {
-            let state = member
-                .as_document()
-                .and_then(|member| member.get_i32("state").ok());
+            let state = member.as_document().and_then(|member| member.get_i32("state").ok());
             matches!(state, Some(1 | 2))
         });
         if serving.count() == 3 {

@@ -75,10 +75,7 @@ pub trait Shorthand: Store {
     }
 
     async fn delivery(&self, id: &DeliveryId) -> Option<Delivery> {
-        self.deliveries(std::slice::from_ref(id))
-            .await
-            .unwrap()
-            .remove(0)
+        self.deliveries(std::slice::from_ref(id)).await.unwrap().remove(0)
     }
 
     async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
@@ -127,9 +124,7 @@ pub trait Shorthand: Store {
     }
 
     async fn take_call(&self, owner: &str, until: DateTime<Utc>, call: &str) -> Vec<Delivery> {
-        self.claim(&lease(owner, until), &Claim::Call(call))
-            .await
-            .unwrap()
+        self.claim(&lease(owner, until), &Claim::Call(call)).await.unwrap()
     }
 
     async fn sending(
@@ -140,30 +135,22 @@ pub trait Shorthand: Store {
         handovers: &[Handover],
     ) -> Vec<bool> {
         let made = all(handovers, Transition::HandOver);
-        self.advance(&lease(owner, until), now, &made)
-            .await
-            .unwrap()
+        self.advance(&lease(owner, until), now, &made).await.unwrap()
     }
 
     async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Vec<bool> {
         let (made, never) = (all(ids, Transition::Recall), DateTime::UNIX_EPOCH);
-        self.advance(&lease(owner, never), never, &made)
-            .await
-            .unwrap()
+        self.advance(&lease(owner, never), never, &made).await.unwrap()
     }
 
     async fn hold(&self, owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool> {
         let made = all(ids, Transition::Hold);
-        self.advance(&lease(owner, until), until, &made)
-            .await
-            .unwrap()
+        self.advance(&lease(owner, until), until, &made).await.unwrap()
     }
 
     async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Vec<bool> {
         let (made, never) = (all(deferrals, Transition::Defer), DateTime::UNIX_EPOCH);
-        self.advance(&lease(owner, never), never, &made)
-            .await
-            .unwrap()
+        self.advance(&lease(owner, never), never, &made).await.unwrap()
     }
 
     async fn settle(
@@ -188,9 +175,7 @@ pub trait Shorthand: Store {
     }
 
     async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Vec<Corrected> {
-        self.correct(now, &all(rows, Correction::Reopen))
-            .await
-            .unwrap()
+        self.correct(now, &all(rows, Correction::Reopen)).await.unwrap()
     }
 
     async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Vec<Accumulator> {
@@ -204,9 +189,7 @@ pub trait Shorthand: Store {
     }
 
     async fn follow(&self, follows: &[(FollowKey, UserId)]) {
-        self.change_follows(FollowChange::Follow, follows)
-            .await
-            .unwrap()
+        self.change_follows(FollowChange::Follow, follows).await.unwrap()
     }
 
     async fn followers(
@@ -233,10 +216,7 @@ pub trait Shorthand: Store {
     /// Writes a note, whether or not it exists.
     async fn put_note(&self, name: &str, text: &str) {
         let read = self.note(name).await.unwrap();
-        let put = self
-            .swap_note(name, read.as_deref(), Some(text))
-            .await
-            .unwrap();
+        let put = self.swap_note(name, read.as_deref(), Some(text)).await.unwrap();
         assert!(put, "nobody else writes the note {name}");
     }
 
@@ -295,18 +275,12 @@ pub trait Shorthand: Store {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Vec<String> {
-        let marks = self
-            .webhook_receipts(marks, now, Some(until))
-            .await
-            .unwrap();
+        let marks = self.webhook_receipts(marks, now, Some(until)).await.unwrap();
         marks.into_iter().flatten().collect()
     }
 
     async fn find_receipts(&self, keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>> {
-        let marks: Vec<_> = keys
-            .iter()
-            .map(|key| (key.clone(), String::new()))
-            .collect();
+        let marks: Vec<_> = keys.iter().map(|key| (key.clone(), String::new())).collect();
         self.webhook_receipts(&marks, now, None).await.unwrap()
     }
 }

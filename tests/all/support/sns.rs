@@ -38,11 +38,7 @@ pub fn pinned() -> Pinned {
 /// Returns the requested paths that contain this word, in order.
 pub fn requests(word: &str) -> Vec<String> {
     let requests = REQUESTS.lock().unwrap();
-    requests
-        .iter()
-        .filter(|path| path.contains(word))
-        .cloned()
-        .collect()
+    requests.iter().filter(|path| path.contains(word)).cloned().collect()
 }
 
 fn serve(mut stream: TcpStream) -> std::io::Result<()> {

@@ -140,10 +140,7 @@ impl Mailer for Postbox {
         {
             return vec![Outcome::Withheld(reason); messages.len()];
         }
-        let deliveries: Vec<_> = messages
-            .iter()
-            .map(|email| email.delivery.clone())
-            .collect();
+        let deliveries: Vec<_> = messages.iter().map(|email| email.delivery.clone()).collect();
         self.calls.lock().unwrap().push(Call {
             at: self.clock.now(),
             reference: reference.into(),
@@ -187,14 +184,11 @@ impl Mailer for Postbox {
 
     async fn ask(&self, _reference: &str, deliveries: &[DeliveryId]) -> Vec<QueryAnswer> {
         self.clock.advance(*self.ask_takes.lock().unwrap());
-        let silent = self
-            .silent
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let silent =
+            self.silent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         if silent.is_ok() {
-            let silence = Silence {
-                reason: "the search is down".into(),
-                after: *self.after.lock().unwrap(),
-            };
+            let silence =
+                Silence { reason: "the search is down".into(), after: *self.after.lock().unwrap() };
             return vec![QueryAnswer::Silent(silence); deliveries.len()];
         }
         let emails = self.emails.lock().unwrap();
@@ -238,11 +232,7 @@ pub struct Town {
 impl Town {
     /// Creates a town. If `safe`, calls can be repeated, otherwise outcomes may stay unknown.
     pub async fn found(fresh: &Fresh, safe: bool, config: &str) -> Self {
-        let certainty = if safe {
-            Certainty::Repeat { within: None }
-        } else {
-            Certainty::Never
-        };
+        let certainty = if safe { Certainty::Repeat { within: None } } else { Certainty::Never };
         Self::with(fresh, certainty, config).await
     }
 
@@ -262,9 +252,7 @@ impl Town {
             ("artist:2", "ada"),
             ("artist:2", "cem"),
         ];
-        town.store
-            .follow(&follows.map(|(what, who)| (key(what), user(who))))
-            .await;
+        town.store.follow(&follows.map(|(what, who)| (key(what), user(who)))).await;
         town.put_works(&WORKS, |id| id != "a9").await;
         town
     }
@@ -324,10 +312,7 @@ impl Town {
             notifiable: notifiable(id),
             ..Object::bare(id.parse().unwrap())
         };
-        self.store
-            .put_objects(&ids.iter().map(object).collect::<Vec<_>>())
-            .await
-            .unwrap();
+        self.store.put_objects(&ids.iter().map(object).collect::<Vec<_>>()).await.unwrap();
     }
 
     /// A new process on the town's store.
@@ -376,11 +361,7 @@ impl Town {
     /// Accepts an event now and fans it out.
     pub async fn happens(&self, objects: &[&str], audience: Audience) -> Receipt {
         let app = self.process();
-        let receipts = app
-            .notify()
-            .accept(vec![request(objects, audience, None)])
-            .await
-            .unwrap();
+        let receipts = app.notify().accept(vec![request(objects, audience, None)]).await.unwrap();
         app.fanouts().drain(&Silent).await.unwrap();
         receipts[0]
     }
@@ -394,11 +375,7 @@ impl Town {
     /// Sets the clock to this time (never back) and sends the due digests.
     pub async fn digests_at(&self, at: DateTime<Utc>) -> Report {
         self.clock.set(at.max(self.clock.now()));
-        self.process()
-            .digests()
-            .run(&Default::default(), &Silent)
-            .await
-            .unwrap()
+        self.process().digests().run(&Default::default(), &Silent).await.unwrap()
     }
 
     /// Closes due batches, and sends pending emails.
@@ -447,20 +424,9 @@ impl Town {
         let mut emailed = BTreeMap::new();
         for email in self.emails() {
             let text = email.filled().text;
-            let person = email
-                .delivery
-                .as_str()
-                .split(':')
-                .nth(1)
-                .unwrap()
-                .to_owned();
-            for work in WORKS
-                .iter()
-                .filter(|work| text.contains(&format!("Work {work}.")))
-            {
-                *emailed
-                    .entry((person.clone(), (*work).to_owned()))
-                    .or_default() += 1;
+            let person = email.delivery.as_str().split(':').nth(1).unwrap().to_owned();
+            for work in WORKS.iter().filter(|work| text.contains(&format!("Work {work}."))) {
+                *emailed.entry((person.clone(), (*work).to_owned())).or_default() += 1;
             }
         }
         emailed
@@ -484,11 +450,7 @@ impl Town {
 
     /// Returns the works that were emailed to this user.
     pub fn emailed_to(&self, person: &str) -> Vec<String> {
-        self.emailed()
-            .into_keys()
-            .filter(|(who, _)| who == person)
-            .map(|(_, work)| work)
-            .collect()
+        self.emailed().into_keys().filter(|(who, _)| who == person).map(|(_, work)| work).collect()
     }
 
     pub async fn deliveries_of(&self, person: &str) -> Vec<Delivery> {
@@ -526,12 +488,8 @@ fn with_defaults(config: &str) -> String {
         // Show changes of other processes at once.
         ("feed.fresh", "\"0s\""),
     ];
-    let unsaid = defaults
-        .iter()
-        .filter(|(option, _)| !config.contains(option));
-    let lines: String = unsaid
-        .map(|(option, value)| format!("{option} = {value}\n"))
-        .collect();
+    let unsaid = defaults.iter().filter(|(option, _)| !config.contains(option));
+    let lines: String = unsaid.map(|(option, value)| format!("{option} = {value}\n")).collect();
     lines + config
 }
 

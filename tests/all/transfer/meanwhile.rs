@@ -84,9 +84,8 @@ async fn a_change_during_an_import_is_found_and_the_store_stays_closed(
     let ended = import(&target, folder.path(), &watcher).await.unwrap();
 
     let differ = ended.files.iter().filter(|file| !file.same);
-    let differ: Vec<_> = differ
-        .map(|file| (file.name.as_str(), file.records, file.stored))
-        .collect();
+    let differ: Vec<_> =
+        differ.map(|file| (file.name.as_str(), file.records, file.stored)).collect();
     assert_eq!((ended.same, differ), (false, vec![("users", 4, 5)]));
     let mark = target.whole().mark().await.unwrap();
     assert!(matches!(mark, Some(Mark::Importing(_))), "{mark:?}");

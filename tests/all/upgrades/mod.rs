@@ -55,16 +55,9 @@ async fn assert_usable(store: Arc<dyn Store>, story: Story) {
     assert_eq!(town.emailed_to("cem"), ["a3", "a4"]);
     assert_eq!(town.emailed_to("fay"), ["a3", "a4"]);
     let of_batch = usize::from(story.batch);
-    assert_eq!(
-        town.emailed().len(),
-        4 + 2 + 2 + of_batch,
-        "{:?}",
-        town.emailed()
-    );
+    assert_eq!(town.emailed().len(), 4 + 2 + 2 + of_batch, "{:?}", town.emailed());
     assert_eq!(town.emails().len(), 3 + of_batch);
-    let again = town
-        .digests_at(monday(0) + chrono::TimeDelta::days(1))
-        .await;
+    let again = town.digests_at(monday(0) + chrono::TimeDelta::days(1)).await;
     assert_eq!((again.emails.settled(), again.emails.deferred), (0, 0));
 }
 
@@ -82,10 +75,7 @@ async fn assert_readable(town: &Town, story: &Story) {
         (false, false) => vec!["a3", "a2", "a1"],
     };
     assert_eq!(shown, expected);
-    let dry_run = Request {
-        dry_run: true,
-        ..Request::default()
-    };
+    let dry_run = Request { dry_run: true, ..Request::default() };
     let due = app.digests().run(&dry_run, &Silent).await.unwrap();
     let events = if story.pushed { 10 } else { 7 };
     assert_eq!(due.due.users, 3);

@@ -92,10 +92,7 @@ async fn a_database_of_each_version_can_be_used(fresh: Fresh) {
         let renamed = ["pokes", "seats", "sightings"];
         let names = database.list_collection_names().await.unwrap();
         if version == 2 {
-            assert!(
-                !names.iter().any(|name| renamed.contains(&&**name)),
-                "{names:?}"
-            );
+            assert!(!names.iter().any(|name| renamed.contains(&&**name)), "{names:?}");
         }
         assert_usable(store, Story { batch, pushed }).await;
     }
@@ -136,16 +133,10 @@ async fn write_part(database: &Database, n: u32) {
 async fn parts_of_audiences_are_removed_with_their_fan_outs(fresh: Fresh) {
     let database = database(&fresh).await.unwrap();
     // Fan-outs 2, 4 and 6 are stored, and 4 is pending. The others are gone.
-    fresh
-        .accept(&[fanout(2), fanout(4), fanout(6)])
-        .await
-        .unwrap();
+    fresh.accept(&[fanout(2), fanout(4), fanout(6)]).await.unwrap();
     let done = doc! {"_id": {"$ne": object_id(4)}};
     let fanouts = database.collection::<Document>("fanouts");
-    fanouts
-        .update_many(done, doc! {"$set": {"state": "done"}})
-        .await
-        .unwrap();
+    fanouts.update_many(done, doc! {"$set": {"state": "done"}}).await.unwrap();
     for n in 1..=7 {
         write_part(&database, n).await;
     }
@@ -153,12 +144,7 @@ async fn parts_of_audiences_are_removed_with_their_fan_outs(fresh: Fresh) {
     let remaining = || async {
         let parts = audiences.find(doc! {}).sort(doc! {"_id": 1}).await.unwrap();
         let parts: Vec<Document> = parts.try_collect().await.unwrap();
-        let part = |part: &Document| {
-            part.get_document("_id")
-                .unwrap()
-                .get_object_id("f")
-                .unwrap()
-        };
+        let part = |part: &Document| part.get_document("_id").unwrap().get_object_id("f").unwrap();
         parts.iter().map(part).collect::<Vec<_>>()
     };
     let forget = |limit| fresh.forget(Forgettable::Events, noon() + minutes(1), limit);
@@ -168,10 +154,7 @@ async fn parts_of_audiences_are_removed_with_their_fan_outs(fresh: Fresh) {
     assert_eq!(forget(10).await.unwrap(), 1);
     assert_eq!(remaining().await, [4, 5, 7].map(object_id));
 
-    fanouts
-        .update_many(doc! {}, doc! {"$set": {"state": "done"}})
-        .await
-        .unwrap();
+    fanouts.update_many(doc! {}, doc! {"$set": {"state": "done"}}).await.unwrap();
     assert_eq!(forget(10).await.unwrap(), 1);
     assert!(remaining().await.is_empty());
 }
@@ -195,14 +178,8 @@ async fn a_fan_out_in_parts_is_exported_alone(fresh: Fresh) {
 
 async fn an_event_that_fits_into_no_document_is_imported_once_it_is_done(fresh: Fresh) {
     let users = (0..100_000).map(|n| user(&format!("{n:0>200}")));
-    let pending = Fanout {
-        audience: Selector::Users(users.collect()).into(),
-        ..fanout(1)
-    };
-    let done = Fanout {
-        state: FanoutState::Done,
-        ..pending.clone()
-    };
+    let pending = Fanout { audience: Selector::Users(users.collect()).into(), ..fanout(1) };
+    let done = Fanout { state: FanoutState::Done, ..pending.clone() };
     let import = |fanout: Fanout| {
         let line = AnyRecord::from(fanout).line().unwrap();
         let store = fresh.whole();
@@ -225,10 +202,7 @@ async fn what_an_older_process_writes_after_an_upgrade_is_moved_or_reported(fres
     let seats = database.collection::<Document>("seats");
     let key = |user: &str| doc! {"u": user, "k": "type:Commented"};
 
-    seats
-        .insert_one(doc! {"_id": key("ben"), "stamp": 1})
-        .await
-        .unwrap();
+    seats.insert_one(doc! {"_id": key("ben"), "stamp": 1}).await.unwrap();
     store.prepare().await.unwrap();
     let moved = documents(&database, "accumulators").await;
     let remaining = documents(&database, "seats").await;

@@ -41,10 +41,7 @@ async fn a_file_of_each_schema_version_can_be_used() {
 
         assert_eq!(schema.version, n);
         assert!(schema.is_old(), "schema {n}");
-        let story = Story {
-            batch: n >= 5,
-            pushed: false,
-        };
+        let story = Story { batch: n >= 5, pushed: false };
         assert_usable(store, story).await;
     }
 }

@@ -146,9 +146,7 @@ impl Compose {
         let events = self.select(batches.clone(), &recipients, &mut catalog);
         let events = events.await?;
         let newest = newest_first(&events);
-        let shown = newest
-            .values()
-            .map(|events| (&user.id, events.iter().collect()));
+        let shown = newest.values().map(|events| (&user.id, events.iter().collect()));
         let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
         let reasons = self.reasons(&shown, &mut catalog).await?;
         let email = |batch: Batch| {
@@ -161,12 +159,7 @@ impl Compose {
 }
 
 fn new(key: crate::domain::BatchKey, items: Vec<Item>, omitted: u64) -> BatchEvents {
-    BatchEvents {
-        key,
-        items,
-        omitted,
-        has_markers: false,
-    }
+    BatchEvents { key, items, omitted, has_markers: false }
 }
 
 /// Returns the stacks of these batches' users, for the days on which events joined.

@@ -77,17 +77,12 @@ impl Compose {
         at: DateTime<Utc>,
         contents: &mut Contents,
     ) -> Result<Message, String> {
-        let to = user
-            .reachable()
-            .map_err(|why| why.as_str().to_owned())?
-            .clone();
+        let to = user.reachable().map_err(|why| why.as_str().to_owned())?.clone();
         let (occasion, policies) = (&row.occasion, &self.context.policies);
         // Links are dated by the row, so that every build of it makes the same ones.
         let stop = Stop::of_email(&content, occasion, policies);
         let mute = Stop::of_subject(&content, occasion, policies);
-        let issued = user
-            .start
-            .map_or(row.created, |start| start.valid_from(row.created));
+        let issued = user.start.map_or(row.created, |start| start.valid_from(row.created));
         let personal = maker.map(|maker| {
             let (stop, mute) = (stop.as_ref(), mute.as_ref());
             maker.personal(&row.user, Some(&to), stop, mute, issued)

@@ -93,10 +93,7 @@ impl Compose {
             barred,
             no_email: email.as_ref().err().cloned(),
             email: email.ok(),
-            row: DeliveryRow {
-                brand,
-                ..row.into()
-            },
+            row: DeliveryRow { brand, ..row.into() },
         })
     }
 
@@ -120,9 +117,7 @@ impl Compose {
             (Selection::All, true),
             (Selection::All, false),
         ] {
-            let email = self
-                .select_covered(row, &users, selection, skip_seen)
-                .await?;
+            let email = self.select_covered(row, &users, selection, skip_seen).await?;
             let is_exact = email.as_ref().is_ok_and(|of| of.content.total == sent);
             if is_exact || sent == 0 {
                 return Ok(SentEmail { email, is_exact });
@@ -132,10 +127,7 @@ impl Compose {
                 whole = email;
             }
         }
-        Ok(SentEmail {
-            email: whole,
-            is_exact: false,
-        })
+        Ok(SentEmail { email: whole, is_exact: false })
     }
 
     /// Selects events that a row covers. `skip_seen` excludes those seen in the feed, if the
@@ -177,12 +169,8 @@ impl Compose {
         let chosen = self.choose(rows, users, &stacks, &selections, &mut catalog);
         let chosen = chosen.await?;
         if selection == Selection::All {
-            let wanted = stacks
-                .iter()
-                .flat_map(|of| self.wanted(row, of, user, WANTED));
-            let applies: Vec<bool> = wanted
-                .map(|of| catalog.applies(of.event).is_some())
-                .collect();
+            let wanted = stacks.iter().flat_map(|of| self.wanted(row, of, user, WANTED));
+            let applies: Vec<bool> = wanted.map(|of| catalog.applies(of.event).is_some()).collect();
             if applies.contains(&true) && applies.contains(&false) {
                 // Events are missing because their objects were withdrawn, not because of the
                 // user's choices.
@@ -198,14 +186,10 @@ impl Compose {
         let batch = chosen.batches.values().next();
         let items = batch.iter().flat_map(|batch| &batch.items).cloned();
         let digest = chosen.digests.iter().flatten();
-        let events = digest
-            .map(|of| of.event.clone())
-            .chain(items.map(Event::from));
+        let events = digest.map(|of| of.event.clone()).chain(items.map(Event::from));
         Ok(Ok(Selected {
             content,
-            included: events
-                .filter(|event| catalog.applies(event).is_some())
-                .collect(),
+            included: events.filter(|event| catalog.applies(event).is_some()).collect(),
             counts_others: batch.is_some_and(|batch| batch.omitted > 0),
         }))
     }

@@ -105,10 +105,7 @@ impl Reasons {
         };
         let following = pairs.into_iter().zip(follows);
         let following = following.filter_map(|(pair, follows)| follows.then_some(pair));
-        Ok(Self {
-            following: following.collect(),
-            named,
-        })
+        Ok(Self { following: following.collect(), named })
     }
 
     /// Returns the followed things that concern the email's items, those with the most items first.
@@ -140,9 +137,5 @@ impl Reasons {
 /// Returns the name and link of a followed object, if it is notifiable and has a title.
 fn named_by(key: &FollowKey, object: Object) -> Option<Followed> {
     let title = object.title.filter(|title| !title.trim().is_empty());
-    Some(Followed {
-        key: key.clone(),
-        name: title.filter(|_| object.notifiable)?,
-        url: object.url,
-    })
+    Some(Followed { key: key.clone(), name: title.filter(|_| object.notifiable)?, url: object.url })
 }

@@ -53,9 +53,7 @@ impl Sender {
                 ..Decisions::default()
             };
             let concluded = self.ledger.conclude(portion, decisions).await?;
-            self.throttle
-                .watch(&concluded.settlements, concluded.excused)
-                .await?;
+            self.throttle.watch(&concluded.settlements, concluded.excused).await?;
             let (emails, mut unbuilt) = (built.emails, rest.split_off(built.rows));
             let all = emails.len();
             let calls = self.make_calls(emails, (at, checked), &mut slot);
@@ -191,14 +189,9 @@ impl Sender {
         };
         let ours = emails.into_iter().zip(ours).filter(|(_, ours)| *ours);
         let emails: Vec<BuiltEmail> = ours.map(|(email, _)| sending(email)).collect();
-        let concluded = self
-            .make(&reference, &emails, Attempt::First, &permit)
-            .boxed()
-            .await?;
+        let concluded = self.make(&reference, &emails, Attempt::First, &permit).boxed().await?;
         let alone = self.recall(emails, &concluded.alone).await?;
-        self.throttle
-            .watch(&concluded.settlements, concluded.excused)
-            .await?;
+        self.throttle.watch(&concluded.settlements, concluded.excused).await?;
         Ok(alone)
     }
 

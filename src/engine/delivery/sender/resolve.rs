@@ -39,9 +39,7 @@ impl Sender {
                 // The row does not name its call.
                 None => self.give_up(&rows).await?,
             };
-            self.throttle
-                .watch(&concluded.settlements, concluded.excused)
-                .await?;
+            self.throttle.watch(&concluded.settlements, concluded.excused).await?;
         }
         Ok(())
     }
@@ -62,9 +60,7 @@ impl Sender {
         let resolved = self.resolve_rows(call, rows, now, permit).boxed();
         let resolved = self.ledger.holding(&ids, resolved).await;
         let owner = &self.context.owner;
-        store
-            .release(&Release::Lease { name: &name, owner })
-            .await?;
+        store.release(&Release::Lease { name: &name, owner }).await?;
         resolved
     }
 

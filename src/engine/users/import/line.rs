@@ -129,10 +129,7 @@ impl Mistake {
             InvalidKind::Type => Some("type".to_owned()),
             InvalidKind::Value | InvalidKind::Limit => None,
         };
-        Self {
-            field,
-            why: invalid.to_string(),
-        }
+        Self { field, why: invalid.to_string() }
     }
 }
 

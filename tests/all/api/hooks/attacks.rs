@@ -23,14 +23,7 @@ on_sqlite! {
 }
 
 fn event<'a>(provider: &'a str, tag: &'a str, n: u32) -> Event<'a> {
-    Event {
-        provider,
-        news: "bounced",
-        n,
-        tag,
-        to: "ada@example.org",
-        at: monday(0).timestamp(),
-    }
+    Event { provider, news: "bounced", n, tag, to: "ada@example.org", at: monday(0).timestamp() }
 }
 
 /// Asserts a rejection with 401, a status that no provider treats as a reason to stop retrying.
@@ -59,13 +52,7 @@ async fn forged_or_stale_reports_change_nothing(fresh: Fresh) {
         let tampered = text.replace("ada@example.org", "ben@example.org");
         let mut attacks = vec![
             ("another key", forge(provider, &body, at, 1)),
-            (
-                "no signature",
-                Signed {
-                    headers: Vec::new(),
-                    body: body.to_string().into(),
-                },
-            ),
+            ("no signature", Signed { headers: Vec::new(), body: body.to_string().into() }),
         ];
         if provider != "postmark" {
             let day = 24 * 3_600;
@@ -76,10 +63,8 @@ async fn forged_or_stale_reports_change_nothing(fresh: Fresh) {
             attacks.push(("tampered", good.with_body(tampered)));
         }
         if ["sendgrid", "resend"].contains(&provider) {
-            attacks.push((
-                "shortened",
-                good.with_body(text.trim_end_matches(['\r', '\n', '}', ']'])),
-            ));
+            attacks
+                .push(("shortened", good.with_body(text.trim_end_matches(['\r', '\n', '}', ']']))));
             attacks.push(("lengthened", good.with_body(format!("{text} "))));
         }
         for (name, _) in good.headers.clone() {
@@ -114,20 +99,11 @@ async fn a_mailgun_token_is_valid_only_for_its_first_report(fresh: Fresh) {
     let ada = email_to(&api, "ada").await;
     let (tag, ben) = (tag_of(&ada), tag_of(&email_to(&api, "ben").await));
     let bounced = event("mailgun", &tag, 1);
-    let other = Event {
-        n: 2,
-        news: "complained",
-        tag: &ben,
-        to: "ben@example.org",
-        ..bounced
-    };
+    let other = Event { n: 2, news: "complained", tag: &ben, to: "ben@example.org", ..bounced };
     let used = mailgun(MAILGUN, &other.body(), bounced.at, "token 1");
     // When it retries, Mailgun may serialize the same report differently.
     let again = mailgun(MAILGUN, &bounced.body(), bounced.at, "token 1");
-    let again = again.with_body(format!(
-        " {}\n",
-        String::from_utf8(again.body.clone()).unwrap()
-    ));
+    let again = again.with_body(format!(" {}\n", String::from_utf8(again.body.clone()).unwrap()));
 
     assert_eq!(api.report(&bounced).await.status, 200);
     let refused = api.hook("mailgun", used.clone()).await;
@@ -136,10 +112,7 @@ async fn a_mailgun_token_is_valid_only_for_its_first_report(fresh: Fresh) {
 
     assert_refused("mailgun", &refused, "used");
     assert_refused("mailgun", &refused_again, "used");
-    assert_eq!(
-        (repeated.status, &repeated.body["duplicates"]),
-        (200, &json!(1))
-    );
+    assert_eq!((repeated.status, &repeated.body["duplicates"]), (200, &json!(1)));
     assert_eq!(suppression(&api, "ben@example.org").await, None);
     api.stop().await;
 }
@@ -156,29 +129,16 @@ async fn a_repeated_report_is_accepted_and_changes_nothing(fresh: Fresh) {
 
         let again = api.report(&event).await;
 
-        assert_eq!(
-            (again.status, &again.body["duplicates"]),
-            (200, &json!(1)),
-            "{provider}"
-        );
-        assert_eq!(
-            suppression(&api, "ada@example.org").await,
-            None,
-            "an operator lifted it"
-        );
+        assert_eq!((again.status, &again.body["duplicates"]), (200, &json!(1)), "{provider}");
+        assert_eq!(suppression(&api, "ada@example.org").await, None, "an operator lifted it");
     }
     assert_eq!(recorded_kind(&api, &ada).await, Some(ReportKind::Bounced));
     // The same event twice in one call.
     let event = event("sendgrid", &tag, 9);
     let body = event.body();
     let twice = json!([body[0], body[0]]);
-    let answer = api
-        .hook("sendgrid", sign("sendgrid", &twice, event.at, 9))
-        .await;
-    assert_eq!(
-        (&answer.body["taken"], &answer.body["duplicates"]),
-        (&json!(1), &json!(1))
-    );
+    let answer = api.hook("sendgrid", sign("sendgrid", &twice, event.at, 9)).await;
+    assert_eq!((&answer.body["taken"], &answer.body["duplicates"]), (&json!(1), &json!(1)));
     api.stop().await;
 }
 
@@ -200,21 +160,15 @@ async fn bodies_that_are_not_reports_are_rejected(fresh: Fresh) {
         assert_refused(provider, &text, "not JSON");
 
         // Correctly signed, but not a report.
-        for (n, body) in [
-            json!({}),
-            json!([{}]),
-            json!({"event-data": {}}),
-            json!({"RecordType": 1}),
-        ]
-        .into_iter()
-        .enumerate()
+        for (n, body) in
+            [json!({}), json!([{}]), json!({"event-data": {}}), json!({"RecordType": 1})]
+                .into_iter()
+                .enumerate()
         {
             if provider == "mailgun" && body.is_array() {
                 continue;
             }
-            let odd = api
-                .hook(provider, sign(provider, &body, at, 100 + n as u32))
-                .await;
+            let odd = api.hook(provider, sign(provider, &body, at, 100 + n as u32)).await;
             assert_eq!(
                 (odd.status, odd.code()),
                 match provider {
@@ -228,11 +182,7 @@ async fn bodies_that_are_not_reports_are_rejected(fresh: Fresh) {
     assert_unchanged(&api, "no report").await;
     for method in ["GET", "PUT", "DELETE"] {
         let answer = super::super::answer(api.anonymous(method, "/hooks/mailgun")).await;
-        assert_eq!(
-            (answer.status, answer.header("Allow")),
-            (405, "POST"),
-            "{method}"
-        );
+        assert_eq!((answer.status, answer.header("Allow")), (405, "POST"), "{method}");
     }
     api.stop().await;
 }
@@ -258,31 +208,20 @@ async fn a_report_is_not_read_if_its_signature_is_wrong(fresh: Fresh) {
     assert_eq!((forged.status, detail(&forged)), (401, wrong.to_owned()));
     assert_eq!((genuine.status, genuine.code()), (400, "invalid_body"));
     assert_eq!(garbage.status, 401);
-    assert!(
-        detail(&garbage).contains("not JSON"),
-        "{}",
-        detail(&garbage)
-    );
+    assert!(detail(&garbage).contains("not JSON"), "{}", detail(&garbage));
     api.stop().await;
 }
 
 async fn a_signature_is_valid_for_as_long_as_the_provider_retries(fresh: Fresh) {
     let api = emailed(&fresh).await;
     let tag = tag_of(&email_to(&api, "ada").await);
-    let minutes = [
-        ("mailgun", 12 * 60),
-        ("sendgrid", 26 * 60),
-        ("resend", 5),
-        ("ses", 120),
-    ];
+    let minutes = [("mailgun", 12 * 60), ("sendgrid", 26 * 60), ("resend", 5), ("ses", 120)];
     for (n, (provider, minutes)) in minutes.into_iter().enumerate() {
         let event = event(provider, &tag, n as u32);
         let ago = |seconds: i64, n: u32| sign(provider, &event.body(), event.at - seconds, n);
 
         let late = api.hook(provider, ago(minutes * 60, 20 + n as u32)).await;
-        let too_late = api
-            .hook(provider, ago(minutes * 60 + 1, 30 + n as u32))
-            .await;
+        let too_late = api.hook(provider, ago(minutes * 60 + 1, 30 + n as u32)).await;
 
         assert_eq!(late.status, 200, "{provider}");
         assert_refused(provider, &too_late, "too late");

@@ -194,9 +194,7 @@ fn reports_of_failed_emails_are_classified_by_their_status() {
         let signed = sign(provider, &body, now.timestamp(), n as u32);
         let header = |name: &str| {
             let mut headers = signed.headers.iter();
-            headers
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| value.as_str())
+            headers.find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
         };
         let posted = Posted {
             key: config.hooks.keys.of(provider).unwrap(),

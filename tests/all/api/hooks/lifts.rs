@@ -22,31 +22,15 @@ async fn a_report_about_a_former_address_suppresses_nothing(fresh: Fresh) {
     let api = emailed(&fresh).await;
     let delivery = email_to(&api, "ada").await;
     let tag = tag_of(&delivery);
-    api.town
-        .change("ada", |ada| {
-            ada.email = Address::new("ada@new.example").ok()
-        })
-        .await;
+    api.town.change("ada", |ada| ada.email = Address::new("ada@new.example").ok()).await;
     let at = monday(0).timestamp();
-    let event = Event {
-        provider: "mailgun",
-        news: "bounced",
-        n: 1,
-        tag: &tag,
-        to: "ada@example.org",
-        at,
-    };
+    let event =
+        Event { provider: "mailgun", news: "bounced", n: 1, tag: &tag, to: "ada@example.org", at };
 
     let answer = api.report(&event).await;
 
-    assert_eq!(
-        (&answer.body["taken"], &answer.body["moved"]),
-        (&json!(1), &json!(1))
-    );
-    assert_eq!(
-        recorded_kind(&api, &delivery).await,
-        Some(ReportKind::Bounced)
-    );
+    assert_eq!((&answer.body["taken"], &answer.body["moved"]), (&json!(1), &json!(1)));
+    assert_eq!(recorded_kind(&api, &delivery).await, Some(ReportKind::Bounced));
     for address in ["ada@new.example", "ada@example.org"] {
         assert_eq!(suppression(&api, address).await, None, "{address}");
     }
@@ -62,14 +46,7 @@ async fn a_report_from_before_a_lift_changes_nothing(fresh: Fresh) {
         bounced += 100;
         let mut report = async |news, at| {
             n += 1;
-            let event = Event {
-                provider,
-                news,
-                n,
-                tag: &tag,
-                to: "ada@example.org",
-                at,
-            };
+            let event = Event { provider, news, n, tag: &tag, to: "ada@example.org", at };
             assert_eq!(api.report(&event).await.body["taken"], 1, "{provider}");
             suppression(&api, "ada@example.org").await
         };
@@ -92,10 +69,7 @@ async fn a_report_from_before_a_lift_changes_nothing(fresh: Fresh) {
         lift_at(&api, lifted + 1).await;
     }
     let ada = fresh.user_record(&user("ada")).await;
-    assert!(
-        ada.unwrap().mailable().is_ok(),
-        "an old report unsubscribed"
-    );
+    assert!(ada.unwrap().mailable().is_ok(), "an old report unsubscribed");
     api.stop().await;
 }
 
@@ -105,23 +79,11 @@ async fn an_unreadable_item_does_not_lose_the_others(fresh: Fresh) {
     let at = monday(0).timestamp();
     let item = |delivery: &DeliveryId, to: &str, n| {
         let tag = tag_of(delivery);
-        let event = Event {
-            provider: "sendgrid",
-            news: "bounced",
-            n,
-            tag: &tag,
-            to,
-            at,
-        };
+        let event = Event { provider: "sendgrid", news: "bounced", n, tag: &tag, to, at };
         event.body()[0].clone()
     };
     let odd = json!({"event": "bounce", "status": 5, "email": "x@y.example"});
-    let body = json!([
-        item(&ada, "ada@example.org", 1),
-        odd,
-        7,
-        item(&ben, "ben@example.org", 2)
-    ]);
+    let body = json!([item(&ada, "ada@example.org", 1), odd, 7, item(&ben, "ben@example.org", 2)]);
 
     let some = api.hook("sendgrid", signing::sign("sendgrid", &body, at, 1));
     let some = some.await;
@@ -130,10 +92,7 @@ async fn an_unreadable_item_does_not_lose_the_others(fresh: Fresh) {
     let none = none.await;
 
     assert_eq!(some.status, 200, "{}", some.body);
-    assert_eq!(
-        (&some.body["taken"], &some.body["unreadable"]),
-        (&json!(2), &json!(2))
-    );
+    assert_eq!((&some.body["taken"], &some.body["unreadable"]), (&json!(2), &json!(2)));
     for address in ["ada@example.org", "ben@example.org"] {
         assert!(suppression(&api, address).await.is_some(), "{address}");
     }

@@ -217,23 +217,13 @@ async fn every_provider_can_report_every_outcome(fresh: Fresh) {
             let at = at - 60 + i64::from(n);
             lift_at(&api, at - 1).await;
             let tag = tag_of(&delivery);
-            let event = Event {
-                provider,
-                news: news.as_str(),
-                n,
-                tag: &tag,
-                to: "Ada@Example.org",
-                at,
-            };
+            let event =
+                Event { provider, news: news.as_str(), n, tag: &tag, to: "Ada@Example.org", at };
 
             let answer = api.report(&event).await;
 
             let about = format!("{provider} {news}: {}", answer.body);
-            assert_eq!(
-                (answer.status, &answer.body["taken"]),
-                (200, &json!(1)),
-                "{about}"
-            );
+            assert_eq!((answer.status, &answer.body["taken"]), (200, &json!(1)), "{about}");
             let reason = match news {
                 ReportKind::Delivered | ReportKind::Delayed | ReportKind::Refused => None,
                 ReportKind::Unsubscribed => Some(Reason::Unsubscribe),
@@ -252,21 +242,12 @@ async fn every_provider_can_report_every_outcome(fresh: Fresh) {
             };
             api.town.change("ada", restore).await;
             if let Some(current) = current {
-                assert_eq!(
-                    (current.source.as_str(), current.at.timestamp()),
-                    (provider, at)
-                );
-                assert!(
-                    !format!("{:?}", current.detail).contains("ada"),
-                    "{current:?}"
-                );
+                assert_eq!((current.source.as_str(), current.at.timestamp()), (provider, at));
+                assert!(!format!("{:?}", current.detail).contains("ada"), "{current:?}");
             }
         }
     }
-    assert_eq!(
-        recorded_kind(&api, &delivery).await,
-        Some(ReportKind::Complained)
-    );
+    assert_eq!(recorded_kind(&api, &delivery).await, Some(ReportKind::Complained));
     api.stop().await;
 }
 
@@ -275,14 +256,8 @@ async fn after_a_hard_bounce_a_user_gets_no_email_and_explain_says_why(fresh: Fr
     let delivery = email_to(&api, "ada").await;
     let tag = tag_of(&delivery);
     let at = monday(0).timestamp();
-    let event = Event {
-        provider: "mailgun",
-        news: "bounced",
-        n: 1,
-        tag: &tag,
-        to: "ada@example.org",
-        at,
-    };
+    let event =
+        Event { provider: "mailgun", news: "bounced", n: 1, tag: &tag, to: "ada@example.org", at };
     api.report(&event).await;
 
     api.town.happens(&["a2"], followers_of("artist:1")).await;
@@ -308,16 +283,8 @@ async fn consecutive_soft_bounces_suppress_an_address(fresh: Fresh) {
     let mut n = 0;
     // Two emails bounce softly, one is delivered, and three bounce softly. The configured limit is
     // three in a row.
-    for (week, news) in [
-        "delayed",
-        "delayed",
-        "delivered",
-        "delayed",
-        "delayed",
-        "delayed",
-    ]
-    .into_iter()
-    .enumerate()
+    for (week, news) in
+        ["delayed", "delayed", "delivered", "delayed", "delayed", "delayed"].into_iter().enumerate()
     {
         if week > 0 {
             let work = ["a1", "a2", "a3", "a4", "a5", "a6"][week];
@@ -328,21 +295,11 @@ async fn consecutive_soft_bounces_suppress_an_address(fresh: Fresh) {
         let tag = tag_of(&delivery);
         // The provider tries to deliver one email three times, which counts as one bounced email.
         for attempt in 0..3 {
-            assert_eq!(
-                suppression(&api, "ada@example.org").await,
-                None,
-                "week {week}"
-            );
+            assert_eq!(suppression(&api, "ada@example.org").await, None, "week {week}");
             n += 1;
             let at = monday(week as i64).timestamp() + attempt;
-            let event = Event {
-                provider: "sendgrid",
-                news,
-                n,
-                tag: &tag,
-                to: "ada@example.org",
-                at,
-            };
+            let event =
+                Event { provider: "sendgrid", news, n, tag: &tag, to: "ada@example.org", at };
             api.report(&event).await;
             if (week, attempt) == (5, 0) {
                 break;
@@ -372,30 +329,14 @@ async fn reports_about_unknown_deliveries_are_counted_and_change_nothing(fresh: 
 
         let answer = api.report(&event).await;
 
-        assert_eq!(
-            (answer.status, &answer.body["not_ours"]),
-            (200, &json!(1)),
-            "{provider}"
-        );
-        assert_eq!(
-            suppression(&api, "ada@example.org").await,
-            None,
-            "{provider}"
-        );
+        assert_eq!((answer.status, &answer.body["not_ours"]), (200, &json!(1)), "{provider}");
+        assert_eq!(suppression(&api, "ada@example.org").await, None, "{provider}");
     }
-    let mut opened = Event {
-        provider: "sendgrid",
-        news: "open",
-        n: 9,
-        tag: "",
-        to: "ada@example.org",
-        at,
-    }
-    .body();
+    let mut opened =
+        Event { provider: "sendgrid", news: "open", n: 9, tag: "", to: "ada@example.org", at }
+            .body();
     opened[0]["event"] = json!("open");
-    let answer = api
-        .hook("sendgrid", signing::sign("sendgrid", &opened, at, 9))
-        .await;
+    let answer = api.hook("sendgrid", signing::sign("sendgrid", &opened, at, 9)).await;
     assert_eq!((answer.status, &answer.body["ignored"]), (200, &json!(1)));
     api.stop().await;
 }
@@ -403,14 +344,8 @@ async fn reports_about_unknown_deliveries_are_counted_and_change_nothing(fresh: 
 async fn a_provider_without_a_key_has_no_webhook(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     for provider in PROVIDERS {
-        let event = Event {
-            provider,
-            news: "bounced",
-            n: 1,
-            tag: "",
-            to: "ada@example.org",
-            at: 0,
-        };
+        let event =
+            Event { provider, news: "bounced", n: 1, tag: "", to: "ada@example.org", at: 0 };
         let answer = api.report(&event).await;
         answer.assert_problem(404, "hook_not_configured", &provider);
     }
@@ -429,14 +364,7 @@ async fn a_report_gets_a_503_until_the_store_has_recorded_it(fresh: Fresh) {
     let at = monday(0).timestamp();
     for (n, provider) in PROVIDERS.into_iter().enumerate() {
         let n = 1 + n as u32;
-        let event = Event {
-            provider,
-            news: "bounced",
-            n,
-            tag: &tag,
-            to: "ada@example.org",
-            at,
-        };
+        let event = Event { provider, news: "bounced", n, tag: &tag, to: "ada@example.org", at };
         let signed = event.signed();
         let mut failed = 0;
         loop {
@@ -453,17 +381,8 @@ async fn a_report_gets_a_503_until_the_store_has_recorded_it(fresh: Fresh) {
             answer.assert_problem(503, "store_unavailable", &provider);
             failed += 1;
         }
-        assert_eq!(
-            suppression(&emailed, "ada@example.org")
-                .await
-                .unwrap()
-                .source,
-            "mailgun"
-        );
+        assert_eq!(suppression(&emailed, "ada@example.org").await.unwrap().source, "mailgun");
     }
-    assert_eq!(
-        recorded_kind(&emailed, &delivery).await,
-        Some(ReportKind::Bounced)
-    );
+    assert_eq!(recorded_kind(&emailed, &delivery).await, Some(ReportKind::Bounced));
     emailed.stop().await;
 }

@@ -17,10 +17,7 @@ mostly_on_sqlite! {
 
 /// The final state: the report recorded for each email, and the reason of each suppression, with
 /// their times.
-type FinalState = (
-    Vec<Option<(ReportKind, i64)>>,
-    BTreeMap<String, (Reason, i64)>,
-);
+type FinalState = (Vec<Option<(ReportKind, i64)>>, BTreeMap<String, (Reason, i64)>);
 
 /// An event: the index of the email, of the provider and of the kind, and its delay in seconds.
 type EventSpec = (usize, usize, usize, i64);
@@ -42,23 +39,13 @@ async fn post_reports(
         let place = PROVIDERS.iter().position(|one| *one == provider).unwrap() as u32;
         let n = *email as u32 * 2_000 + *later as u32 * 30 + news as u32 * 5 + place;
         let at = monday(0).timestamp() - 60 + later;
-        let event = Event {
-            provider,
-            news: news.as_str(),
-            n,
-            tag: &tag,
-            to,
-            at,
-        };
+        let event = Event { provider, news: news.as_str(), n, tag: &tag, to, at };
         assert_eq!(api.report(&event).await.status, 200, "{n}");
     }
     let mut reports = Vec::new();
     for (delivery, _) in emails {
         let row = api.town.store.delivery(delivery).await.unwrap();
-        let known = row
-            .outcome
-            .feedback
-            .map(|one| (one.news, one.at.timestamp()));
+        let known = row.outcome.feedback.map(|one| (one.news, one.at.timestamp()));
         reports.push(known);
     }
     let listed = api.town.store.suppressions(None, 100).await.unwrap();

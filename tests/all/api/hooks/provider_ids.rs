@@ -17,29 +17,18 @@ async fn a_report_without_a_tag_finds_its_email_by_provider_id(fresh: Fresh) {
     let api = emailed(&fresh).await;
     let delivery = email_to(&api, "ben").await;
     let at = monday(0).timestamp();
-    let mut event = Event {
-        provider: "resend",
-        news: "bounced",
-        n: 1,
-        tag: "",
-        to: "ben@example.org",
-        at,
-    };
+    let mut event =
+        Event { provider: "resend", news: "bounced", n: 1, tag: "", to: "ben@example.org", at };
 
     let mut body = event.body();
     body["data"]["email_id"] = json!(format!("p:{delivery}"));
-    let found = api
-        .hook("resend", signing::sign("resend", &body, at, 1))
-        .await;
+    let found = api.hook("resend", signing::sign("resend", &body, at, 1)).await;
     event.n = 2;
     let lost = api.report(&event).await;
 
     assert_eq!((found.status, &found.body["taken"]), (200, &json!(1)));
     assert_eq!((lost.status, &lost.body["not_ours"]), (200, &json!(1)));
-    assert_eq!(
-        recorded_kind(&api, &delivery).await,
-        Some(ReportKind::Bounced)
-    );
+    assert_eq!(recorded_kind(&api, &delivery).await, Some(ReportKind::Bounced));
     api.stop().await;
 }
 
@@ -54,14 +43,8 @@ async fn a_provider_id_of_several_emails_matches_none(fresh: Fresh) {
     let sent = fresh.settle("one", noon(), &sent).await;
     assert_eq!(sent, [true, true]);
     let at = monday(0).timestamp();
-    let event = Event {
-        provider: "resend",
-        news: "bounced",
-        n: 1,
-        tag: "",
-        to: "cem@example.org",
-        at,
-    };
+    let event =
+        Event { provider: "resend", news: "bounced", n: 1, tag: "", to: "cem@example.org", at };
 
     let mut body = event.body();
     body["data"]["email_id"] = json!("both");

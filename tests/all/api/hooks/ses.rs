@@ -21,13 +21,7 @@ on_sqlite! {
 }
 
 fn envelope<'a>(kind: &'a str, message: &'a str, n: u32) -> Envelope<'a> {
-    Envelope {
-        kind,
-        message,
-        n,
-        at: monday(0).timestamp(),
-        token: None,
-    }
+    Envelope { kind, message, n, at: monday(0).timestamp(), token: None }
 }
 
 async fn a_subscription_is_confirmed_only_after_verification(fresh: Fresh) {
@@ -39,12 +33,7 @@ async fn a_subscription_is_confirmed_only_after_verification(fresh: Fresh) {
     };
     let signed = envelope.signed();
     let body: Value = serde_json::from_slice(&signed.body).unwrap();
-    assert!(
-        body["SubscribeURL"]
-            .as_str()
-            .unwrap()
-            .contains("evil.example")
-    );
+    assert!(body["SubscribeURL"].as_str().unwrap().contains("evil.example"));
     let with = |part: &str, value: &str| {
         let mut body = body.clone();
         body[part] = value.into();
@@ -63,10 +52,7 @@ async fn a_subscription_is_confirmed_only_after_verification(fresh: Fresh) {
 
     let confirmed = api.hook("ses", signed).await;
 
-    assert_eq!(
-        (confirmed.status, &confirmed.body["ignored"]),
-        (200, &json!(1))
-    );
+    assert_eq!((confirmed.status, &confirmed.body["ignored"]), (200, &json!(1)));
     let expected = format!(
         "/?Action=ConfirmSubscription&TopicArn=arn%3Aaws%3Asns%3Aeu-west-1%3A123456789012%3Atidings&Token={token}"
     );
@@ -124,18 +110,9 @@ async fn a_certificate_is_fetched_once(fresh: Fresh) {
 async fn plain_text_messages_are_ignored(fresh: Fresh) {
     let api = emailed(&fresh).await;
     let words = "Successfully validated SNS topic for Amazon SES event publishing.";
-    for (n, kind) in ["Notification", "UnsubscribeConfirmation"]
-        .into_iter()
-        .enumerate()
-    {
-        let answer = api
-            .hook("ses", envelope(kind, words, n as u32).signed())
-            .await;
-        assert_eq!(
-            (answer.status, &answer.body["ignored"]),
-            (200, &json!(1)),
-            "{kind}"
-        );
+    for (n, kind) in ["Notification", "UnsubscribeConfirmation"].into_iter().enumerate() {
+        let answer = api.hook("ses", envelope(kind, words, n as u32).signed()).await;
+        assert_eq!((answer.status, &answer.body["ignored"]), (200, &json!(1)), "{kind}");
     }
     api.stop().await;
 }
@@ -151,10 +128,7 @@ async fn only_ses_may_send_json_as_plain_text(fresh: Fresh) {
         let request = request.header("Content-Type", "text/plain; charset=UTF-8");
         crate::api::answer(request.body(signed.body))
     };
-    let other = Event {
-        provider: "resend",
-        ..bounce(&tag, 2)
-    };
+    let other = Event { provider: "resend", ..bounce(&tag, 2) };
 
     let ses = post(&api, "ses", bounce(&tag, 1).signed()).await;
     let resend = post(&api, "resend", other.signed()).await;

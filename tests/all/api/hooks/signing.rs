@@ -47,23 +47,14 @@ pub struct Signed {
 impl Signed {
     /// Returns the same headers with another body.
     pub fn with_body(&self, body: impl Into<Vec<u8>>) -> Self {
-        Self {
-            headers: self.headers.clone(),
-            body: body.into(),
-        }
+        Self { headers: self.headers.clone(), body: body.into() }
     }
 
     /// Removes a header, or replaces its value.
     pub fn with_header(&self, name: &str, value: Option<&str>) -> Self {
         let mut signed = self.clone();
-        signed
-            .headers
-            .retain(|(known, _)| *known != name || value.is_some());
-        for (_, current) in signed
-            .headers
-            .iter_mut()
-            .filter(|(known, _)| *known == name)
-        {
+        signed.headers.retain(|(known, _)| *known != name || value.is_some());
+        for (_, current) in signed.headers.iter_mut().filter(|(known, _)| *known == name) {
             *current = value.unwrap_or_default().to_owned();
         }
         signed
@@ -125,10 +116,7 @@ pub fn mailgun(key: &str, body: &Value, at: i64, token: &str) -> Signed {
     let mut body = body.clone();
     body["signature"] =
         serde_json::json!({"timestamp": at.to_string(), "token": token, "signature": digits});
-    Signed {
-        headers: Vec::new(),
-        body: body.to_string().into_bytes(),
-    }
+    Signed { headers: Vec::new(), body: body.to_string().into_bytes() }
 }
 
 fn sendgrid(key: &EcdsaKeyPair, body: &Value, at: i64) -> Signed {
@@ -148,10 +136,7 @@ fn sendgrid(key: &EcdsaKeyPair, body: &Value, at: i64) -> Signed {
 
 fn postmark(login: &str, body: &Value) -> Signed {
     Signed {
-        headers: vec![(
-            "authorization",
-            format!("Basic {}", BASE64_STANDARD.encode(login)),
-        )],
+        headers: vec![("authorization", format!("Basic {}", BASE64_STANDARD.encode(login)))],
         body: body.to_string().into_bytes(),
     }
 }
@@ -189,36 +174,24 @@ impl Envelope<'_> {
         let id = format!("{:032x}", self.n);
         let mut parts = vec![("Message", self.message), ("MessageId", &id)];
         if let Some(token) = self.token {
-            parts.push((
-                "SubscribeURL",
-                "https://evil.example/?Action=ConfirmSubscription",
-            ));
+            parts.push(("SubscribeURL", "https://evil.example/?Action=ConfirmSubscription"));
             parts.push(("Timestamp", &at));
             parts.push(("Token", token));
         } else {
             parts.push(("Timestamp", &at));
         }
         parts.extend([("TopicArn", TOPIC), ("Type", self.kind)]);
-        let text: String = parts
-            .iter()
-            .map(|(name, value)| format!("{name}\n{value}\n"))
-            .collect();
+        let text: String = parts.iter().map(|(name, value)| format!("{name}\n{value}\n")).collect();
         let mut signature = vec![0; SNS.public().modulus_len()];
         let random = SystemRandom::new();
-        SNS.sign(&RSA_PKCS1_SHA256, &random, text.as_bytes(), &mut signature)
-            .unwrap();
-        let mut body: serde_json::Map<String, Value> = parts
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value.into()))
-            .collect();
+        SNS.sign(&RSA_PKCS1_SHA256, &random, text.as_bytes(), &mut signature).unwrap();
+        let mut body: serde_json::Map<String, Value> =
+            parts.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
         body.insert("SignatureVersion".into(), "2".into());
         body.insert("Signature".into(), BASE64_STANDARD.encode(signature).into());
         let certificate = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-7ff5.pem";
         body.insert("SigningCertURL".into(), certificate.into());
-        Signed {
-            headers: Vec::new(),
-            body: Value::from(body).to_string().into_bytes(),
-        }
+        Signed { headers: Vec::new(), body: Value::from(body).to_string().into_bytes() }
     }
 }
 
@@ -226,12 +199,5 @@ fn ses(body: &Value, at: i64, n: u32) -> Signed {
     let message = &body.to_string();
     let kind = "Notification";
     let token = None;
-    Envelope {
-        kind,
-        message,
-        n,
-        at,
-        token,
-    }
-    .signed()
+    Envelope { kind, message, n, at, token }.signed()
 }

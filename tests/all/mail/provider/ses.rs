@@ -20,14 +20,9 @@ pub(super) fn email(request: &Request) -> AcceptedEmail {
     let named = |list: &Value, name: &str| {
         let mut list = list.as_array().unwrap().iter();
         let found = list.find(|one| one["Name"] == name);
-        found.map_or(String::new(), |one| {
-            one["Value"].as_str().unwrap().to_owned()
-        })
+        found.map_or(String::new(), |one| one["Value"].as_str().unwrap().to_owned())
     };
-    let to = body["Destination"]["ToAddresses"]
-        .as_array()
-        .unwrap()
-        .iter();
+    let to = body["Destination"]["ToAddresses"].as_array().unwrap().iter();
     AcceptedEmail {
         to: to.flat_map(|to| bare(to.as_str().unwrap())).collect(),
         delivery: named(&body["EmailTags"], "delivery"),

@@ -243,8 +243,6 @@ impl Model {
 fn closes_at(policy: &BatchPolicy, opened: i64, last: i64) -> i64 {
     let window_ends = opened + policy.window.num_seconds();
     let quiet = last + policy.cooldown.num_seconds();
-    let longest = policy
-        .max_wait
-        .map_or(i64::MAX, |most| opened + most.num_seconds());
+    let longest = policy.max_wait.map_or(i64::MAX, |most| opened + most.num_seconds());
     window_ends.max(quiet).min(longest)
 }
